@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray
+from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
 from planner.configurations.option_rules import (
     OPTION_RULES,
     unsupported_options,
@@ -37,6 +38,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     AttentionKind,
     Offload,
+    OptimizerKind,
     Recompute,
     ZeroStage,
 )
@@ -59,10 +61,15 @@ class Context:
     framework: FrameworkProfile
     workload: TrainingWorkload
     logits_in_layers: int = 1
+    as_given: AsGiven = NOTHING_GIVEN
 
 
 END_CHUNKS = 2
 """Chunks of an interleaved schedule that may hold no layer: of the embedding, of the logits."""
+
+
+def _as_given(c: TrainingConfigurations, context: Context) -> BoolArray:
+    return context.as_given.is_broken(c)
 
 
 def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -188,14 +195,14 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     """Where configurations ask a framework for what it lacks, by parameter."""
     in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
     found = {
-        "zero_stage": ~np.isin(c.zero_stage, f.zero_stages) | in_pipeline,
+        "zero_stage": ~(np.isin(c.zero_stage, f.zero_stages) | _second_engine(c, f)) | in_pipeline,
         "pipeline_parallel": in_pipeline if f.pipeline_parallel else _no_pipeline(c, f),
     }
     if not f.layer_split:
         found["layer_split"] = c.layer_split
     for name in ("tensor_parallel", "context_parallel", "expert_parallel"):
         if not getattr(f, name):
-            found[name] = getattr(c, name) > 1
+            found[name] = (getattr(c, name) > 1) & ~_beside_shards(c, f, name)
     if not f.interleaved_schedule:
         found["virtual_pipeline"] = c.virtual_pipeline > 1
     if not f.hybrid_sharding:
@@ -207,6 +214,22 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
     return found | unsupported_states(c, f) | unsupported_options(c, f)
+
+
+def _second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
+    """ZeRO stages by another engine of the framework, which has plain optimizers."""
+    plain = np.isin(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
+    return np.asarray(np.isin(c.zero_stage, f.fsdp_zero_stages) & plain)
+
+
+def _beside_shards(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
+    """Where an axis goes together with how weights are sharded."""
+    if name not in f.sharded_parallel:
+        return np.zeros((), dtype=np.bool_)
+    has = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
+    if name == "expert_parallel":
+        has = has & (c.tensor_parallel * c.context_parallel == 1)
+    return np.asarray(has)
 
 
 def _no_pipeline(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
@@ -263,6 +286,11 @@ RULES: tuple[Rule, ...] = tuple(
             "global_batch_size",
             "data_parallel x micro_batch_size must divide global_batch_size",
             _batch,
+        ),
+        (
+            "as_given",
+            "data_parallel and gradient_accumulation_steps are those that were given",
+            _as_given,
         ),
         (
             "attention_heads",

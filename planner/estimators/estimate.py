@@ -154,6 +154,7 @@ def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> Cod
         framework=setting.framework,
         workload=setting.workload,
         logits_in_layers=logits_in_layers(setting.model),
+        as_given=setting.as_given,
     )
     return first_broken_rule(configurations, context)
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
+from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ComputePrecision, Fp8Recipe
 from planner.estimators.gradients import Gradients
@@ -37,6 +38,7 @@ class Setting:
     model: ModelSpec
     framework: FrameworkProfile
     workload: TrainingWorkload
+    as_given: AsGiven = NOTHING_GIVEN
 
     @property
     def profile(self) -> FrameworkProfile:

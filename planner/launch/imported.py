@@ -274,7 +274,8 @@ def _unpredicted(values: Mapping[str, Any], catalogue: Catalogue) -> list[str]:
     if name is None or not splits:
         return []
     profile = catalogue.load_framework(str(name)).spec
-    lacking = [split for split in splits if not getattr(profile, split)]
+    has = profile.sharded_parallel
+    lacking = [split for split in splits if not getattr(profile, split) and split not in has]
     if not lacking:
         return []
     words = " and ".join(lacking)

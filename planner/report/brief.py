@@ -25,7 +25,13 @@ from planner.report.console import GOOD, make_table, print_folded
 from planner.report.front import limited, of_objective, print_short_front
 from planner.report.load import load_line
 from planner.report.open_facts import short_open_lines
-from planner.report.overview import asked_lines, ideal_lines, question_title, sureness_lines
+from planner.report.overview import (
+    asked_lines,
+    ideal_lines,
+    omitted_lines,
+    question_title,
+    sureness_lines,
+)
 from planner.report.parts import host_words
 from planner.report.reached import reached_pairs, told_names
 from planner.report.reproduce import estimate_command, folded
@@ -69,7 +75,7 @@ def print_brief_question(console: Console, plan: Plan) -> None:
 def question_lines(plan: Plan) -> list[str]:
     """The model, the GPUs and the work."""
     setting = plan.problem.setting
-    lines = [question_title(plan), *asked_lines(plan)]
+    lines = [question_title(plan), *omitted_lines(plan), *asked_lines(plan)]
     if not setting.machine.cluster.name.endswith("-default"):
         lines.append(f"in cluster {setting.machine.cluster.name}")
     return [*lines, *ideal_lines(setting.machine), *sureness_lines(plan)]

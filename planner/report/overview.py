@@ -25,7 +25,7 @@ def print_question(console: Console, plan: Plan) -> None:
     setting = plan.problem.setting
     machine = setting.machine
     console.print(question_title(plan), style="bold")
-    for line in asked_lines(plan):
+    for line in (*omitted_lines(plan), *asked_lines(plan)):
         console.print(line)
     if not machine.cluster.name.endswith("-default"):
         console.print(f"in cluster {machine.cluster.name}")
@@ -56,6 +56,17 @@ def ideal_lines(machine: Machine) -> list[str]:
         f"Kernels reach {peak} of the peak and {bandwidth} of the memory bandwidth; "
         "latencies are 0, links reach all of theirs."
     ]
+
+
+def omitted_lines(plan: Plan) -> list[str]:
+    """What a model has beside its text part, which alone is predicted."""
+    model = plan.problem.setting.model
+    if "model" in plan.problem.axes or not model.omitted_parts:
+        return []
+    size = model.omitted_parameters
+    about = f" (about {text.large(size)} parameters)" if size else ""
+    parts = " and ".join(f"the {part}" for part in model.omitted_parts)
+    return [f"As a text model: {parts}{about} and the patches of images are not counted"]
 
 
 def sureness_lines(plan: Plan) -> list[str]:

@@ -232,6 +232,9 @@ class Offloading:
     loads, where weights are not sharded."""
 
 
+_SplitAxis = Literal["tensor_parallel", "context_parallel", "expert_parallel"]
+
+
 @checked
 class FrameworkProfile:
     """Few, named, physical parameters of a framework; never a factor per model."""
@@ -262,6 +265,13 @@ class FrameworkProfile:
     """It can share sequences between GPUs."""
     expert_parallel: bool = True
     """It can give experts to GPUs."""
+    sharded_parallel: tuple[_SplitAxis, ...] = ()
+    """Of these three, what it has only where gradients are sharded (ZeRO 2, 3) or nothing is data
+    parallel; experts then without the other two."""
+    fsdp_zero_stages: tuple[Annotated[int, Field(ge=2, le=3)], ...] = ()
+    """ZeRO stages of a second engine (Megatron-FSDP), not searched: with Adam or SGD alone."""
+    checked_version: str = ""
+    """The release whose options and checks say what it supports."""
     layer_split: bool = False
     """It can spread layers over GPUs that work one after the other (device_map)."""
     interleaved_schedule: bool = True

@@ -28,6 +28,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 _PARTS = {"vision_config": "vision", "audio_config": "audio"}
 _THINKER = "thinker_config"
+_LARGEST_SIZE = 1e6
 
 # The type that transformers gives the language model where its part names none.
 COMPOSITES = {
@@ -136,14 +137,40 @@ def _composite(usual: str, families: Mapping[str, Family]) -> Family:
         table = families[name](text.completed(_DEFAULTS.get(name, {})))
         tied = whole.flag("tie_word_embeddings", table["tie_word_embeddings"])
         notes = f"{_note(whole)} {table.get('notes', '')}".rstrip()
-        return table | {"tie_word_embeddings": tied, "notes": notes}
+        omitted = {"omitted_parts": _parts(whole), "omitted_parameters": _tower_size(whole)}
+        return table | {"tie_word_embeddings": tied, "notes": notes, **omitted}
 
     return read
 
 
 def _note(whole: ConfigReader) -> str:
+    return _TEXT_PART.format(" and ".join(f"the {part}" for part in _parts(whole)))
+
+
+def _parts(whole: ConfigReader) -> list[str]:
     parts = [word for key, word in _PARTS.items() if whole.values.get(key) is not None]
-    return _TEXT_PART.format(" and ".join(f"the {part} tower" for part in parts or ["vision"]))
+    return [f"{part} tower" for part in parts or ["vision"]]
+
+
+def _tower_size(whole: ConfigReader) -> float | None:
+    """About the parameters of a vision transformer: its layers and the embedding of patches.
+
+    A layer of width h has 4 h^2 parameters of attention and 2 h f, gated 3 h f, of the feed-forward
+    block (arXiv:2010.11929, section 3.1); norms, biases and the projector are left out. None where
+    the sizes are not those of one tower of equal layers.
+    """
+    tower = whole.values.get("vision_config")
+    if not isinstance(tower, Mapping) or whole.values.get("audio_config") is not None:
+        return None
+    layers = tower.get("num_hidden_layers", tower.get("depth"))
+    sizes = [layers, *(tower.get(name) for name in ("hidden_size", "intermediate_size"))]
+    patch = tower.get("patch_size", 0)
+    if not all(type(size) is int and 0 < size < _LARGEST_SIZE for size in sizes):
+        return None
+    depth, h, f = (float(size) for size in sizes)
+    side = float(patch) if type(patch) is int and 0 < patch < _LARGEST_SIZE else 0.0
+    matrices = 3 if tower.get("hidden_act") == "silu" else 2
+    return depth * (4 * h**2 + matrices * h * f) + 3 * side**2 * h
 
 
 def _why(name: str, families: Mapping[str, Family]) -> str:

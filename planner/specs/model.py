@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -193,6 +194,9 @@ class TrainingDefaults:
 class ModelSpec:
     """A decoder-only language model.
 
+    ``omitted_parts``, ``omitted_parameters``: what else the published model has, such as a vision
+    tower, and about how large it is; predictions leave it out and say so.
+
     ``quantization``, ``expert_quantization``: types of the published weights where they are
     not 16 bit; serving starts from them, training ignores them. ``checkpoints``: what published
     ones in a format have of their own. ``num_nextn_predict_layers``:
@@ -224,6 +228,8 @@ class ModelSpec:
     published_parameters_source: str = ""
     aliases: tuple[str, ...] = ()
     notes: str = ""
+    omitted_parts: tuple[str, ...] = field(default=(), repr=False)
+    omitted_parameters: float | None = field(default=None, repr=False)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.configurations.as_given import FOLLOWING, AsGiven
 from planner.configurations.choices import checked, listed, refuse_unknown
 from planner.configurations.enumerate import OpenMesh, training_mesh
 from planner.configurations.table import word
@@ -80,6 +81,7 @@ def _sources(scene: Scene) -> list[Source]:
                 model=question.model,
                 framework=scene.profile,
                 workload=work,
+                as_given=AsGiven.of(settings),
             ),
             mesh=mesh,
             counts=question.counts,
@@ -102,14 +104,17 @@ def mesh_of(
     """All combinations of the space's values, narrowed by ``settings``.
 
     ``settings`` maps a parameter to a value or several; it replaces what the space says. Where
-    neither says a ZeRO stage, ranks that share their states with nobody shard nothing.
+    neither says a ZeRO stage, ranks that share their states with nobody shard nothing. What
+    follows from others may be among the settings, where it agrees with them.
 
     Raises
     ------
     SearchSpaceError
         A parameter or a value is unknown, or there is no value left.
     """
-    refuse_unknown(space, settings, NAMES, derived=("data_parallel",))
+    as_given = AsGiven.of(settings)
+    settings = {name: value for name, value in settings.items() if name not in FOLLOWING}
+    refuse_unknown(space, settings, NAMES, derived=FOLLOWING)
     counts = sorted(set(num_gpus))
     said: dict[str, Any] = {**space.parameters, **settings}
     choices: dict[str, Any] = {**_defaults(framework, workload), **said}
@@ -125,6 +130,7 @@ def mesh_of(
     alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
     if alone and "zero_stage" not in said and 0 in framework.zero_stages:
         table["zero_stage"] = checked("zero_stage", [0])
+    as_given.check(table)
     return training_mesh(table)
 
 
@@ -244,11 +250,13 @@ def _blamed(candidates: Candidates, rule: str) -> str:
     if rule != "framework":
         return ""
     asked = unsupported(c, candidates.source.setting.framework)
-    return ", ".join(
+    options = ", ".join(
         f"{option}={word(option, np.ravel(getattr(c, option))[0])}"
         for option, is_unsupported in asked.items()
         if np.any(is_unsupported)
     )
+    version = candidates.source.setting.framework.checked_version
+    return f"{options} ({version} was checked)" if version and options else options
 
 
 def _results(counts: Sequence[int]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.configurations.as_given import batch_of
 from planner.enums import AdapterKind
 from planner.errors import SearchSpaceError, SpecError
 from planner.request import Request
@@ -81,6 +82,11 @@ def _work(
         s = published.sequence_length if published else min(_SEQUENCE_LENGTH, limit)
         notes.defaults["sequence_length"] = f"{s:,} ({_origin(model, published is not None)})"
     batch = request.global_batch_size
+    steps = "gradient_accumulation_steps" in request.settings
+    if batch is None and steps and "global_batch_size" not in request.settings:
+        plain = 1 if request.space == SINGLE else None
+        batch, origin = batch_of(request.settings, counts[0], plain if len(counts) == 1 else None)
+        notes.defaults["global_batch_size"] = f"{batch:,} sequences ({origin})"
     if batch is None:
         # An impossible length is refused below, with all other faults of the workload.
         batch, origin = _default_batch(objective, model, max(s, 1))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from planner import Request
+from planner.configurations.as_given import AsGiven
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import RULES, Context, first_broken_rule
 from planner.estimators.stages import logits_in_layers
@@ -26,6 +27,7 @@ STAGES = {"num_gpus": 4, "pipeline_parallel": 4}
 
 @cache
 def _context(model: str = "llama-7b", framework: str = "megatron-lm", **request: Any) -> Context:
+    given = AsGiven(data_parallel=request.pop("data_parallel", ()))
     request = {"sequence_length": 2048, "gpu": "a100-sxm-80gb", **request}
     plan = make_plan(Request(model=model, num_gpus=1, framework=framework, **request))
     setting = plan.problem.setting
@@ -35,6 +37,7 @@ def _context(model: str = "llama-7b", framework: str = "megatron-lm", **request:
         framework=setting.framework,
         workload=setting.workload,
         logits_in_layers=logits_in_layers(setting.model),
+        as_given=given,
     )
 
 
@@ -59,6 +62,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"micro_batch_size": 2, "global_batch_size": 4},
         {},
     ),
+    ("as_given", FOUR, {**FOUR, "tensor_parallel": 2}, {"data_parallel": (2,)}),
     ("attention_heads", {"num_gpus": 3, "tensor_parallel": 3}, TWO, {}),
     (
         "layer_split",
@@ -318,12 +322,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ),
     ("fp8_recipe", {"fp8_recipe": 3}, {**FP8, "fp8_recipe": 3}, {"gpu": "h100-sxm-80gb"}),
     # Hopper has no products that scale groups of 32.
-    (
-        "fp8_recipe",
-        {**FP8, "fp8_recipe": 5},
-        {**FP8, "fp8_recipe": 4},
-        {"gpu": "h100-sxm-80gb"},
-    ),
+    ("fp8_recipe", {**FP8, "fp8_recipe": 5}, {**FP8, "fp8_recipe": 4}, {"gpu": "h100-sxm-80gb"}),
     (
         "framework",
         {"recompute": 2, "recompute_num_layers": 4},
@@ -346,7 +345,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         "framework",
         {"zero_stage": 3, "num_gpus": 2, "global_batch_size": 2},
         {"zero_stage": 1, "num_gpus": 2, "global_batch_size": 2},
-        {},
+        {"framework": "megatron-lm-2022"},
     ),
     (
         "framework",

@@ -165,6 +165,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
     recipes += ["mxfp8"] * gpu.scales_groups
     recipes += ["blockwise"] * ("fp8_block" in gpu.efficiency.quantized_gemm)
     kernels = f.fp8_attention and setting.machine.gpu.efficiency.fp8_attention is not None
+    stages = (*f.zero_stages, *f.fsdp_zero_stages)
     return Layout(
         num_gpus=t * p * c * d,
         tensor_parallel=t,
@@ -175,7 +176,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         expert_parallel=choose([1, 1, 2, 4, 8]) if f.expert_parallel else 1,
         micro_batch_size=b,
         global_batch_size=d * b * m,
-        zero_stage=choose(list(f.pipeline_zero_stages if p > 1 else f.zero_stages)),
+        zero_stage=choose(list(f.pipeline_zero_stages if p > 1 else stages)),
         recompute=recompute,
         recompute_num_layers=choose([0, 0, 1, 2]) * (recompute == "full" and f.partial_recompute),
         offload=choose(["none", "none", *f.offloading.kinds]),

@@ -166,11 +166,16 @@ def _no_kernel(world: World, c: Layout, widest: int) -> bool:
 
 def _support(world: World, c: Layout) -> set[str]:
     profile = world.framework
-    lacking = c.zero_stage not in profile.zero_stages
+    second = c.zero_stage in profile.fsdp_zero_stages and c.optimizer in ("adam", "sgd")
+    lacking = c.zero_stage not in profile.zero_stages and not second
     lacking |= c.pipeline_parallel > 1 and c.zero_stage not in profile.pipeline_zero_stages
     for kind in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"):
         in_turns = kind == "pipeline_parallel" and c.layer_split and profile.layer_split
-        lacking |= getattr(c, kind) > 1 and not getattr(profile, kind) and not in_turns
+        sharded = c.zero_stage >= 2 or c.data_parallel == 1
+        if kind == "expert_parallel":
+            sharded = sharded and c.tensor_parallel * c.context_parallel == 1
+        has = getattr(profile, kind) or (kind in profile.sharded_parallel and sharded)
+        lacking |= getattr(c, kind) > 1 and not has and not in_turns
     lacking |= c.layer_split and not profile.layer_split
     lacking |= c.data_parallel_replicas > 1 and not profile.hybrid_sharding
     lacking |= c.recompute_num_layers > 0 and not profile.partial_recompute
