@@ -164,6 +164,7 @@ def _print(
     from planner.report.imported import (
         print_change,
         print_diff,
+        print_paged,
         print_started,
         print_understood,
         print_wasted,
@@ -177,6 +178,8 @@ def _print(
     if found.rejected_by:
         if found.rejected_by in found.source.rejections:
             print_misfit(console, plan, found)
+        if found.rejected_by == "out_of_memory":
+            print_paged(console, given["imported"], plan, row)
     elif given["full"]:
         print_estimate(console, plan, found)
     else:

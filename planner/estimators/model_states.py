@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric, add, largest
+from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     ComputePrecision,
@@ -103,18 +103,36 @@ def _stored_bytes(setting: Setting, c: TrainingConfigurations, usual: Numeric) -
 
     In 4 bits they lie in both orientations, as the products of both passes read them. In 8 bits
     with one scale for a matrix one is enough where products take either; Hopper and scales of
-    groups need both, which are as many bytes as 16 bits.
+    groups need both, which are as many bytes as 16 bits. Transformer Engine caches these beside
+    the 16-bit weights unless they are the weights themselves (2.x, ``pytorch/module/linear.py``,
+    ``base.py`` ``get_weight_workspace``; Megatron-LM keeps the cache over micro-batches).
     """
-    if setting.workload.is_frozen or not setting.framework.states.quantized_weights:
+    states = setting.framework.states
+    if setting.workload.is_frozen:
         return usual
-    in_four = 2 * compute_bytes(np.asarray(ComputePrecision.FP4))
-    stored = np.where(c.precision == ComputePrecision.FP4, in_four, usual)
-    gpu = setting.machine.gpu
-    if not gpu.scales_groups:
-        return stored
+    if states.cached_weights:
+        narrow = c.precision >= ComputePrecision.FP8
+        return usual + np.where(narrow, _read_bytes(setting, c), 0.0)
+    if not states.quantized_weights:
+        return usual
+    is_four = c.precision == ComputePrecision.FP4
+    is_single = (c.precision == ComputePrecision.FP8) & _has_one_copy(setting, c)
+    return np.where(is_four | is_single, _read_bytes(setting, c), usual)
+
+
+def _read_bytes(setting: Setting, c: TrainingConfigurations) -> FloatArray:
+    """What products of both passes read of a weight in fewer than 16 bits."""
+    copies = np.where(_has_one_copy(setting, c), 1.0, 2.0)
+    return np.asarray(copies * compute_bytes(c.precision))
+
+
+def _has_one_copy(setting: Setting, c: TrainingConfigurations) -> BoolArray:
+    """Whether products in 8 bits read a weight in one orientation."""
+    if not setting.machine.gpu.scales_groups:
+        return np.zeros(np.shape(c.precision), dtype=bool)
     recipe = recipe_of(setting, c)
     one_scale = (recipe == Fp8Recipe.TENSORWISE) | (recipe == Fp8Recipe.DELAYED)
-    return np.where((c.precision == ComputePrecision.FP8) & one_scale, 1.0, stored)
+    return np.asarray((c.precision == ComputePrecision.FP8) & one_scale)
 
 
 def _weight_bytes(states: States, c: TrainingConfigurations) -> FloatArray:

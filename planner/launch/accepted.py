@@ -11,6 +11,7 @@ from importlib.resources import files
 from planner.launch.option_table import FLAG, OptionTable
 
 _FLAG_VALUES = "0"
+_SECTION = "dict"
 _ONE_OR_NONE = "?"
 _BOOLEAN = "bool"
 _SEVERAL = "+"
@@ -49,7 +50,13 @@ class Accepted:
         aliases: dict[str, str] = {}
         for stem in stems:
             found = _load(stem)
-            options, aliases = {**found.options, **options}, {**found.aliases, **aliases}
+            # A section of a file is no option of a command: one of its name is meant there.
+            first = {
+                name: one
+                for name, one in options.items()
+                if one.type != _SECTION or name not in found.options
+            }
+            options, aliases = {**found.options, **first}, {**found.aliases, **aliases}
         for row in table.rows:
             if row.option in aliases:
                 _rename(row.option, {x.option for x in table.rows}, options, aliases)

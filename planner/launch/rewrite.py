@@ -49,6 +49,8 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     target, found = imported.target, imported.found
     changes = option_changes(target, before, after, changed, found.options)
     changes |= _other_ways(target.reading(found), target, changes, changed)
+    honoured, beside = target.honoured(found, changes)
+    changes = dict(honoured)
     if is_document(imported.path) and not any(name.startswith("-") for name in found.options):
         own = {name: texts for name, texts in changes.items() if not name.startswith("-")}
         edited = edit_document(found.text, found.name, own, _place(imported, found))
@@ -64,8 +66,8 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
         before=found.text,
         after=_with_ends_of(found.text, edited.text),
         unexpressed=unexpressed,
-        unwritten={**edited.unwritten, **elsewhere},
-        changes=changes,
+        unwritten={**edited.unwritten, **elsewhere, **beside},
+        changes={**changes, **beside},
         notes=_copies(before, after),
     )
 

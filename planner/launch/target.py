@@ -10,6 +10,7 @@ from planner.errors import LaunchError
 from planner.launch.accepted import Accepted
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Setting, Settings
+from planner.launch.reading.edit import Changes
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
 
@@ -134,6 +135,8 @@ class Target:
     answers : the other way: what a file of it says, in the words of the table of terms
     starts : whether words, those of wrappers taken away, start this tool: the program first
     is_of : whether the values of a YAML or JSON document, by dotted path, are of this tool
+    honoured : what of a change stands in a file itself, in words that its program honours, and
+        what in a file beside it
     accepted : file stems of what its parsers accept, in ``planner/launch/accepted``
     """
 
@@ -147,6 +150,7 @@ class Target:
     answers: Callable[[Reading], Answers]
     starts: Callable[[Sequence[str]], bool] = lambda _: False
     is_of: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    honoured: Callable[[Found, Changes], tuple[Changes, Changes]] = lambda _, changes: (changes, {})
     accepted: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()

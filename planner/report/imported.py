@@ -13,6 +13,7 @@ from planner.improve import Change
 from planner.launch.imported import Imported
 from planner.launch.lines import Line, Status
 from planner.launch.rewrite import Rewritten
+from planner.launch.text import Given
 from planner.plan import Plan
 from planner.report.console import make_table, print_folded, print_title
 from planner.report.engine_start import start_line
@@ -21,6 +22,7 @@ from planner.report.told import label, told
 from planner.terms import Term, glossary, terms_of
 from planner.text import chance
 from planner.text import value as shown
+from planner.units import GIB
 
 _MOST_NAMED = 6
 _TELLABLE = 0.01
@@ -201,3 +203,33 @@ def change_text(workload: str, change: Change, own: Mapping[str, Any]) -> str:
     fits = [f"fits with {chance(change.fits)}"] if math.isfinite(change.fits) else ["fits"]
     doubt = "" if change.is_told else " Published runs do not tell so small a gain from none."
     return f"{', '.join(words)}: {', '.join([*gains, *fits])}.{doubt}"
+
+
+def print_paged(console: Console, imported: Imported, plan: Plan, row: Mapping[str, Any]) -> None:
+    """That states of a paged optimizer move to the host, where the rest of the plan fits.
+
+    bitsandbytes keeps them in unified memory (``optim/optimizer.py``, ``get_paged``), of which
+    the driver moves pages over the host's link, there and back in every step.
+    """
+    name = next((word for word in map(_text_of, imported.found.options.values()) if word), "")
+    gpu = plan.source_of(row).setting.machine.gpu
+    states = row.get("memory_optimizer_states_gib") or 0.0
+    over = max((row.get("peak_memory_gib") or math.inf) - gpu.allocatable_memory / GIB, 0.0)
+    if not name or over > states:
+        return
+    seconds = ""
+    if gpu.host.bandwidth and over:
+        seconds = f", some {2 * over * GIB / gpu.host.bandwidth:.2g} s a step, not among the times"
+    print_folded(
+        console,
+        f"It fits with paging: {name} keeps its states where there is room, and {over:.1f} of "
+        f"their {states:.1f} GiB go to the host and back{seconds}; more where the peak is higher "
+        f"than predicted.",
+    )
+
+
+def _text_of(given: Given) -> str:
+    """The name of a paged optimizer, empty of anything else."""
+    (text,) = given.texts if len(given.texts) == 1 else (None,)
+    is_of_it = given.option.lstrip("-") in ("optim", "optimizer")
+    return text if is_of_it and text and text.startswith("paged_") else ""

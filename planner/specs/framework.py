@@ -138,6 +138,9 @@ class States:
     quantized_weights: bool = False
     """Weights of layers lie in the format that their products read, in both orientations where
     products need both, and the copy in more bits with the optimizer."""
+    cached_weights: bool = False
+    """Beside weights of layers in 16 bits lie those that products in fewer bits read, from one step
+    to the next, in both orientations where products need both."""
     weights_sharded_from: Annotated[int, Field(ge=2, le=3)] = 3
     """The ZeRO stage from which weights are sharded between steps. FSDP does so from 2, where it
     gathers them once per micro-batch and keeps them until the backward pass ends."""

@@ -28,6 +28,10 @@ def stored_bytes(world: World, layout: Layout, in_layer: bool) -> float:
     """A weight between steps: as its product reads it in both passes, if in 4 bits."""
     states = world.framework.states
     frozen = world.workload.adapter != "none"
+    if in_layer and states.cached_weights and layout.precision in ("fp8", "fp4") and not frozen:
+        each = 0.5625 if layout.precision == "fp4" else 1
+        usual = min(states.weight, 2) if layout.main_params_precision == "bf16" else states.weight
+        return usual + each * (1 if _has_one_copy(world, layout) else 2)
     if in_layer and states.quantized_weights and layout.precision == "fp4" and not frozen:
         return 2 * 0.5625
     if in_layer and states.quantized_weights and not frozen and _has_one_copy(world, layout):

@@ -47,6 +47,7 @@ def answers(reading: Reading) -> Answers:
 
 
 _NARROW = "--grad-reduce-in-bf16"
+_IN_8_BITS = "--fp8-param-gather"
 _BOTH_OFFLOADS = ("--optimizer-cpu-offload", "--fine-grained-activation-offloading")
 
 
@@ -95,6 +96,10 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
         shape["num_hidden_layers"] = None
         notes.append("Layers of several kinds (--hybrid-layer-pattern) are not read: the model is")
         notes[-1] += " asked for."
+    if framework == "Megatron-LM" and reading.has(_IN_8_BITS):
+        # Weights that lie in 8 bits alone are how NeMo trains; gradients stay Megatron-LM's.
+        values = {"main_grads_precision": "fp32", **values, "framework": "NeMo"}
+        notes.append(f"{_IN_8_BITS}: predicted as NeMo, whose weights lie in 8 bits alone, too.")
     is_whole = all(shape[name] for name in _NEEDED)
     asked = [name for name in (*_ASKED, *_NUMBERS) if name not in values]
     asked += ["model"] * (not is_whole)
@@ -316,6 +321,8 @@ def _used(reading: Reading, values: dict[str, Any]) -> frozenset[str]:
         *("--q-lora-rank", "--kv-lora-rank", "--v-head-dim", "--window-size", "--softmax-type"),
         *("--attention-dropout", "--hidden-dropout", "--max-position-embeddings"),
         *("--pipeline-model-parallel-layout", "--use-rotary-position-embeddings"),
+        # Alone its kernels are Megatron's own, of the same memory as without.
+        *("--cross-entropy-loss-fusion", _IN_8_BITS),
     }
     return frozenset(
         name

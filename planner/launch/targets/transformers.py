@@ -9,6 +9,7 @@ from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Settings
 from planner.launch.target import Argument, Draft, Process, Target
+from planner.launch.trainer.honoured import honoured
 from planner.launch.trainer.reading import is_trainer_document, starts_trainer, trainer_answers
 from planner.launch.trainer.writing import (
     FSDP_FILE,
@@ -102,6 +103,7 @@ TARGET = Target(
     answers=trainer_answers,
     starts=_starts,
     is_of=is_trainer_document,
+    honoured=honoured,
     accepted=(
         "deepspeed-arguments-0.19.8",
         "transformers-5.23.0",

@@ -23,6 +23,10 @@ from planner.training_objectives import TrainingObjective
 from planner.workloads.run_length import UNKNOWN_TOKENS
 
 _TRL_LENGTH = 1024
+UNPACKED = (
+    "Without packing sequences are shorter than {option}: steps are faster and smaller than "
+    "predicted, and hold fewer tokens."
+)
 _EPOCHS = 3
 _PART = re.compile(r"\[:(\d+)\]$")
 _RANKS = {True: 16, False: 8}
@@ -167,10 +171,7 @@ def _length(said: Said, found: Collected) -> None:
     if length is not None:
         found.values["sequence_length"] = length
         if said.is_supervised and said.of("script", "packing") != "true":
-            found.notes.append(
-                "Without packing sequences are shorter than --max_length: steps are faster and "
-                "smaller than predicted, and hold fewer tokens."
-            )
+            found.notes.append(UNPACKED.format(option="--max_length"))
     elif said.is_supervised and not said.is_hidden("--max_length"):
         reason = "no --max_length: 1,024 tokens are TRL's"
         found.default("sequence_length", _TRL_LENGTH, reason)

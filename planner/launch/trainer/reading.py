@@ -12,7 +12,15 @@ from typing import Any
 
 from planner.launch.option_table import Meaning, OptionTable
 from planner.launch.text import Given
-from planner.launch.trainer.answers import answered
+from planner.launch.trainer.answers import UNPACKED, answered
+from planner.launch.trainer.llama_factory import (
+    IGNORED,
+    USED,
+    in_trainer_words,
+    is_llama_factory,
+    is_llama_factory_document,
+    starts_llama_factory,
+)
 from planner.launch.trainer.objective import named_by_program
 from planner.launch.trainer.said import Said
 from planner.launch.trainer.writing import SECTION
@@ -58,6 +66,8 @@ _PREFIXES = {
 
 def starts_trainer(words: Sequence[str]) -> bool:
     """Whether a command starts a script that takes the Trainer's arguments."""
+    if starts_llama_factory(words):
+        return True
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
     if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
         return False
@@ -70,7 +80,7 @@ def starts_trainer(words: Sequence[str]) -> bool:
 
 def is_trainer_document(values: Mapping[str, Any]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
-    if "per_device_train_batch_size" in values:
+    if "per_device_train_batch_size" in values or is_llama_factory_document(values):
         return True
     return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
 
@@ -115,7 +125,27 @@ def trainer_answers(reading: Reading) -> Answers:
     """What a file says in the words of the table of terms; see the module."""
     sources = Sources(name=reading.found.name)
     gather(reading.found, sources)
+    if is_llama_factory(sources):
+        return _of_llama_factory(sources)
     return answers_of(sources, _is_supervised(sources))
+
+
+def _of_llama_factory(sources: Sources) -> Answers:
+    keys = frozenset(sources.spelled.values())
+    defaults = in_trainer_words(sources, sources.name)
+    answers = answers_of(sources, is_supervised=False)
+    told = {name: why for name, why in defaults.items() if name in answers.values}
+    notes = answers.notes
+    packing = sources.script.get("--packing")
+    if packing is None or text_of(packing) != "true":
+        notes = (*notes, UNPACKED.format(option="cutoff_len"))
+    return replace(
+        answers,
+        defaults={**answers.defaults, **told},
+        notes=notes,
+        used=answers.used | (keys & USED),
+        ignored=answers.ignored | (keys & IGNORED),
+    )
 
 
 def answers_of(sources: Sources, is_supervised: bool) -> Answers:

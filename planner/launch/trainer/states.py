@@ -123,6 +123,9 @@ def _states_away(said: Said, legacy: list[str], is_fsdp: bool) -> str:
 def kernels_said(said: Said, found: Collected) -> None:
     """Recomputation and the kernels of attention."""
     inside = said.of("script", "sharded_recompute") or said.of("accelerate", "fsdp_recompute")
+    if said.has_deepspeed and any(name.startswith("fsdp_config.") for name in said.texts):
+        found.notes.append("With DeepSpeed the keys of fsdp_config have no part in the training.")
+        inside = None
     recompute = said.of("script", "recompute")
     if inside == "true":
         recompute = "full"

@@ -1,0 +1,137 @@
+"""LLaMA-Factory's YAML has its own defaults, and changes of it are in its own words."""
+
+from pathlib import Path
+
+import pytest
+
+from planner.errors import SpecError
+from planner.launch.lines import Status
+from planner.launch.read import read_launch
+from planner.launch.targets import target_of
+from planner.launch.understood import Found
+
+ADAPTER = """\
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+stage: sft
+finetuning_type: lora
+lora_target: all
+template: qwen
+per_device_train_batch_size: 2
+bf16: true
+"""
+WHOLE = ADAPTER.replace("lora\nlora_target: all", "full")
+
+
+def read(folder: Path, text: str, name: str = "lf.yaml") -> dict[str, object]:
+    (folder / name).write_text(text)
+    return dict(read_launch(folder / name).values)
+
+
+def test_every_layer_is_repeated_unless_it_is_disabled(tmp_path: Path) -> None:
+    """`prepare_model_for_training` of LLaMA-Factory reads disable_gradient_checkpointing alone."""
+    assert read(tmp_path, ADAPTER)["recompute"] == "full"
+    assert read(tmp_path, f"{ADAPTER}gradient_checkpointing: false\n")["recompute"] == "full"
+    off = read(tmp_path, f"{ADAPTER}disable_gradient_checkpointing: true\n")
+    assert off["recompute"] == "none"
+
+
+@pytest.mark.parametrize("more", ["quantization_bit: 4\n", ""])
+def test_a_default_that_is_stated_changes_nothing(tmp_path: Path, more: str) -> None:
+    found = read(tmp_path, ADAPTER + more)
+    stated = "packing: false\nlora_rank: 8\ncutoff_len: 2048\nflash_attn: auto\n"
+    assert read(tmp_path, ADAPTER + more + stated) == found
+    assert found["adapter"] == ("qlora" if more else "lora")
+    assert (found["lora_rank"], found["sequence_length"]) == (8, 2048)
+    assert found["lora_targets"] == "all_linear"
+
+
+def test_without_a_type_an_adapter_is_trained(tmp_path: Path) -> None:
+    text = ADAPTER.replace("finetuning_type: lora\nlora_target: all\n", "")
+    found = read(tmp_path, text)
+    assert (found["adapter"], found["lora_targets"]) == ("lora", "all_linear")
+    assert read(tmp_path, WHOLE)["adapter"] == "none"
+
+
+def test_names_of_matrices_stand_between_commas(tmp_path: Path) -> None:
+    text = ADAPTER.replace("lora_target: all", "lora_target: q_proj,v_proj")
+    more = "additional_target: embed_tokens,lm_head\n"
+    found = read(tmp_path, text + more)
+    assert found["lora_targets"] == "query_value"
+    assert found["modules_to_save"] == "embeddings"
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "value"),
+    [
+        ("flash_attn: fa2\n", "attention_kernel", None),
+        ("flash_attn: sdpa\n", "attention_kernel", "sdpa"),
+        ("flash_attn: disabled\n", "flash_attention", "false"),
+        ("enable_liger_kernel: true\n", "loss", "linear"),
+        ("use_unsloth_gc: true\n", "offload", "activations"),
+        ("max_samples: 500\n", "num_samples", 500),
+    ],
+)
+def test_keys_of_its_own_are_read(tmp_path: Path, more: str, name: str, value: object) -> None:
+    assert read(tmp_path, ADAPTER + more).get(name) == value
+
+
+def test_its_command_reads_the_file_and_what_replaces_its_keys(tmp_path: Path) -> None:
+    (tmp_path / "lf.yaml").write_text(ADAPTER)
+    command = "CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train lf.yaml cutoff_len=4096\n"
+    found = read(tmp_path, command, "run.sh")
+    assert (found["sequence_length"], found["num_gpus"]) == (4096, 2)
+    assert (found["recompute"], found["micro_batch_size"]) == ("full", 2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("finetuning_type: lora", "finetuning_type: freeze", "freeze"),
+        ("stage: sft", "stage: sft\nuse_galore: true", "use_galore"),
+    ],
+)
+def test_what_trains_other_parameters_is_refused(
+    tmp_path: Path, old: str, new: str, what: str
+) -> None:
+    with pytest.raises(SpecError, match=what) as caught:
+        read(tmp_path, ADAPTER.replace(old, new))
+    assert caught.value.exit_code == 2
+    assert "lf.yaml" in str(caught.value)
+
+
+def test_none_of_its_keys_is_unknown(tmp_path: Path) -> None:
+    more = "quantization_bit: 4\ndataset: identity\noverwrite_cache: true\nplot_loss: true\n"
+    (tmp_path / "lf.yaml").write_text(ADAPTER + more)
+    assert not read_launch(tmp_path / "lf.yaml").of(Status.UNKNOWN)
+
+
+def test_a_change_is_in_words_that_the_program_honours(tmp_path: Path) -> None:
+    (tmp_path / "lf.yaml").write_text(f"{WHOLE}deepspeed: z3.json\n")
+    found = _found(tmp_path / "lf.yaml")
+    own, beside = target_of("transformers").honoured(
+        found,
+        {
+            "fsdp_config.activation_checkpointing": None,
+            "fsdp_config.reshard_after_forward": ("false",),
+            "max_length": ("1024",),
+        },
+    )
+    assert own == {"disable_gradient_checkpointing": ("true",), "cutoff_len": ("1024",)}
+    assert beside == {"zero_optimization.stage": ("2",)}
+
+
+def test_deepspeed_honours_no_key_of_fsdp(tmp_path: Path) -> None:
+    text = (
+        "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 4\n"
+        "deepspeed: z3.json\nbf16: true\nmax_length: 4096\ngradient_checkpointing: false\n"
+    )
+    more = "fsdp_config:\n  activation_checkpointing: true\n"
+    assert read(tmp_path, text + more)["recompute"] == "none"
+    own, _ = target_of("transformers").honoured(
+        _found(tmp_path / "lf.yaml"), {"fsdp_config.activation_checkpointing": ("true",)}
+    )
+    assert own == {"gradient_checkpointing": ("true",)}
+
+
+def _found(path: Path) -> Found:
+    return read_launch(path).found
