@@ -21,6 +21,7 @@ _MILLISECONDS = (
     "dequantize_launch_time",
     "weight_broadcast_time",
     "node_reduce_wait",
+    "module_gather_time",
     "micro_batch_overhead",
     "step_overhead",
     "request_overhead",
