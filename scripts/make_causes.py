@@ -37,7 +37,8 @@ Made by `python scripts/make_causes.py` from `scripts/published/causes.csv` and 
 `planner validate` predicts for the published runs that ship with the package.
 
 Each row is a cause of errors that was found in published runs, the runs that showed it, the figure
-before (commit b899140e) and now on the same runs, and how it is modelled, or why it remains.
+before (commit b899140e; of runs that came later, before they were looked at) and now on the same
+runs, and how it is modelled, or why it remains.
 Figures are means of |predicted / measured - 1| where they are not said to be another.
 [Accuracy](accuracy.md) has the errors of runs left out of the fits, [errors by
 group](accuracy_tables.md) all others."""
