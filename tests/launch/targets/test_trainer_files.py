@@ -378,15 +378,13 @@ def test_names_of_models_are_no_places_to_fill_in(tmp_path: Path) -> None:
     assert "model" not in read_launch(path).lacking({})
 
 
-@pytest.mark.parametrize(
-    ("split", "is_told"), [("tensor_parallel_size: 2", True), ("seed: 1", False)]
-)
-def test_a_split_that_no_prediction_has_is_told(split: str, is_told: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_split_beside_sharding_is_read(size: int, tmp_path: Path) -> None:
     path = tmp_path / "axolotl.yaml"
     path.write_text(
         "base_model: Qwen/Qwen3-8B\nsequence_len: 2048\nmicro_batch_size: 1\nfsdp_version: 2\n"
-        "fsdp_config:\n  reshard_after_forward: true\ndp_shard_size: 4\n" + split + "\n",
+        "fsdp_config:\n  reshard_after_forward: true\ndp_shard_size: 4\n"
+        + f"tensor_parallel_size: {size}\n",
         encoding="utf-8",
     )
-    notes = " ".join(read_launch(path).notes)
-    assert ("knows no tensor_parallel" in notes) == is_told
+    assert read_launch(path).values["tensor_parallel"] == size
