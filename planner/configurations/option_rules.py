@@ -18,6 +18,7 @@ from planner.enums import (
     Recompute,
     StatePrecision,
     TokenDispatcher,
+    ZeroStage,
 )
 from planner.software_enums import ExpertCompute
 from planner.specs.framework import FrameworkProfile
@@ -164,3 +165,19 @@ OPTION_RULES = (
         _schedule,
     ),
 )
+
+
+def second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
+    """ZeRO stages by another engine of the framework, which has plain optimizers."""
+    plain = np.isin(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
+    return np.asarray(np.isin(c.zero_stage, f.fsdp_zero_stages) & plain)
+
+
+def beside_shards(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
+    """Where an axis goes together with how weights are sharded."""
+    if name not in f.sharded_parallel:
+        return np.zeros((), dtype=np.bool_)
+    has = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
+    if name == "expert_parallel":
+        has = has & (c.tensor_parallel * c.context_parallel == 1)
+    return np.asarray(has)

@@ -10,6 +10,8 @@ from planner.arrays import BoolArray, CodeArray
 from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
 from planner.configurations.option_rules import (
     OPTION_RULES,
+    beside_shards,
+    second_engine,
     unsupported_options,
     unsupported_states,
 )
@@ -38,7 +40,6 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     AttentionKind,
     Offload,
-    OptimizerKind,
     Recompute,
     ZeroStage,
 )
@@ -195,14 +196,14 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     """Where configurations ask a framework for what it lacks, by parameter."""
     in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
     found = {
-        "zero_stage": ~(np.isin(c.zero_stage, f.zero_stages) | _second_engine(c, f)) | in_pipeline,
+        "zero_stage": ~(np.isin(c.zero_stage, f.zero_stages) | second_engine(c, f)) | in_pipeline,
         "pipeline_parallel": in_pipeline if f.pipeline_parallel else _no_pipeline(c, f),
     }
     if not f.layer_split:
         found["layer_split"] = c.layer_split
     for name in ("tensor_parallel", "context_parallel", "expert_parallel"):
         if not getattr(f, name):
-            found[name] = (getattr(c, name) > 1) & ~_beside_shards(c, f, name)
+            found[name] = (getattr(c, name) > 1) & ~beside_shards(c, f, name)
     if not f.interleaved_schedule:
         found["virtual_pipeline"] = c.virtual_pipeline > 1
     if not f.hybrid_sharding:
@@ -214,22 +215,6 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
     return found | unsupported_states(c, f) | unsupported_options(c, f)
-
-
-def _second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
-    """ZeRO stages by another engine of the framework, which has plain optimizers."""
-    plain = np.isin(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
-    return np.asarray(np.isin(c.zero_stage, f.fsdp_zero_stages) & plain)
-
-
-def _beside_shards(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
-    """Where an axis goes together with how weights are sharded."""
-    if name not in f.sharded_parallel:
-        return np.zeros((), dtype=np.bool_)
-    has = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
-    if name == "expert_parallel":
-        has = has & (c.tensor_parallel * c.context_parallel == 1)
-    return np.asarray(has)
 
 
 def _no_pipeline(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:

@@ -54,7 +54,7 @@ def no_start(miss: NearestMiss) -> str:
     c = getattr(miss.configuration, "decode", miss.configuration)
     memory, longest = serving_memory(setting, c), setting.workload.max_model_len
     most = longest_that_fits(setting, memory, c)
-    surely = longest_that_fits(setting, memory, c, setting.sure_share)
+    surely = longest_that_fits(setting, memory, c, min(setting.sure_share, 1.0))
     if not 0 < surely < longest:
         return ""
     slots = 1 if setting.engine.scheduler.continuous else int(c.concurrency[0])

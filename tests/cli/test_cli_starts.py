@@ -66,21 +66,22 @@ def test_it_starts_with_the_length_that_is_named(planner, tmp_path: Path) -> Non
 
 def test_a_length_that_the_cache_holds_by_little_may_not_start(planner, tmp_path: Path) -> None:
     command = "vllm serve meta-llama/Llama-3.1-8B"
-    refused = planner("estimate", "--from", file_of(tmp_path, command), *ASKED)
+    asked = (*ASKED, "--confidence", "0.9")
+    refused = planner("estimate", "--from", file_of(tmp_path, command), *asked)
     held, sure = re.findall(
         r"the cache holds ([\d,]+); --max-model-len (\d+)", " ".join(refused.err.split())
     )[0]
     most, surely = int(held.replace(",", "")), int(sure)
     assert surely < most
     between = f"{command} --max-model-len {(most + surely) // 2}"
-    done = planner("estimate", "--from", file_of(tmp_path, between), *ASKED)
+    done = planner("estimate", "--from", file_of(tmp_path, between), *asked)
     assert done.exit_code == 4
     words = " ".join(done.err.split())
     found = re.search(
         r"may not start: longest request [\d,]+ tokens, the cache holds little more "
         r"\(fits with (\d+) %\); --max-model-len (\d+)", words)  # fmt: skip
     assert found is not None, words
-    assert 50 <= int(found[1]) < 90
+    assert 30 <= int(found[1]) < 90
     assert int(found[2]) == surely
 
 

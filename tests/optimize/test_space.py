@@ -64,7 +64,6 @@ def test_settings_may_leave_the_space():
     [
         ({"tensor_paralel": 2}, "Unknown parameter 'tensor_paralel'. Did you mean tensor_parallel"),
         ({"num_gpus": 8}, "give --gpus"),
-        ({"data_parallel": 8}, "data_parallel follows from"),
         ({"recompute": "ful"}, "recompute is one of none, .*not 'ful'. Did you mean full"),
         ({"precision": "int3"}, "precision is one of .*bf16.*not 'int3'"),
         ({"zero_stage": 4}, "zero_stage is one of 0, 1, 2, 3, not 4"),

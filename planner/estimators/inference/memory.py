@@ -263,9 +263,9 @@ def longest_that_fits(
 def starts_surely(
     setting: ServingSetting, memory: ServingMemory, configurations: ServingConfigurations
 ) -> BoolArray:
-    """Whether the memory is there for that as surely as the setting asks for."""
+    """Whether the memory is there for that as surely as the setting asks for, and as predicted."""
     needed = needed_to_start(setting, memory, configurations)
-    return np.asarray(needed <= setting.sure_share * memory.usable)
+    return np.asarray(needed <= min(setting.sure_share, 1.0) * memory.usable)
 
 
 def _room(

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import AttentionKind, Quantization
+from planner.enums import Quantization
 from planner.estimators.inference.adapter_operators import adapter_launches
 from planner.estimators.inference.layer_operators import end_operators, layer_operators
 from planner.estimators.inference.offload import offload_wait
@@ -141,11 +141,11 @@ def _launch_time(rank: Rank, group: LayerGroup, decoding: bool) -> Numeric:
 
 def _mixing(rank: Rank, group: LayerGroup) -> float:
     """What attention other than over keys and values adds to the launch of a layer."""
-    execution, attention = rank.setting.engine.execution, group.attention
-    if attention is None or attention.kind is AttentionKind.STANDARD:
-        return 0.0
-    is_latent = attention.kind is AttentionKind.LATENT
-    return execution.latent_launch_time if is_latent else execution.recurrent_launch_time
+    execution, layer = rank.setting.engine.execution, layer_of(rank.setting.model, group)
+    if layer.scan is not None:
+        return execution.recurrent_launch_time
+    is_latent = layer.core is not None and layer.core.latent_width > 0
+    return execution.latent_launch_time if is_latent else 0.0
 
 
 def _quantized_launches(rank: Rank, group: LayerGroup) -> Numeric:
