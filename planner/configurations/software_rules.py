@@ -34,13 +34,13 @@ ATTENTION_KERNEL = (
 """The rule in words."""
 
 
-LOSS_CHUNKS = "loss_chunks needs loss chunked or linear"
+LOSS_CHUNKS = "loss_chunks needs loss_kernel chunked or linear"
 """The rule in words."""
 
 
 def loss_chunks(c: TrainingConfigurations, _: Context) -> BoolArray:
     """Parts of tokens where a loss takes all at once."""
-    return np.asarray((c.loss_chunks > 0) & (c.loss < LossKernel.CHUNKED))
+    return np.asarray((c.loss_chunks > 0) & (c.loss_kernel < LossKernel.CHUNKED))
 
 
 def has_kernel(gpu: GpuSpec, kernel: AttentionKernel) -> bool:

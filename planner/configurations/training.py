@@ -37,7 +37,7 @@ class TrainingConfigurations(ConfigurationTable):
     flash_attention: BoolArray
     attention_kernel: CodeArray
     expert_compute: CodeArray
-    loss: CodeArray
+    loss_kernel: CodeArray
     loss_chunks: FloatArray
     fp8_attention: BoolArray
     fp8_recipe: CodeArray

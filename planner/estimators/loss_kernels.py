@@ -37,13 +37,13 @@ def logit_bytes(share: Share) -> FloatArray:
     """Bytes per logit at the peak of the loss; no kernel keeps more than the framework's own."""
     memory = share.setting.framework.memory
     own = memory.per_logit
-    if not np.any(share.loss):
+    if not np.any(share.loss_kernel):
         return np.asarray(own)
     chunks = np.where(share.loss_chunks > 0, share.loss_chunks, _USUAL_CHUNKS)
     by_chunk = _WHOLE_BYTES + (EAGER_BYTES - _WHOLE_BYTES) / chunks
     linear = np.where(share.loss_chunks > 0, EAGER_BYTES / chunks, _LINEAR_BYTES)
     return np.choose(
-        share.loss,
+        share.loss_kernel,
         [
             own,
             max(own, EAGER_BYTES),
@@ -58,7 +58,7 @@ def logit_bytes(share: Share) -> FloatArray:
 def logit_passes(share: Share) -> FloatArray:
     """Reads and writes of the logits by forward and backward of the loss."""
     own = share.setting.framework.execution.loss_passes
-    if not np.any(share.loss):
+    if not np.any(share.loss_kernel):
         return np.asarray(own)
     passes = {
         LossKernel.AUTO: own,
@@ -68,4 +68,4 @@ def logit_passes(share: Share) -> FloatArray:
         LossKernel.CHUNKED: max(own, EAGER_PASSES),
         LossKernel.LINEAR: min(own, _FUSED_PASSES),
     }
-    return np.array([passes[code] for code in LossKernel])[share.loss]
+    return np.array([passes[code] for code in LossKernel])[share.loss_kernel]

@@ -61,7 +61,7 @@ class Share:
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     attention_kernel: CodeArray
-    loss: CodeArray
+    loss_kernel: CodeArray
     loss_chunks: FloatArray
     fp8_attention: BoolArray
     main_grads: CodeArray
@@ -88,7 +88,7 @@ class Share:
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.fused_attention,
             attention_kernel=c.attention_kernel,
-            loss=c.loss,
+            loss_kernel=c.loss_kernel,
             loss_chunks=c.loss_chunks,
             fp8_attention=c.fp8_attention,
             main_grads=c.main_grads_precision,

@@ -19,7 +19,7 @@ from planner.specs.model import ModelSpec
 from planner.workloads.base import Scene
 
 _KERNEL = "attention_kernel"
-_LOSS = "loss"
+_LOSS = "loss_kernel"
 _EXPERTS = "expert_compute"
 # In this order where several are as fast.
 _TRIED = (AttentionKernel.FA2, AttentionKernel.FA3, AttentionKernel.FA4, AttentionKernel.CUDNN)

@@ -77,7 +77,7 @@ def test_an_estimate_too_large_still_shows_its_memory(planner):
     [
         ("fsdp", ("tensor_parallel=2", "recompute=feed_forward"), None),
         ("deepspeed", ("zero_stage=3", "pipeline_parallel=2"), None),
-        ("megatron-lm", ("zero_stage=2", "tensor_parallel=2"), "zero_stage=2"),
+        ("nemo", ("zero_stage=2", "tensor_parallel=2"), "zero_stage=2"),
     ],
 )
 def test_what_a_framework_lacks_is_named(planner, framework, options, named):

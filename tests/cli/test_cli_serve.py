@@ -233,7 +233,7 @@ def test_requests_beyond_the_room_wait(planner, asked):
 
 
 def test_one_request_that_does_not_fit_has_no_room(planner):
-    words = ("--gpu", "l4", "--input-tokens", "16000", "--output-tokens", "16000")
+    words = ("--gpu", "l4", "--input-tokens", "20000", "--output-tokens", "20000")
     ran = planner(*ROOM[:5], *words, "--set", "concurrency=1", "--set", "quantization=w16a16")
     assert "room for 0 of 1 requests" in " ".join(ran.err.split())
 

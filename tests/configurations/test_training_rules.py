@@ -51,7 +51,7 @@ def _first(values: dict[str, Any], context: dict[str, Any]) -> str | None:
 # A rule, the configuration that breaks it, the nearest that does not, what they are judged by.
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("attention_kernel", {"attention_kernel": 4}, {"attention_kernel": 3}, {}),
-    ("loss_chunks", {"loss": 3, "loss_chunks": 4}, {"loss": 4, "loss_chunks": 4}, {}),
+    ("loss_chunks", {"loss_kernel": 3, "loss_chunks": 4}, {"loss_kernel": 4, "loss_chunks": 4}, {}),
     ("attention_kernel", {"attention_kernel": 5}, {"attention_kernel": 6}, {"gpu": "rtx5090"}),
     ("gpu_count", {"tensor_parallel": 2}, TWO, {}),
     ("gpu_count", {"num_gpus": 3, "tensor_parallel": 2, "global_batch_size": 3}, TWO, {}),

@@ -37,16 +37,19 @@ def _row(**settings: Any) -> dict[str, Any]:
      ("chunked", 2, 9), ("linear", 2, 7)],
 )  # fmt: skip
 def test_copies_of_the_logits_are_those_of_the_loss(loss: str, chunks: int, each: float) -> None:
-    found = _row(loss=loss, loss_chunks=chunks)
+    found = _row(loss_kernel=loss, loss_chunks=chunks)
     assert found["memory_working_gib"] == pytest.approx(each * LOGITS / GIB, rel=1e-6)
 
 
 def test_a_loss_fused_with_its_matrix_leaves_the_layers_to_decide_the_peak() -> None:
-    assert _row(loss="linear")["peak_memory_gib"] < _row(loss="compiled")["peak_memory_gib"]
+    assert (
+        _row(loss_kernel="linear")["peak_memory_gib"]
+        < _row(loss_kernel="compiled")["peak_memory_gib"]
+    )
 
 
 def test_copies_are_read_and_written_more_often_the_more_there_are() -> None:
-    times = [_row(loss=loss)["step_time_s"] for loss in ("linear", "compiled", "eager")]
+    times = [_row(loss_kernel=loss)["step_time_s"] for loss in ("linear", "compiled", "eager")]
     assert times == sorted(times)
     assert times[0] < times[-1]
 
@@ -57,7 +60,7 @@ def test_a_framework_that_keeps_less_itself_keeps_no_more() -> None:
         own = make_plan(Request(model="llama-7b", num_gpus=8, framework=framework)).problem.setting
         assert own.framework.memory.per_logit <= 4
         settings = {"framework": framework, "zero_stage": own.framework.default_zero_stage}
-        same = [_row(**settings, loss=loss)["peak_memory_gib"] for loss in ("auto", "fused")]
+        same = [_row(**settings, loss_kernel=loss)["peak_memory_gib"] for loss in ("auto", "fused")]
         assert same[0] == same[1]
 
 
@@ -70,8 +73,9 @@ def test_chunks_of_eager_logits_are_as_torchtitan_measured() -> None:
 def test_a_plan_tells_an_eager_loss_whose_logits_fill_the_gpu() -> None:
     asked: dict[str, Any] = {"num_gpus": 8, "gpu": "h100-sxm", "framework": "hf-fsdp"}
     told = make_plan(Request(model="qwen2.5-7b", sequence_length=8_192, **asked)).defaults
-    assert told["loss"].startswith("14 bytes per logit (HF Trainer FSDP's default; linear")
+    assert told["loss_kernel"].startswith("14 bytes per logit (HF Trainer FSDP's default; linear")
     # 32,000 x 1,024 x 14 bytes are half a percent of the GPU.
     assert (
-        "loss" not in make_plan(Request(model="llama-7b", sequence_length=1_024, **asked)).defaults
+        "loss_kernel"
+        not in make_plan(Request(model="llama-7b", sequence_length=1_024, **asked)).defaults
     )

@@ -9,7 +9,7 @@ def logit_bytes(world: Any, layout: Any) -> float:
     """Eager: 2 + 4 + 4 + 4; fused and compiled ones keep the logits and their gradient."""
     memory, n = world.framework.memory, layout.loss_chunks
     own = float(memory.per_logit)
-    if layout.loss == "eager":
+    if layout.loss_kernel == "eager":
         return max(own, 14.0)
     kept = {
         "compiled": 4.0,
@@ -17,11 +17,11 @@ def logit_bytes(world: Any, layout: Any) -> float:
         "chunked": 4.0 + 10.0 / (n or 8),
         "linear": 14.0 / n if n else 0.5,
     }
-    return min(own, kept.get(layout.loss, own))
+    return min(own, kept.get(layout.loss_kernel, own))
 
 
 def logit_passes(world: Any, layout: Any) -> float:
     own = float(world.framework.execution.loss_passes)
-    if layout.loss in ("eager", "chunked"):
+    if layout.loss_kernel in ("eager", "chunked"):
         return max(own, 14.0)
-    return min(own, {"compiled": 4.0, "fused": 3.0, "linear": 3.0}.get(layout.loss, own))
+    return min(own, {"compiled": 4.0, "fused": 3.0, "linear": 3.0}.get(layout.loss_kernel, own))

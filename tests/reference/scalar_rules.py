@@ -138,7 +138,7 @@ def _options(world: World, c: Layout) -> set[str]:
     widest = max((core.head_dim for core in cores if core.kind not in _STATES), default=0)
     return _named(
         attention_kernel=_no_kernel(world, c, widest),
-        loss_chunks=c.loss_chunks > 0 and c.loss not in ("chunked", "linear"),
+        loss_chunks=c.loss_chunks > 0 and c.loss_kernel not in ("chunked", "linear"),
         fp8_recipe=lacks or (c.fp8_recipe != "auto" and c.precision != "fp8"),
         recompute_num_layers=some and (c.recompute != "full" or not part),
         fp8_attention=c.fp8_attention and not usable,

@@ -269,7 +269,7 @@ def test_profiles_of_adapters(library, framework, profile):
 def test_a_fused_loss_comes_with_fused_kernels(library, loss, profile, word):
     found = lora_case(library, "HF Trainer/TRL", loss=loss)
     assert found.rule.profile == profile
-    assert {layout.loss.word for layout in found.layouts} == {word}
+    assert {layout.loss_kernel.word for layout in found.layouts} == {word}
 
 
 def lora_case(library, framework, **changes):

@@ -62,7 +62,7 @@ _ELSEWHERE = (
     "flash_attention",
     "attention_kernel",
     "expert_compute",
-    "loss",
+    "loss_kernel",
     "loss_chunks",
     "tensor_parallel",
     "context_parallel",

@@ -48,7 +48,7 @@ def quantities(job: Job) -> Mapping[str, Any]:
         "flash_attention": None,
         "attention_kernel": None,
         "expert_compute": None,
-        "loss": None,
+        "loss_kernel": None,
         "loss_chunks": None,
     }
 

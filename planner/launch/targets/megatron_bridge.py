@@ -92,7 +92,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
 
 
 def _loss_fusion(job: Job) -> str:
-    is_fused = job["loss"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
+    is_fused = job["loss_kernel"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
     return "te" if is_fused else "native"
 
 

@@ -16,7 +16,7 @@ _AS_THEY_ARE = (
     *("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel"),
     *("sequence_parallel", "micro_batch_size", "global_batch_size", "sequence_length"),
     *("zero_stage", "data_parallel_replicas", "offload", "precision", "flash_attention"),
-    *("attention_kernel", "loss"),
+    *("attention_kernel", "loss_kernel"),
     "mtp_num_layers",
 )
 _NUMBERS = (*_AS_THEY_ARE[:4], "micro_batch_size")

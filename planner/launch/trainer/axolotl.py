@@ -137,8 +137,8 @@ def _loss(documents: list[Found], values: Mapping[str, Any]) -> dict[str, Any]:
     """How the loss is computed: kernels of adapters say nothing of it."""
     named = [word for key, word in _LOSSES.items() if text_of_key(documents, key) == "true"]
     if not named:
-        return {"loss": "auto"} if "loss" in values else {}
-    found: dict[str, Any] = {"loss": named[0]}
+        return {"loss_kernel": "auto"} if "loss_kernel" in values else {}
+    found: dict[str, Any] = {"loss_kernel": named[0]}
     chunks = text_of_key(documents, "chunked_cross_entropy_num_chunks") or ""
     if named[0] == "chunked" and chunks.isdecimal():
         found["loss_chunks"] = int(chunks)

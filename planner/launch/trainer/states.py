@@ -141,9 +141,9 @@ def kernels_said(said: Said, found: Collected) -> None:
     kernel = said.of("script", "attention_kernel")
     if kernel is not None:
         found.values["attention_kernel"] = kernel
-    loss = said.of("script", "loss")
+    loss = said.of("script", "loss_kernel")
     if loss is not None:
-        found.values["loss"] = loss
+        found.values["loss_kernel"] = loss
 
 
 def precision_said(said: Said, found: Collected) -> None:

@@ -184,7 +184,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         framework=profile,
         rule=rule,
         sequence_length=length,
-        layouts=tuple(replace(each, loss=code) for each in layouts(context)),
+        layouts=tuple(replace(each, loss_kernel=code) for each in layouts(context)),
         memory_kind=memory_kind(run),
         own_loss=with_loss != shipped or code != LossKernel.AUTO,
         adapter=adapter,

@@ -81,7 +81,7 @@ class Layout:
     fp8_recipe: Fp8Recipe
     attention_kernel: AttentionKernel = AttentionKernel.AUTO
     expert_compute: ExpertCompute = ExpertCompute.AUTO
-    loss: LossKernel = LossKernel.AUTO
+    loss_kernel: LossKernel = LossKernel.AUTO
     loss_chunks: int = 0
     optimizer: OptimizerKind = OptimizerKind.ADAM
     optimizer_state_precision: StatePrecision = StatePrecision.FRAMEWORK

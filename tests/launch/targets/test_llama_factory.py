@@ -66,7 +66,7 @@ def test_names_of_matrices_stand_between_commas(tmp_path: Path) -> None:
         ("flash_attn: fa2\n", "attention_kernel", None),
         ("flash_attn: sdpa\n", "attention_kernel", "sdpa"),
         ("flash_attn: disabled\n", "flash_attention", "false"),
-        ("enable_liger_kernel: true\n", "loss", "linear"),
+        ("enable_liger_kernel: true\n", "loss_kernel", "linear"),
         ("use_unsloth_gc: true\n", "offload", "activations"),
         ("max_samples: 500\n", "num_samples", 500),
     ],
