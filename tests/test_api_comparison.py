@@ -187,7 +187,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     run = planner.estimate(model="llama-7b", num_gpus=8, settings={"tensor_parallel": 8})
     with pytest.raises(SearchSpaceError, match="compare_api is of workload serve"):
         run.compare_api()
-    crowded = {**ONE, "settings": {"tensor_parallel": 2, "concurrency": 100_000}}
+    crowded = {**ONE, "model": "llama-3.1-405b"}
     with pytest.raises(InfeasibleError):
         planner.estimate(**crowded).compare_api()
     nothing = planner.search(**ASKED, num_gpus=1, constraints={"time_to_first_token": "1us"})

@@ -47,7 +47,6 @@ REFUSED = {
     "workload": ({**TRAIN, "workload": "srve"}, "Unknown workload 'srve'. Did you mean serve"),
     "no mapping": ({**TRAIN, "settings": [("tp", 8)]}, "settings is a mapping"),
     "nothing": ({**TRAIN, "gpu": []}, "no value for gpu"),
-    "derived": ({**TRAIN, "settings": {"dp": 8}}, "data_parallel follows from"),
     "part of a name": ({**TRAIN, "settings": {"tensor": 8}}, "or tensor_parallel?"),
     "short name": ({**TRAIN, "settings": {"tpp": 8}}, "Unknown parameter 'tpp'. Did you mean tp"),
 }  # fmt: skip

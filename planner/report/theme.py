@@ -76,6 +76,7 @@ TIME_ORDER: tuple[str, ...] = (*_STEP_PARTS, *TIME_PARTS)
 """Parts of a training or serving step in the order in which they are shown."""
 MEMORY_ORDER: tuple[str, ...] = (
     *MEMORY_PARTS[: MEMORY_PARTS.index("activations")],
+    "adapters",
     "kv_cache",
     *MEMORY_PARTS[MEMORY_PARTS.index("activations") :],
 )
@@ -95,6 +96,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "weights",
         "gradients",
         "optimizer_states",
+        "adapters",
     ),
     "communication": (
         "tensor_parallel",
