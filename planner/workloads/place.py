@@ -24,6 +24,7 @@ DEFAULT_GPU = "a100-sxm-80gb"
 LARGEST_OF_ALL = 16_384
 # Nodes of 8 A100, H100 and H200 that clouds rent and NVIDIA sells have 1.8 to 3.2 times their
 # GPUs' memory: 1,152 to 2,048 GiB.
+_MOST_HOST_MEMORY = 1e18
 _USUAL_HOST_SHARE = 2.5
 
 
@@ -134,8 +135,10 @@ def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) ->
         It is none.
     """
     if given is not None:
-        if not given > 0:
-            raise SearchSpaceError("--host-memory of a node is more than 0, such as 512GiB.")
+        if not 0 < given < _MOST_HOST_MEMORY:
+            raise SearchSpaceError(
+                "--host-memory of a node is more than 0 and less than a million TB, such as 512GiB."
+            )
         return replace(cluster, host_memory=given)
     known = gpu.host.memory_per_gpu if gpu.host is not None else None
     if cluster.host_memory or cluster.host_memory_per_gpu or known:
