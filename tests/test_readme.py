@@ -197,7 +197,8 @@ def test_commands_that_are_named_can_be_given(page: str) -> None:
                 command = getattr(command, "built", command)
             is_of_group = names[0] == "specs" or names[:2] == ["sweep", "show"]
             rest = words[1 + (2 if is_of_group else 1) :]
-            given = command.make_context(names[0], rest).params
+            settings = command_line().context_settings
+            given = command.make_context(names[0], rest, **settings).params
             look_up(given)
 
 
