@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -199,14 +199,31 @@ def _adapter(share: Share, matrix: Adapted) -> Operator:
         machine.gemm_time(rank, depth, rows, precision),
         machine.gemm_time(rows, depth, rank, precision),
     )
+    return _beside(share, matrix, rows, (depth, columns), (down, up), gradients)
+
+
+def _beside(
+    share: Share,
+    matrix: Adapted,
+    rows: FloatArray,
+    sides: tuple[Numeric, Numeric],
+    products: Sequence[FloatArray],
+    gradients: Sequence[FloatArray],
+) -> Operator:
+    """An adapter whose products are known: its sums with the frozen matrix's come to them.
+
+    ``sides``: the numbers that it reads and writes for each of the ``rows``.
+    """
+    machine, (depth, columns) = share.setting.machine, sides
     outputs, inputs = rows * np.asarray(columns), rows * np.asarray(depth)
     # Scaled (a read and a write), then added (two reads and a write); backward the same.
     summed = machine.memory_time(10.0 * outputs, kernels=2)
     summed_gradient = machine.memory_time(4.0 * outputs + 6.0 * inputs, kernels=2)
+    rank = share.setting.workload.lora_rank
     return Operator(
         name=matrix.name,
         module=_MODULE,
-        forward=add((down, up, summed)),
+        forward=add((*products, summed)),
         backward=add((*gradients, summed_gradient)),
         flops=np.asarray(2.0 * rank * rows * (np.asarray(depth) + columns)),
         selective=share.setting.framework.execution.selective_share,
@@ -228,17 +245,7 @@ def _expert_adapter(share: Share, group: LayerGroup, matrix: Adapted) -> Operato
         machine.grouped_gemm_time(rows, sets, rank, width, 1, machine.sixteen_bit)
         for width in (depth, columns)
     )
-    outputs, inputs = rows * np.asarray(columns), rows * np.asarray(depth)
-    summed = machine.memory_time(10.0 * outputs, kernels=2)
-    summed_gradient = machine.memory_time(4.0 * outputs + 6.0 * inputs, kernels=2)
-    return Operator(
-        name=matrix.name,
-        module=_MODULE,
-        forward=add((down, up, summed)),
-        backward=add((2.0 * (down + up), summed_gradient)),
-        flops=np.asarray(2.0 * rank * rows * (np.asarray(depth) + columns)),
-        selective=setting.framework.execution.selective_share,
-    )
+    return _beside(share, matrix, rows, (depth, columns), (down, up), (2.0 * (down + up),))
 
 
 def _prefix(share: Share, group: LayerGroup) -> Iterator[Operator]:

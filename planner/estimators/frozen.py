@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric, add
+from planner.arrays import CodeArray, FloatArray, Numeric
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import AdapterKind, ZeroStage
-from planner.estimators.sharding import StageParameters
+from planner.estimators.sharding import StageParameters, sharded
 from planner.estimators.share import Setting, compute_bytes
 from planner.formulas.adapters import nf4_bytes
-from planner.formulas.model_states import sharded_bytes
 from planner.specs.workload import TrainingWorkload
 
 END_BYTES = 2.0
@@ -39,20 +38,12 @@ def frozen_bytes(
     of_layer = layer_weight_bytes(setting.workload, c.precision)
     in_layers = parameters.dense_in_layers[stage]
     ends = parameters.dense[stage] - in_layers
-    return add(
-        sharded_bytes(
-            parameters=count,
-            bytes_per_parameter=width,
-            group_size=group.size,
-            zero_stage=c.zero_stage,
-            sharded_from=ZeroStage(setting.framework.states.weights_sharded_from),
-        )
-        for count, width, group in (
-            (in_layers, of_layer, parameters.dense_group),
-            (ends, END_BYTES, parameters.dense_group),
-            (parameters.experts[stage], of_layer, parameters.expert_group),
-        )
+    held = (
+        (in_layers, of_layer, parameters.dense_group),
+        (ends, END_BYTES, parameters.dense_group),
+        (parameters.experts[stage], of_layer, parameters.expert_group),
     )
+    return sharded(c, ZeroStage(setting.framework.states.weights_sharded_from), held)
 
 
 def stage_gathered_bytes(

@@ -69,9 +69,9 @@ def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, Cluster
     """A GPU and a cluster that reach their peaks, at once."""
     kind = cluster.scale_up.kind
     efficiency = unchecked(
-        _all_kernels(gpu.efficiency),
+        _with_numbers(gpu.efficiency, _KERNEL),
         **_EFFICIENCY,
-        collective=_all_kernels(collectives(gpu, kind)),
+        collective=_with_numbers(collectives(gpu, kind), _KERNEL),
         fp8_attention=_fp8_attention(gpu),
     )
     link = unchecked(gpu.scale_up, kind=kind)
@@ -94,7 +94,7 @@ def with_compute_share(gpu: GpuSpec, share: float) -> GpuSpec:
     Their time is the longer of computing and moving, as llm-analysis takes its
     ``flops_efficiency`` (github.com/cli99/llm-analysis, llm_analysis/analysis.py).
     """
-    return unchecked(gpu, efficiency=_with_share(gpu.efficiency, share))
+    return unchecked(gpu, efficiency=_with_numbers(gpu.efficiency, {"compute_fraction": share}))
 
 
 def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
@@ -130,27 +130,13 @@ def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
     return unchecked(measured, forward=ratio, backward=ratio)
 
 
-def _all_kernels(spec: Any) -> Any:
-    """A tree of efficiencies with the ideal of each kernel's numbers."""
+def _with_numbers(spec: Any, numbers: Mapping[str, float]) -> Any:
+    """A tree of efficiencies with these numbers, by name, in the place of each kernel's own."""
     if isinstance(spec, Mapping):
-        return {key: _all_kernels(value) for key, value in spec.items()}
+        return {key: _with_numbers(value, numbers) for key, value in spec.items()}
     if not hasattr(spec, "__dataclass_fields__"):
         return spec
-    return unchecked(
-        spec, **{name: _KERNEL.get(name, _all_kernels(value)) for name, value in vars(spec).items()}
-    )
-
-
-def _with_share(spec: Any, share: float) -> Any:
-    """A tree of efficiencies whose kernels compute at a share of the peak."""
-    if isinstance(spec, Mapping):
-        return {key: _with_share(value, share) for key, value in spec.items()}
-    if not hasattr(spec, "__dataclass_fields__"):
-        return spec
-    return unchecked(
-        spec,
-        **{
-            name: share if name == "compute_fraction" else _with_share(value, share)
-            for name, value in vars(spec).items()
-        },
-    )
+    values = {
+        name: numbers.get(name, _with_numbers(own, numbers)) for name, own in vars(spec).items()
+    }
+    return unchecked(spec, **values)

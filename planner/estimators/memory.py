@@ -39,9 +39,8 @@ from planner.estimators.saved_activations import (
     layer_bytes,
     layer_input_bytes,
 )
-from planner.estimators.sharding import StageParameters
+from planner.estimators.sharding import StageParameters, sharded
 from planner.estimators.share import Share
-from planner.formulas.model_states import sharded_bytes
 from planner.formulas.pipeline import micro_batches_in_flight
 
 
@@ -334,20 +333,12 @@ def _state_parts(
         if name == "gradient" and np.any(c.optimizer_in_backward):
             dense, experts = _alive_at_once(c, trained, stage)
         in_layers = dense if width is of_end else trained.dense_in_layers[stage]
-        own = add(
-            sharded_bytes(
-                parameters=count,
-                bytes_per_parameter=each,
-                group_size=group.size,
-                zero_stage=c.zero_stage,
-                sharded_from=sharded_from,
-            )
-            for count, each, group in (
-                (in_layers, width, parameters.dense_group),
-                (dense - in_layers, of_end, parameters.dense_group),
-                (experts, width, parameters.expert_group),
-            )
+        held = (
+            (in_layers, width, parameters.dense_group),
+            (dense - in_layers, of_end, parameters.dense_group),
+            (experts, width, parameters.expert_group),
         )
+        own = sharded(c, sharded_from, held)
         if name == "weight" and share.setting.workload.keeps_untrained:
             return own + untrained_bytes(share.setting, c, parameters, stage)
         return own

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray, add
+from planner.arrays import FloatArray
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
 from planner.estimators.frozen import END_BYTES, frozen_bytes
-from planner.estimators.sharding import StageParameters
+from planner.estimators.sharding import StageParameters, sharded
 from planner.estimators.share import Setting
-from planner.formulas.model_states import sharded_bytes
 
 _LOGIT_GRADIENT = 4.0
 
@@ -35,19 +34,11 @@ def reference_bytes(
     (trl 1.10, trl/trainer/dpo_trainer.py: ``prepare_deepspeed``, ``prepare_fsdp``).
     """
     sharded_from = ZeroStage(setting.framework.states.weights_sharded_from)
-    return add(
-        sharded_bytes(
-            parameters=count,
-            bytes_per_parameter=END_BYTES,
-            group_size=group.size,
-            zero_stage=c.zero_stage,
-            sharded_from=sharded_from,
-        )
-        for count, group in (
-            (parameters.dense[stage], parameters.dense_group),
-            (parameters.experts[stage], parameters.expert_group),
-        )
+    held = (
+        (parameters.dense[stage], END_BYTES, parameters.dense_group),
+        (parameters.experts[stage], END_BYTES, parameters.expert_group),
     )
+    return sharded(c, sharded_from, held)
 
 
 def bytes_per_logit(setting: Setting, usual: FloatArray) -> FloatArray:

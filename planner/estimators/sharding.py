@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, add
+from planner.arrays import BoolArray, FloatArray, Numeric, add
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import AdapterKind
+from planner.enums import AdapterKind, ZeroStage
 from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.machine import Group
 from planner.estimators.share import Setting
 from planner.estimators.stages import StageLayers, stage_layers
+from planner.formulas.model_states import sharded_bytes
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of, prediction_of
 from planner.layers.operators import Experts, Product
 from planner.specs.model import ModelSpec
@@ -94,6 +96,27 @@ def stage_parameters(
         end=saved,
     )
     return replace(whole, adapters=adapters)
+
+
+def sharded(
+    c: TrainingConfigurations,
+    sharded_from: ZeroStage,
+    held: Iterable[tuple[FloatArray, Numeric, Group]],
+) -> FloatArray:
+    """Bytes on one GPU of parameters, each with the bytes of one and the group that shards it.
+
+    ``sharded_from``: the ZeRO stage that shards them.
+    """
+    return add(
+        sharded_bytes(
+            parameters=count,
+            bytes_per_parameter=width,
+            group_size=group.size,
+            zero_stage=c.zero_stage,
+            sharded_from=sharded_from,
+        )
+        for count, width, group in held
+    )
 
 
 def _prompt(setting: Setting, whole: StageParameters) -> FloatArray:
