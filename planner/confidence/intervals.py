@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
@@ -125,11 +125,11 @@ def interval_of(
     classes = {keys[place]}
     if basis in _FARTHER:
         classes |= {row.keys[place] for row in known}
+    of_quantity = [row for row in known if row.quantity == quantity]
     best = [
-        max(matching, key=lambda row: row.weight)
-        for silicon in sorted(classes)
-        for own in [(*keys[:place], silicon, *keys[place + 1 :])]
-        if (matching := [row for row in known if row.quantity == quantity and _holds(row, own)])
+        found
+        for silicon in classes
+        if (found := _most_specific(of_quantity, (*keys[:place], silicon, *keys[place + 1 :])))
     ]
     if not best:
         return 0.0, math.inf
@@ -138,8 +138,13 @@ def interval_of(
     return min(low, low**wider), max(high, high**wider)
 
 
-def _holds(row: Interval, keys: tuple[str, ...]) -> bool:
-    return all(mine in ("", given) for mine, given in zip(row.keys, keys, strict=True))
+def _most_specific(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval | None:
+    matching = [
+        row
+        for row in rows
+        if all(mine in ("", given) for mine, given in zip(row.keys, keys, strict=True))
+    ]
+    return max(matching, key=lambda row: row.weight, default=None)
 
 
 def _wider(tables: Tables, quantity: str, basis: str) -> float:

@@ -55,11 +55,9 @@ def read_place(
         contract=request.contract or Contract.ON_DEMAND,
         reliability=reliability_of(request, notes),
     )
-    share = None
     if request.at_shares:
         spec, cluster = ideal_hardware(spec, cluster)
-    if request.workload != "train":
-        share = _compute_share(request, spec)
+    share = None if request.workload == "train" else _compute_share(request, spec)
     if share is not None:
         spec = with_compute_share(spec, share)
     return Place(
