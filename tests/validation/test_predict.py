@@ -147,6 +147,9 @@ def test_numbers_beyond_computing_have_a_reason():
     found = only(global_batch_size="1e300", num_hidden_layers="9999")
     assert found.reason or math.isfinite(step_time(found))
     assert only(num_gpus="1" + "0" * 300).reason.startswith("no layout")
+    assert only(workload="lora", lora_rank="1000000").reason == (
+        "impossible lora_rank: Input should be less than or equal to 100000"
+    )
 
 
 ODD = ["", "0", "1", "7", "0.5", "1e-9", "1e6", "1e18", "1e300", "none", "fp8", "nvfp4", "t5",

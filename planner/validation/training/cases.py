@@ -7,6 +7,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from pydantic import ValidationError
+
 from planner.confidence.classes import scale
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.frameworks import FrameworkRule, framework_rule
@@ -24,7 +26,7 @@ from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 from planner.validation.columns import MemoryKind
 from planner.validation.hardware import run_cluster
 from planner.validation.library import Library
-from planner.validation.models import NotPredicted, model_of
+from planner.validation.models import NotPredicted, first_line, model_of
 from planner.validation.prediction import Case
 from planner.validation.runs import Run
 from planner.validation.training.layouts import ONCE_PER_NODE, Layout, Open, layouts, since
@@ -177,7 +179,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         model=model,
         domain_size=cluster.scale_up.domain_size,
     )
-    return TrainingCase(
+    case = TrainingCase(
         model=model,
         gpu=gpu,
         cluster=cluster,
@@ -195,6 +197,17 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         pipeline_layout=_pipeline_layout(run),
         catalogue=library.catalogue,
     )
+    _check_workload(case)
+    return case
+
+
+def _check_workload(case: TrainingCase) -> None:
+    """Raise NotPredicted where a number of the run is beyond what a question may hold."""
+    try:
+        _ = case.setting
+    except ValidationError as error:
+        name = error.errors()[0]["loc"][0]
+        raise NotPredicted(f"impossible {name}: {first_line(error)}") from error
 
 
 def _length(run: Run, rule: FrameworkRule) -> int:
