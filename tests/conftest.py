@@ -3,13 +3,13 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from draws import IS_THOROUGH
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
@@ -17,27 +17,19 @@ from planner import processes
 from planner.__main__ import run
 from planner.validation.compare import Row
 
+GIVEN_SEED = os.environ.get("PLANNER_SEED")
+SEED = int(GIVEN_SEED or "1")
+"""What tests draw with: the same on every machine, unless ``PLANNER_SEED`` draws others."""
+
 # How long an example takes says how busy the machine is.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.register_profile(
+    "drawn", deadline=None, derandomize=GIVEN_SEED is None and not IS_THOROUGH
+)
+settings.load_profile("drawn")
 
 
 # Other tests run on the other cores; where several processes matter, a test says how many.
 processes.num_cores = lambda: 1
-
-
-def _seed() -> int:
-    """What tests draw with: ``PLANNER_SEED``, else a number that changes with every commit."""
-    given = os.environ.get("PLANNER_SEED")
-    if given is not None:
-        return int(given)
-    head = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True
-    )
-    return int(head.stdout[:6] or "0", 16)
-
-
-SEED = _seed()
 
 
 # These take the predictions of all published runs, which a process makes once.
