@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
+from planner.cli.plain_values import PlainCommand, PlainGroup
 from planner.errors import did_you_mean
 from planner.text import printable
 
@@ -142,7 +143,7 @@ class NamedCommand(TyperCommand):
         app = self.source
         if not isinstance(app, typer.Typer):
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
-            kind = getattr(self.source, "command_class", TyperCommand)
+            kind = getattr(self.source, "command_class", PlainCommand)
             app.command(self.name, cls=kind)(self.source)
         return typer.main.get_command(app)
 
@@ -151,7 +152,7 @@ class NamedCommand(TyperCommand):
         return self.built.make_context(*arguments, **extra)
 
 
-class _Commands(TyperGroup):
+class _Commands(PlainGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, (module, words) in COMMANDS.items():

@@ -7,9 +7,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from typer.core import TyperCommand
-
 from planner.cli.how import HOW
+from planner.cli.plain_values import PlainCommand
 from planner.terms import Term, glossary, terms_of
 from planner.workloads.registry import workload_names
 
@@ -137,7 +136,7 @@ _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-class PlanningCommand(TyperCommand):
+class PlanningCommand(PlainCommand):
     """A command whose options are shown by group, of one workload where one is named."""
 
     @property

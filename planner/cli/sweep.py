@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
 
 from planner.cli import options
 from planner.cli.help import PlanningCommand
 from planner.cli.picture import picture_of
+from planner.cli.plain_values import PlainGroup
 from planner.cli.request import given_answers
 from planner.cli.sweep_show import EPILOG, show
 from planner.given import parse_settings
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DEFAULT = "run"
 
 
-class _RunUnlessNamed(TyperGroup):
+class _RunUnlessNamed(PlainGroup):
     """``planner sweep PLAN`` runs it; words that name a command are that command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
