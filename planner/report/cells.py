@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pydantic_core
 from numpy.typing import NDArray
 
 from planner.text import printable
@@ -131,6 +130,8 @@ def _numbers(values: AnyArray) -> list[str]:
     """Finite floats as Python writes them, several times as fast."""
     if not len(values):
         return []
+    import pydantic_core
+
     listed = values.tolist()
     words = pydantic_core.to_json(listed).decode()[1:-1].split(",")
     sizes = np.abs(values)

@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar, dataclass_transform
 
-from pydantic import AfterValidator, BeforeValidator, Strict
-from pydantic.fields import FieldInfo
+from annotated_types import Interval, MaxLen, MinLen
+
+from planner.specs.validators import After, Before, Strict
 
 Made = TypeVar("Made")
 _Check = Callable[[Any, Any], Any]
@@ -28,7 +29,11 @@ _BOUNDS: Mapping[str, Callable[[Any, Any], bool]] = {
     "lt": lambda value, bound: value < bound,
     "le": lambda value, bound: value <= bound,
     "min_length": lambda value, bound: len(value) >= bound,
+    "max_length": lambda value, bound: len(value) <= bound,
 }
+
+
+_UNDERSTOOD = (After, Before, Interval, MaxLen, MinLen, Strict)
 
 
 class _NotPlain(Exception):
@@ -59,7 +64,6 @@ def checked(cls: type[Made]) -> type[Made]:
     made.__setattr__ = made.__delattr__ = _refuse_change
     made.__dataclass_params__.frozen = True  # for classes that inherit from it
     made.__pydantic_config__ = {"extra": "forbid"}
-    made.__validators__ = [name for name, value in vars(cls).items() if _is_validator(value)]
     made.__init__ = _init
     return typing.cast(type[Made], made)
 
@@ -132,23 +136,18 @@ def _made(kind: Any, values: Mapping[str, Any], context: Any) -> Any:
 
 def _fill(made: Any, values: Mapping[str, Any], context: Any) -> None:
     kind: Any = type(made)
-    checks, after = _checks(kind)
+    checks = _checks(kind)
     if not values.keys() <= checks.keys():
         raise _NotPlain
     filled = made.__dict__
     try:
         for name, (check, default) in checks.items():
             filled[name] = check(values[name], context) if name in values else default()
-        for validator in after:
-            validator(made)
+        if hasattr(kind, "__post_init__"):
+            made.__post_init__()
     except (_NotPlain, ValueError, TypeError):
         filled.clear()
         raise _NotPlain from None
-
-
-def _is_validator(value: Any) -> bool:
-    """Whether a `pydantic.model_validator` made it."""
-    return hasattr(value, "decorator_info")
 
 
 def _missing() -> Any:
@@ -156,14 +155,13 @@ def _missing() -> Any:
 
 
 @cache
-def _checks(kind: Any) -> tuple[Mapping[str, tuple[_Check, Callable[[], Any]]], tuple[Any, ...]]:
-    """By field, its check and what makes its default; and what looks at the whole."""
+def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], Any]]]:
+    """By field, its check and what makes its default."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    checks = {
+    return {
         field.name: (_check(hints[field.name]), _default(field))
         for field in dataclasses.fields(kind)
     }
-    return checks, tuple(getattr(kind, name) for name in kind.__validators__)
 
 
 def _default(field: Any) -> Callable[[], Any]:
@@ -276,19 +274,18 @@ def _one_of(kinds: list[_Check]) -> _Check:
 
 def _limited(check: _Check, metadata: tuple[Any, ...]) -> _Check:
     """A check between the validators of an annotation, within its bounds."""
-    before: list[Any] = [one.func for one in metadata if isinstance(one, BeforeValidator)]
-    after: list[Any] = [one.func for one in metadata if isinstance(one, AfterValidator)]
-    limits = [part for one in metadata if isinstance(one, FieldInfo) for part in one.metadata]
-    bounds = [
-        (_BOUNDS[name], getattr(limit, name))
-        for limit in limits
-        for name in _BOUNDS
-        if getattr(limit, name, None) is not None
-    ]
-    known = len(before) + len(after) + sum(isinstance(one, FieldInfo) for one in metadata)
-    strict = sum(isinstance(limit, Strict) for limit in limits)
-    if known != len(metadata) or len(bounds) + strict != len(limits):
+    if not all(
+        isinstance(one, (After, Before, Interval, MaxLen, MinLen, Strict)) for one in metadata
+    ):
         return _refused
+    before = [one.func for one in metadata if isinstance(one, Before)]
+    after = [one.func for one in metadata if isinstance(one, After)]
+    bounds = [
+        (holds, getattr(one, name))
+        for one in metadata
+        for name, holds in _BOUNDS.items()
+        if getattr(one, name, None) is not None
+    ]
 
     def limited(value: Any, context: Any) -> Any:
         for function in reversed(before):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from annotated_types import Interval, MinLen
 
 from planner.specs.checked import checked
 from planner.specs.model_checks import quantization_word
+from planner.specs.validators import After, Strict
 
 PARTS = ("attention", "feed_forward", "shared_experts")
 
@@ -25,7 +26,7 @@ def known_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
     return parts
 
 
-Bytes = Annotated[float, Field(ge=0, le=8)]
+Bytes = Annotated[float, Interval(ge=0, le=8)]
 
 
 @checked
@@ -41,11 +42,11 @@ class Checkpoint:
     is named; all where none is given.
     """
 
-    quantization: Annotated[str, AfterValidator(quantization_word)]
-    source: Annotated[str, Field(min_length=1)]
-    sixteen_bit: Annotated[tuple[str, ...], AfterValidator(known_parts)] = ()
-    sixteen_bit_layers: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
-    group_size: Annotated[int, Field(ge=1, le=10**6, strict=True)] | None = None
+    quantization: Annotated[str, After(quantization_word)]
+    source: Annotated[str, MinLen(1)]
+    sixteen_bit: Annotated[tuple[str, ...], After(known_parts)] = ()
+    sixteen_bit_layers: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
+    group_size: Annotated[int, Strict(), Interval(ge=1, le=10**6)] | None = None
     scale_bytes: Bytes = 2.0
     zero_point_bytes: Bytes = 0.0
     engines: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from annotated_types import Interval
 
 from planner.enums import LinkKind
 from planner.specs.checked import checked
@@ -37,7 +37,7 @@ class ScaleOut:
     base_latency: Seconds
     latency_per_doubling: Seconds
     efficiency: Fraction
-    oversubscription: Annotated[Ratio, Field(ge=1)]
+    oversubscription: Annotated[Ratio, Interval(ge=1)]
     gpus_per_nic: Count = 1
     pod_size: Count = 512
     slowdown_per_doubling: Share = 0.015

@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from annotated_types import Interval
 
 from planner.enums import AttentionKernels, Quantization
 from planner.specs.checked import checked
@@ -20,8 +20,9 @@ from planner.specs.quantity import (
     Seconds,
     Share,
 )
+from planner.specs.validators import Strict
 
-Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
+Count = Annotated[int, Strict(), Interval(ge=1, le=10**7)]
 _ALL = tuple(Quantization.usual())
 
 
@@ -94,7 +95,7 @@ class EngineExecution:
     of prefixes and of new tokens."""
     recurrent_launch_time: Seconds = 0.0
     """The same of linear attention and state-space layers, whose scans are many small kernels."""
-    expert_tile_rows: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
+    expert_tile_rows: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     """Rows that the products of experts compute at least for each, up to the tokens of the step,
     where the tile is chosen for an expert that all tokens visit; 0: it fits the rows of each."""
     adapter_kernels: Ratio = 6.0
@@ -109,7 +110,7 @@ class EngineExecution:
     """What the host adds to every all-reduce that is not one of its custom ones."""
     quantized_launch_time: Seconds = 0.0
     """What the host adds to launch a product of quantized weights."""
-    captured_context: Annotated[int, Field(ge=0, le=10**9, strict=True)] = 0
+    captured_context: Annotated[int, Strict(), Interval(ge=0, le=10**9)] = 0
     """Decode steps over longer contexts are launched like those of prompts, without graphs; 0: none
     are."""
     host_link_fraction: Fraction = 0.8
@@ -135,7 +136,7 @@ class EngineExecution:
     cores; 0: it uses tensor cores."""
     vector_attention_instructions_8bit: Ratio = 0.0
     """The same where the cache has 8 bits."""
-    tensor_core_group: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
+    tensor_core_group: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     """Decode attention that could do without uses tensor cores for groups of so many query heads,
     where sequences times key heads are at least ``tensor_core_blocks``."""
     tensor_core_blocks: Ratio = 0.0
@@ -145,7 +146,7 @@ class EngineExecution:
     sequence to one block; 0: it splits contexts over blocks."""
     half_accumulation: bool = False
     """Products of 16 bit sum in 16 bit."""
-    unpacked_rows: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
+    unpacked_rows: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
     """Products of so many rows or more unpack quantized weights to 16 bit in memory first; 0: none
     do."""
     unpacking_bytes: Ratio = 0.0
@@ -177,12 +178,12 @@ class Scheduler:
     computed in one step end in one step."""
     poll_interval: Count = 1
     """Decode steps between two looks for new requests."""
-    batch_wait: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 0
+    batch_wait: Annotated[int, Strict(), Interval(ge=0, le=10_000)] = 0
     """Decode steps that a prompt waits for others to be computed with."""
     stream_interval: Count = 1
     """Tokens that a decode worker collects before it sends them; what computes prompts sends the
     first at once."""
-    pipeline_tokens: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
+    pipeline_tokens: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
     """A static batch passes the pipeline in micro-batches that are halved until they have at most
     so many new tokens, and is cut into one per stage only where that divides it; 0: it is always
     cut into one per stage."""
@@ -215,10 +216,10 @@ class EngineMemory:
     """Of each logit of the sequences that a step samples, while it sorts them."""
     gathered_logits: bool = False
     """Every rank of tensor parallelism samples from all logits, not from its share of them."""
-    profiled_seqs: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
+    profiled_seqs: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
     """Before it sizes the cache it runs a step that samples so many sequences, unless it is told
     another number; 0: the cache gets what the requests of the plan leave."""
-    profiled_seqs_small: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
+    profiled_seqs_small: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
     """The same on GPUs of less than 70 GiB, or without 8-bit floats; 0: as many."""
     expert_workspace: bool = False
     """Inputs, products and outputs of the experts chosen for a step have buffers that last."""
@@ -295,7 +296,7 @@ class EngineProfile:
     """It can hold copies of experts, so that ranks have equal numbers of any number of them."""
     pipelines_of_pools: bool = True
     """Workers of a pool that hands its caches on, or takes them, can have pipeline stages."""
-    fp8_block: Annotated[int, Field(ge=0, le=10**4, strict=True)] = 0
+    fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     """It refuses block-scaled 8-bit weights whose widths on a GPU are no multiple of this; 0: it
     takes any."""
     quantized_ends: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from annotated_types import Interval
 
 from planner.adapter_names import ExpertAdapters
 from planner.enums import AttentionKernels, Fp8Recipe
@@ -41,10 +41,10 @@ class Execution:
     selective_outputs: bool = False
     """With a fused attention, selective recomputation of a model with experts repeats norms, the
     experts' activation function and the up-projections of latent attention."""
-    softmax_multiple: Annotated[int, Field(ge=1)] = 1
+    softmax_multiple: Annotated[int, Interval(ge=1)] = 1
     """Its softmax kernel takes sequences times heads of a GPU that this divides; others fall back
     to a kernel for each operation."""
-    head_dim_multiple: Annotated[int, Field(ge=1)] = 1
+    head_dim_multiple: Annotated[int, Interval(ge=1)] = 1
     """The batched products of an unfused attention use tensor cores for heads whose size this
     divides; others run on FP32 lanes."""
     expert_launch_time: Seconds = 0.0
@@ -98,7 +98,7 @@ class Overlap:
     asynchronous_tensor_parallel: Share = 0.0
     """Collectives of tensor parallelism where they run piece by piece behind the products beside
     them (``tp_comm_overlap``); 0: it cannot."""
-    gather_nics: Annotated[int, Field(ge=0)] = 0
+    gather_nics: Annotated[int, Interval(ge=0)] = 0
     """Network interfaces of a node by which gathers of sharded weights and scatters of their
     gradients leave it; 0: those of all their GPUs there."""
 
@@ -141,7 +141,7 @@ class States:
     cached_weights: bool = False
     """Beside weights of layers in 16 bits lie those that products in fewer bits read, from one step
     to the next, in both orientations where products need both."""
-    weights_sharded_from: Annotated[int, Field(ge=2, le=3)] = 3
+    weights_sharded_from: Annotated[int, Interval(ge=2, le=3)] = 3
     """The ZeRO stage from which weights are sharded between steps. FSDP does so from 2, where it
     gathers them once per micro-batch and keeps them until the backward pass ends."""
     accumulation_traffic: BytesOrZero = 0.0
@@ -254,11 +254,11 @@ class FrameworkProfile:
     """Memory besides these."""
     offloading: Offloading = Offloading()
     """What can be in host memory."""
-    default_zero_stage: Annotated[int, Field(ge=0, le=3)]
+    default_zero_stage: Annotated[int, Interval(ge=0, le=3)]
     """The ZeRO stage where nobody names one."""
-    zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...]
+    zero_stages: tuple[Annotated[int, Interval(ge=0, le=3)], ...]
     """The ZeRO stages that it has."""
-    pipeline_zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...]
+    pipeline_zero_stages: tuple[Annotated[int, Interval(ge=0, le=3)], ...]
     """Those of them that go together with pipeline parallelism."""
     tensor_parallel: bool = True
     """It can share matrix products between GPUs."""
@@ -271,7 +271,7 @@ class FrameworkProfile:
     sharded_parallel: tuple[_SplitAxis, ...] = ()
     """Of these three, what it has only where gradients are sharded (ZeRO 2, 3) or nothing is data
     parallel; experts then without the other two."""
-    fsdp_zero_stages: tuple[Annotated[int, Field(ge=2, le=3)], ...] = ()
+    fsdp_zero_stages: tuple[Annotated[int, Interval(ge=2, le=3)], ...] = ()
     """ZeRO stages of a second engine (Megatron-FSDP), not searched: with Adam or SGD alone."""
     checked_version: str = ""
     """The release whose options and checks say what it supports."""

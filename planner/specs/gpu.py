@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated
 
-from pydantic import Field
+from annotated_types import Interval
 
 from planner.enums import LinkKind, Precision
 from planner.specs.checked import checked
@@ -21,7 +21,7 @@ from planner.specs.quantity import (
     Watts,
 )
 
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Count = Annotated[int, Interval(ge=1, le=1_000_000)]
 
 
 @checked
@@ -31,7 +31,7 @@ class GemmEfficiency:
     compute_fraction: Fraction
     bandwidth_fraction: Fraction
     latency: Seconds
-    sharpness: Annotated[Ratio, Field(ge=0.5)]
+    sharpness: Annotated[Ratio, Interval(ge=0.5)]
 
 
 @checked
@@ -41,7 +41,7 @@ class AttentionEfficiency:
     compute_fraction: Fraction
     bandwidth_fraction: Fraction
     latency: Seconds
-    sharpness: Annotated[Ratio, Field(ge=0.5)]
+    sharpness: Annotated[Ratio, Interval(ge=0.5)]
     sequence_offset: Ratio
     wave_fill: Ratio
 
@@ -65,7 +65,7 @@ class GroupedGemmEfficiency:
     compute_fraction: Fraction
     bandwidth_fraction: Fraction
     latency: Seconds
-    sharpness: Annotated[Ratio, Field(ge=0.5)]
+    sharpness: Annotated[Ratio, Interval(ge=0.5)]
     row_offset: Ratio
     width_offset: Ratio
     permute_passes: Ratio
@@ -78,7 +78,7 @@ class TiledGemmEfficiency:
     compute_fraction: Fraction
     bandwidth_fraction: Fraction
     latency: Seconds
-    sharpness: Annotated[Ratio, Field(ge=0.5)]
+    sharpness: Annotated[Ratio, Interval(ge=0.5)]
     row_offset: Ratio
     column_offset: Ratio
     depth_offset: Ratio
@@ -97,10 +97,10 @@ class WaveGemmEfficiency:
     compute_fraction: Fraction
     bandwidth_fraction: Fraction
     latency: Seconds
-    sharpness: Annotated[Ratio, Field(ge=0.5)]
+    sharpness: Annotated[Ratio, Interval(ge=0.5)]
     depth_offset: Ratio
     wave_rounding: Share
-    split_limit: Annotated[Ratio, Field(ge=1)]
+    split_limit: Annotated[Ratio, Interval(ge=1)]
     tile_penalty: Fraction
 
 
@@ -217,7 +217,7 @@ class GpuSpec:
     peak_flops: Mapping[Precision, FlopPerSecond]
     scale_up: ScaleUpLink
     efficiency: Efficiency
-    year: Annotated[int, Field(ge=2010, le=2100)] | None = None
+    year: Annotated[int, Interval(ge=2010, le=2100)] | None = None
     scale_out_bandwidth: BytesPerSecond | None = None
     host: HostLink | None = None
     num_multiprocessors: Count | None = None

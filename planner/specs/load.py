@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from planner import reading
 from planner.errors import SpecError, did_you_mean
 from planner.reading import SMALL, TABLE
@@ -91,17 +89,25 @@ def check_spec(kind: type[Spec], table: Mapping[str, Any], where: str) -> Spec:
     sources = fields.pop("sources", {})
     faults = list(_source_faults(sources))
     context = FileContext(sources if isinstance(sources, dict) else {})
-    try:
-        spec = plainly_made(kind, fields, context) or _validated(kind, fields, context)
-    except ValidationError as error:
-        faults += [_describe(detail, kind) for detail in error.errors()]
-    if faults:
+    spec = plainly_made(kind, fields, context)
+    if spec is None:
+        spec, found = _judged(kind, fields, context)
+        faults += found
+    if faults or spec is None:
         raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
     return spec
 
 
-def _validated(kind: Any, fields: Mapping[str, Any], context: FileContext) -> Any:
-    return adapter(kind).validate_python(fields, context=context)
+def _judged(
+    kind: Any, fields: Mapping[str, Any], context: FileContext
+) -> tuple[Any | None, list[str]]:
+    """What pydantic makes of the fields, and the faults that it finds."""
+    from pydantic import ValidationError
+
+    try:
+        return adapter(kind).validate_python(fields, context=context), []
+    except ValidationError as error:
+        return None, [_describe(detail, kind) for detail in error.errors()]
 
 
 def provenance(table: Mapping[str, Any]) -> dict[str, str]:

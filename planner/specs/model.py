@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from annotated_types import Interval, MinLen
 
 from planner.enums import AttentionKind, Placement, PositionEmbedding
 from planner.specs import model_checks
 from planner.specs.checked import checked
 from planner.specs.checkpoint import Checkpoint
+from planner.specs.validators import After, Strict
 
-Size = Annotated[int, Field(ge=1, le=10**9, strict=True)]
-SizeOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+Size = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
+SizeOrZero = Annotated[int, Strict(), Interval(ge=0, le=10**9)]
 MOST_MODULES = 100
 """More modules of multi-token prediction than any model has make no sense."""
-Modules = Annotated[int, Field(ge=0, le=MOST_MODULES, strict=True)]
-QuantizationWord = Annotated[str, AfterValidator(model_checks.quantization_word)]
+Modules = Annotated[int, Strict(), Interval(ge=0, le=MOST_MODULES)]
+QuantizationWord = Annotated[str, After(model_checks.quantization_word)]
 
 
 @checked
@@ -63,10 +64,8 @@ class AttentionSpec:
     index_head_dim: SizeOrZero = 0
     index_topk: SizeOrZero = 0
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def __post_init__(self) -> None:
         model_checks.refuse(model_checks.attention_faults(self))
-        return self
 
     @property
     def has_state(self) -> bool:
@@ -127,10 +126,8 @@ class FeedForwardSpec:
     shared_expert_gate: bool = False
     router_bias: bool = False
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def __post_init__(self) -> None:
         model_checks.refuse(model_checks.feed_forward_faults(self))
-        return self
 
     @property
     def shared_width(self) -> int:
@@ -154,14 +151,12 @@ class LayerGroup:
     attention: AttentionSpec | None = None
     feed_forward: FeedForwardSpec | None = None
     placement: Placement = Placement.CONTIGUOUS
-    norms_per_layer: Annotated[int, Field(ge=1, le=8)] = 2
+    norms_per_layer: Annotated[int, Interval(ge=1, le=8)] = 2
     norm_bias: bool = False
     parallel_residual: bool = False
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def __post_init__(self) -> None:
         model_checks.refuse(model_checks.layer_faults(self))
-        return self
 
     @property
     def num_experts(self) -> int:
@@ -179,15 +174,13 @@ class TrainingDefaults:
     """The published training set-up of a model; ``precision`` is that of its matrix products."""
 
     sequence_length: Size
-    global_batch_tokens: Annotated[float, Field(gt=0, lt=1e12)] | None = None
-    total_tokens: Annotated[float, Field(gt=0, lt=1e18)] | None = None
+    global_batch_tokens: Annotated[float, Interval(gt=0, lt=1e12)] | None = None
+    total_tokens: Annotated[float, Interval(gt=0, lt=1e18)] | None = None
     precision: Literal["bf16", "fp16", "fp8", "fp4"] = "bf16"
-    source: Annotated[str, Field(min_length=1)]
+    source: Annotated[str, MinLen(1)]
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def __post_init__(self) -> None:
         model_checks.refuse(model_checks.training_faults(self))
-        return self
 
 
 @checked
@@ -209,7 +202,7 @@ class ModelSpec:
     hidden_size: Size
     vocab_size: Size
     layer_groups: tuple[LayerGroup, ...]
-    source: Annotated[str, Field(min_length=1)]
+    source: Annotated[str, MinLen(1)]
     tie_word_embeddings: bool = False
     position_embedding: PositionEmbedding = PositionEmbedding.ROTARY
     max_position_embeddings: Size | None = None
@@ -224,17 +217,15 @@ class ModelSpec:
     quantization: QuantizationWord | None = None
     expert_quantization: QuantizationWord | None = None
     checkpoints: tuple[Checkpoint, ...] = ()
-    published_parameters: Annotated[float, Field(gt=0, lt=1e18)] | None = None
+    published_parameters: Annotated[float, Interval(gt=0, lt=1e18)] | None = None
     published_parameters_source: str = ""
     aliases: tuple[str, ...] = ()
     notes: str = ""
     omitted_parts: tuple[str, ...] = field(default=(), repr=False)
     omitted_parameters: float | None = field(default=None, repr=False)
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def __post_init__(self) -> None:
         model_checks.refuse(model_checks.model_faults(self))
-        return self
 
     @property
     def num_hidden_layers(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from annotated_types import MaxLen
 
 from planner.errors import SpecError
 from planner.specs.cache import kept
@@ -55,7 +55,7 @@ class PowerProfile:
     rack_host: Between
     network: Between
     pue: Between
-    notes: Annotated[str, Field(max_length=10_000)] = ""
+    notes: Annotated[str, MaxLen(10_000)] = ""
 
     def with_pue(self, value: float) -> PowerProfile:
         """The same with a known effectiveness of the building."""

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationInfo
+from annotated_types import Interval
 
+from planner.specs.validators import Before
 from planner.units import to_si
 
 
@@ -18,8 +19,8 @@ class FileContext:
     sources: dict[str, str] = field(default_factory=dict)
 
 
-def _read(dimension: str) -> Callable[[Any, ValidationInfo], Any]:
-    def read(value: Any, info: ValidationInfo) -> Any:
+def _read(dimension: str) -> Callable[[Any, Any], Any]:
+    def read(value: Any, info: Any) -> Any:
         if not isinstance(info.context, FileContext):
             return value
         if not isinstance(value, dict):
@@ -46,16 +47,16 @@ def _read(dimension: str) -> Callable[[Any, ValidationInfo], Any]:
     return read
 
 
-Bytes = Annotated[float, BeforeValidator(_read("byte")), Field(gt=0, lt=1e18)]
-BytesOrZero = Annotated[float, BeforeValidator(_read("byte")), Field(ge=0, lt=1e18)]
-BytesPerSecond = Annotated[float, BeforeValidator(_read("byte/s")), Field(gt=0, lt=1e18)]
-BytesPerSecondOrZero = Annotated[float, BeforeValidator(_read("byte/s")), Field(ge=0, lt=1e18)]
-FlopPerSecond = Annotated[float, BeforeValidator(_read("flop/s")), Field(gt=0, lt=1e20)]
-Seconds = Annotated[float, BeforeValidator(_read("second")), Field(ge=0, lt=1e6)]
-GpuSeconds = Annotated[float, BeforeValidator(_read("second")), Field(gt=0, lt=1e18)]
-Watts = Annotated[float, BeforeValidator(_read("watt")), Field(gt=0, lt=1e6)]
-Fraction = Annotated[float, BeforeValidator(_read("1")), Field(gt=0, le=2)]
-FractionOrZero = Annotated[float, BeforeValidator(_read("1")), Field(ge=0, le=2)]
-Share = Annotated[float, BeforeValidator(_read("1")), Field(ge=0, le=1)]
-Numbers = Annotated[float, BeforeValidator(_read("1")), Field(ge=0, lt=1e15)]
-Ratio = Annotated[float, BeforeValidator(_read("1")), Field(ge=0, lt=1e9)]
+Bytes = Annotated[float, Before(_read("byte")), Interval(gt=0, lt=1e18)]
+BytesOrZero = Annotated[float, Before(_read("byte")), Interval(ge=0, lt=1e18)]
+BytesPerSecond = Annotated[float, Before(_read("byte/s")), Interval(gt=0, lt=1e18)]
+BytesPerSecondOrZero = Annotated[float, Before(_read("byte/s")), Interval(ge=0, lt=1e18)]
+FlopPerSecond = Annotated[float, Before(_read("flop/s")), Interval(gt=0, lt=1e20)]
+Seconds = Annotated[float, Before(_read("second")), Interval(ge=0, lt=1e6)]
+GpuSeconds = Annotated[float, Before(_read("second")), Interval(gt=0, lt=1e18)]
+Watts = Annotated[float, Before(_read("watt")), Interval(gt=0, lt=1e6)]
+Fraction = Annotated[float, Before(_read("1")), Interval(gt=0, le=2)]
+FractionOrZero = Annotated[float, Before(_read("1")), Interval(ge=0, le=2)]
+Share = Annotated[float, Before(_read("1")), Interval(ge=0, le=1)]
+Numbers = Annotated[float, Before(_read("1")), Interval(ge=0, lt=1e15)]
+Ratio = Annotated[float, Before(_read("1")), Interval(ge=0, lt=1e9)]

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import model_validator
-
 from planner.specs.cache import kept
 from planner.specs.checked import checked
 from planner.specs.files import find
@@ -33,11 +31,9 @@ class Frequency:
     high: GpuSeconds | None = None
     """Where they are rarest; as ``typical`` where not given."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Frequency:
+    def __post_init__(self) -> None:
         if not self.end("low") <= self.typical <= self.end("high"):
             raise ValueError("low, typical and high must be in order")
-        return self
 
     def end(self, name: str) -> float:
         """``low``, ``typical`` or ``high`` in GPU-seconds."""

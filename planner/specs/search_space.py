@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from annotated_types import Interval
 
 from planner.specs.checked import checked
+from planner.specs.validators import Strict
 
-Whole = Annotated[int, Field(ge=1, le=10**9, strict=True)]
+Whole = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
 Base = Literal["num_gpus", "num_hidden_layers", "num_experts", "global_batch_size"]
 
 
@@ -34,7 +35,7 @@ class Multiples:
     """The workload's ``global_batch_size`` times each factor."""
 
     multiples_of: Literal["global_batch_size"]
-    factors: tuple[Annotated[float, Field(gt=0, le=1e6)], ...]
+    factors: tuple[Annotated[float, Interval(gt=0, le=1e6)], ...]
 
 
 @checked
@@ -43,7 +44,7 @@ class Dense:
 
     every_up_to: Whole
     up_to: Whole
-    growth: Annotated[float, Field(gt=1, le=10)]
+    growth: Annotated[float, Interval(gt=1, le=10)]
 
 
 Choice: TypeAlias = (
@@ -65,11 +66,9 @@ class SearchSpace:
     engine: str = ""
     aliases: tuple[str, ...] = ()
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def __post_init__(self) -> None:
         if bool(self.framework) == bool(self.engine):
             raise ValueError("a space names a framework (training) or an engine (serving)")
-        return self
 
 
 def expand(choice: Choice, bases: Mapping[str, int]) -> list[bool | int | str]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from annotated_types import Interval
 
 from planner.arrays import FloatArray
 from planner.enums import AdapterTargets
 from planner.specs.checked import checked
 from planner.specs.drafting import DraftMethod
 
-Tokens = Annotated[int, Field(ge=1, le=100_000_000)]
+Tokens = Annotated[int, Interval(ge=1, le=100_000_000)]
 MOST_DRAFTED = 64
-Variation = Annotated[float, Field(ge=0, le=10)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+Variation = Annotated[float, Interval(ge=0, le=10)]
+Share = Annotated[float, Interval(ge=0, lt=1)]
 
 
 @checked
@@ -45,24 +45,24 @@ class ServingWorkload:
 
     input_tokens: Tokens
     output_tokens: Tokens
-    request_rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
+    request_rate: Annotated[float, Interval(gt=0, lt=1e9)] | None = None
     prefix_cache_hit_rate: Share = 0.0
-    shared_prefix_tokens: Annotated[int, Field(ge=0, le=10**9)] = 0
+    shared_prefix_tokens: Annotated[int, Interval(ge=0, le=10**9)] = 0
     input_variation: Variation = 0.0
     output_variation: Variation = 0.0
-    draft_tokens: Annotated[int, Field(ge=0, le=MOST_DRAFTED)] = 0
+    draft_tokens: Annotated[int, Interval(ge=0, le=MOST_DRAFTED)] = 0
     acceptance_rate: Share = 0.0
-    draft_cost: Annotated[float, Field(ge=0, le=10)] = 0.0
+    draft_cost: Annotated[float, Interval(ge=0, le=10)] = 0.0
     draft_method: DraftMethod = DraftMethod.UNSAID
-    draft_steps: Annotated[int, Field(ge=1, le=MOST_DRAFTED)] | None = None
-    lora_rank: Annotated[int, Field(ge=0, le=4096)] = 0
-    max_loras: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    draft_steps: Annotated[int, Interval(ge=1, le=MOST_DRAFTED)] | None = None
+    lora_rank: Annotated[int, Interval(ge=0, le=4096)] = 0
+    max_loras: Annotated[int, Interval(ge=1, le=100_000)] | None = None
     lora_targets: AdapterTargets = AdapterTargets.ALL_LINEAR
-    expert_dispersion: Annotated[float, Field(ge=0, le=100)] = 2.0
-    num_requests: Annotated[int, Field(ge=1, lt=10**12)] | None = None
+    expert_dispersion: Annotated[float, Interval(ge=0, le=100)] = 2.0
+    num_requests: Annotated[int, Interval(ge=1, lt=10**12)] | None = None
     equal_lengths: bool = False
     equal_prompts: bool = False
-    redundant_experts: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    redundant_experts: Annotated[int, Interval(ge=0, le=10_000)] | None = None
     max_model_len: Tokens | None = None
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from annotated_types import Interval
 
 from planner.adapter_names import ExpertAdapters
 from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
@@ -30,21 +30,21 @@ class TrainingWorkload:
     ``precompute_ref_log_probs``: what the reference model says was computed before training.
     """
 
-    sequence_length: Annotated[int, Field(ge=1, le=100_000_000)]
-    global_batch_size: Annotated[int, Field(ge=1, le=100_000_000)]
-    total_tokens: Annotated[float, Field(gt=0, lt=1e18)]
+    sequence_length: Annotated[int, Interval(ge=1, le=100_000_000)]
+    global_batch_size: Annotated[int, Interval(ge=1, le=100_000_000)]
+    total_tokens: Annotated[float, Interval(gt=0, lt=1e18)]
     dropout: bool = False
     pipeline_layout: str = ""
     adapter: AdapterKind = AdapterKind.NONE
-    lora_rank: Annotated[int, Field(ge=1, le=100_000)] = 16
+    lora_rank: Annotated[int, Interval(ge=1, le=100_000)] = 16
     lora_targets: AdapterTargets = AdapterTargets.ATTENTION
     expert_adapters: ExpertAdapters = ExpertAdapters.NONE
     modules_to_save: SavedModules = SavedModules.NONE
     double_quantization: bool = True
-    virtual_tokens: Annotated[int, Field(ge=0, le=100_000)] = 0
+    virtual_tokens: Annotated[int, Interval(ge=0, le=100_000)] = 0
     padding: Padding = Padding.PACKED
-    mean_sample_length: Annotated[int, Field(ge=0, le=100_000_000)] = 0
-    sample_length_deviation: Annotated[int, Field(ge=0, le=100_000_000)] = 0
+    mean_sample_length: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
+    sample_length_deviation: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
     training_objective: TrainingObjective = TrainingObjective.PRETRAIN
     precompute_ref_log_probs: bool = False
 
