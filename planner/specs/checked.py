@@ -18,6 +18,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 from annotated_types import Interval, MaxLen, MinLen
 
+from planner.records import record
 from planner.specs.validators import After, Before, Strict
 
 Made = TypeVar("Made")
@@ -58,11 +59,7 @@ def checked(cls: type[Made]) -> type[Made]:
     pydantic.ValidationError
         When one is made of values that its annotations or its validators refuse.
     """
-    # What dataclasses generate takes most of the time to import specs; these do the same.
-    made: Any = dataclasses.dataclass(kw_only=True, init=False, repr=False, eq=False)(cls)
-    made.__repr__, made.__eq__, made.__hash__ = _repr, _equals, _hash
-    made.__setattr__ = made.__delattr__ = _refuse_change
-    made.__dataclass_params__.frozen = True  # for classes that inherit from it
+    made: Any = record(kw_only=True)(cls)
     made.__pydantic_config__ = {"extra": "forbid"}
     made.__init__ = _init
     return typing.cast(type[Made], made)
@@ -109,23 +106,6 @@ def _init(self: Any, **values: Any) -> None:
         arguments = ArgsKwargs((), values)
         kind: Any = type(self)
         adapter(kind).validator.validate_python(arguments, self_instance=self)
-
-
-def _repr(self: Any) -> str:
-    values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
-    return f"{type(self).__qualname__}({values})"
-
-
-def _equals(self: Any, other: Any) -> Any:
-    return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
-
-
-def _hash(self: Any) -> int:
-    return hash(tuple(vars(self).values()))  # every way to make one fills the fields in order
-
-
-def _refuse_change(self: Any, name: str, *_: Any) -> None:
-    raise dataclasses.FrozenInstanceError(f"cannot change {name!r} of {type(self).__qualname__}")
 
 
 def _made(kind: Any, values: Mapping[str, Any], context: Any) -> Any:
