@@ -91,6 +91,21 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         ),
         **dict.fromkeys(("te", "liger_cross_entropy"), "fused"),
     },
+    # Policies of MaxText (src/maxtext/layers/decoders.py at e591f30, get_remat_policy).
+    "KeptTensors": {
+        **dict.fromkeys(("full", "remat"), "none"),
+        "save_out_proj": "out_proj",
+        "save_qkv_proj": "qkv_proj",
+        "qkv_proj_offloaded": "qkv_proj",
+        "save_dot_except_mlp": "qkv_proj+out_proj",
+        "save_dot_with_context_except_mlp": "qkv_proj+context+out_proj",
+        "save_dot_except_mlpwi": "qkv_proj+out_proj+mlpwo",
+        "minimal": "qkv_proj+out_proj+mlpwi+mlpwo",
+        "minimal_offloaded": "qkv_proj+out_proj+mlpwi+mlpwo",
+        **dict.fromkeys(
+            ("minimal_with_context", "minimal_flash"), "qkv_proj+context+out_proj+mlpwi+mlpwo"
+        ),
+    },
     "OptimizerKind": {**dict.fromkeys(("adamw",), "adam")},
     "PipelineSchedule": {
         **dict.fromkeys(("1f1b",), "one_forward_one_backward"),

@@ -234,7 +234,8 @@ def _code(term: Term, value: Any, said: str) -> Any:
     text = term.codes.meant(_lower(value))
     if text not in words:
         hint = did_you_mean(text, [*words, *term.codes.aliases()])
-        raise SearchSpaceError(f"{said} is one of {', '.join(words)}, not {shown(value)}.{hint}")
+        known = ", ".join(words) if len(words) <= len(term.codes.words()) else term.codes.listed()
+        raise SearchSpaceError(f"{said} is one of {known}, not {shown(value)}.{hint}")
     return words[text]
 
 

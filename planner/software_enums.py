@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from planner.enums import Code
 
 
@@ -51,3 +54,64 @@ class ExpertCompute(Code):
     AUTO = 0
     GROUPED = 1
     LOOP = 2
+
+
+LAYER_INPUT, QKV_PROJ, CONTEXT, OUT_PROJ, MLPWI, MLPWO = TENSORS = (
+    *("layer_input", "qkv_proj", "context", "out_proj", "mlpwi", "mlpwo"),
+)
+"""Tensors of a layer that full recomputation may keep, in the words of MaxText: what enters the
+layer; queries, keys and values; what attention makes of them; its output projection; the outputs of
+the first matrices of the feed-forward, and of its last."""
+
+
+class _TensorSet(Code):
+    """Sets of tensors, each a bit of the code; a word joins their names by +."""
+
+    @classmethod
+    def words(cls) -> list[str]:
+        return ["none", *TENSORS]
+
+    @classmethod
+    def aliases(cls) -> Mapping[str, str]:
+        return {**super().aliases(), **{name: name for name in TENSORS}}
+
+    @classmethod
+    def listed(cls) -> str:
+        """The words as a sentence tells them."""
+        return f"{', '.join(cls.words())}, or several joined by +"
+
+    @classmethod
+    def meant(cls, text: str) -> str:
+        """The word of a set in any order, or of a policy of MaxText.
+
+        >>> KeptTensors.meant("out_proj+qkv_proj"), KeptTensors.meant("save_qkv_proj")
+        ('qkv_proj+out_proj', 'qkv_proj')
+        """
+        known = cls.aliases()
+        parts = [part.strip() for part in super().meant(text).split("+")]
+        names = {name for part in parts for name in known.get(part, part).split("+")}
+        ordered = [name for name in TENSORS if name in names]
+        return "+".join(ordered) if ordered and len(ordered) == len(names) else "+".join(parts)
+
+
+def _sets() -> dict[str, int]:
+    """The code of every set, by its name in upper case."""
+    found = {}
+    for code in range(1 << len(TENSORS)):
+        names = [name for bit, name in enumerate(TENSORS) if code >> bit & 1]
+        found["+".join(names).upper() or "NONE"] = code
+    return found
+
+
+_enumeration: Any = _TensorSet
+KeptTensors: Any = _enumeration("KeptTensors", _sets(), module=__name__)
+"""The sets of such tensors, as array codes: which a configuration keeps, or moves to the host."""
+
+
+def has_tensor(codes: Any, name: str) -> Any:
+    """Where sets have a tensor.
+
+    >>> has_tensor(KeptTensors["QKV_PROJ+CONTEXT"], "context")
+    True
+    """
+    return (codes >> TENSORS.index(name)) & 1 == 1

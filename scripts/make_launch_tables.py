@@ -47,7 +47,7 @@ def page() -> str:
 
 def section(target: Target) -> str:
     """The heading and the table of a target."""
-    profiles = ", ".join(target.profiles) or "no profile of its own: the plan's"
+    profiles = ", ".join(target.profiles or target.nearest) or "no profile of its own: the plan's"
     lines = [
         f"## {target.title}",
         "",

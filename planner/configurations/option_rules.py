@@ -13,6 +13,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
     ContextExchange,
     MainPrecision,
+    Offload,
     OptimizerKind,
     PipelineSchedule,
     Recompute,
@@ -38,6 +39,9 @@ def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[
     found["cp_comm_type"] = ~np.asarray(rings)
     if not f.expert_tensor_parallel:
         found["expert_tensor_parallel"] = c.expert_tensor_parallel > 1
+    if not f.saved_tensors:
+        found["saved_tensors"] = c.saved_tensors != 0
+        found["offloaded_tensors"] = c.offloaded_tensors != 0
     if not f.expert_overlap:
         found["overlap_expert_parallel"] = c.overlap_expert_parallel
     if not f.execution.expert_loop_time:
@@ -131,7 +135,22 @@ def _not_among(
     return np.asarray(np.array(lacking)[codes])
 
 
+def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
+    saved, moved = c.saved_tensors, c.offloaded_tensors
+    if not (np.any(saved) or np.any(moved)):
+        return np.zeros((), dtype=np.bool_)
+    violated = ((saved | moved) != 0) & (c.recompute != Recompute.FULL)
+    both = (moved != 0) & np.asarray([code.of_activations for code in Offload])[c.offload]
+    return np.asarray(violated | ((saved & moved) != 0) | both)
+
+
 OPTION_RULES = (
+    (
+        "saved_tensors",
+        "saved_tensors and offloaded_tensors need full recomputation and have no tensor in common; "
+        "offload of activations moves all by itself",
+        _kept_tensors,
+    ),
     (
         "expert_tensor_parallel",
         "expert_tensor_parallel must divide the width of the experts",

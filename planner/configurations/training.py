@@ -31,6 +31,8 @@ class TrainingConfigurations(ConfigurationTable):
     data_parallel_replicas: FloatArray
     recompute: CodeArray
     recompute_num_layers: FloatArray
+    saved_tensors: CodeArray
+    offloaded_tensors: CodeArray
     offload: CodeArray
     precision: CodeArray
     sequence_parallel: BoolArray
@@ -103,7 +105,7 @@ class TrainingConfigurations(ConfigurationTable):
     @property
     def any_offload(self) -> bool:
         """Whether any of them keeps something in host memory."""
-        return bool(np.any(self.offload))
+        return bool(np.any(self.offload) or np.any(self.offloaded_tensors))
 
 
 NAMES = TrainingConfigurations.names()

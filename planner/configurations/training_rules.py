@@ -255,7 +255,7 @@ def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
     alone = c.data_parallel * c.context_parallel == 1
     violated = ~np.asarray(known)[c.offload] | ((c.zero_stage < sharded_from) & ~alone)
     if host is None or host.bandwidth is None:
-        violated = violated | (c.offload != Offload.NONE)
+        violated = violated | (c.offload != Offload.NONE) | (c.offloaded_tensors != 0)
     return np.asarray(violated)
 
 

@@ -14,7 +14,6 @@ from planner.enums import ComputePrecision
 from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.memory import Memory, peak_memory
 from planner.estimators.pretraining import step_time
-from planner.estimators.recomputation import Recomputation
 from planner.estimators.samples import fullest_and_mean_share, tokens_of_sample
 from planner.estimators.sharding import stage_parameters
 from planner.estimators.share import Setting
@@ -168,7 +167,7 @@ def _hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> Fl
     repeated = recomputed_flops_per_token(
         setting.model,
         s,
-        Recomputation.of(c, setting.model.num_hidden_layers),
+        setting.recomputation(c),
         c.flash_attention,
         setting.framework.execution.selective_share,
     )

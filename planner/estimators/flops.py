@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from planner.adapter_names import ExpertAdapters
-from planner.arrays import BoolArray, FloatArray
+from planner.arrays import BoolArray, FloatArray, Numeric, add
 from planner.enums import AdapterKind
 from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
+from planner.estimators.kept_tensors import spared
 from planner.estimators.parameters import count_parameters, logits_met
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Setting
 from planner.formulas.attention import attention_core_flops
 from planner.formulas.linear_attention import recurrence_flops
 from planner.layers.model import Layer, layer_of
+from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
 from planner.specs.model import ModelSpec
 
 
@@ -154,4 +156,26 @@ def recomputed_flops_per_token(
     partly = np.where(again.selective, selective, 0.0)
     if again.of_some_feed_forward:
         partly = np.where(again.feed_forward, 2.0 * _feed_forward_met(model), partly)
-    return np.where(again.any_full, again.full * (matrices + attention), partly)
+    spared_ones = _spared_flops_per_token(model, sequence_length, again) if again.spares else 0.0
+    whole = matrices + attention - spared_ones
+    return np.where(again.any_full, again.full * whole, partly)
+
+
+def _spared_flops_per_token(
+    model: ModelSpec, sequence_length: int, again: Recomputation
+) -> FloatArray:
+    """Forward FLOPs of what layers that are repeated whole do not repeat."""
+    found: list[Numeric] = []
+    for group in model.layer_groups:
+        layer = layer_of(model, group)
+        core = _core_flops_per_token(layer, sequence_length)
+        for op in layer.operators:
+            flops = core if isinstance(op, AttentionCore | Scan) else 2.0 * _multiplied(op)
+            if flops:
+                found.append(group.num_hidden_layers * flops * spared(op, again))
+    return add(found)
+
+
+def _multiplied(op: Op) -> int:
+    """Numbers of matrices that one token is multiplied with."""
+    return op.met if isinstance(op, Product | Experts) else 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from planner.estimators.attention_core import attention_core, index_scores, scan
 from planner.estimators.expert_operators import expert_bias, expert_exchange, experts, permute
+from planner.estimators.kept_tensors import spared
 from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, timed
 from planner.estimators.products import elementwise, lookup, loss, product
@@ -36,8 +38,13 @@ from planner.layers.operators import (
 
 def layer_operators(share: Share, layer: Layer) -> Iterator[Operator]:
     """What every operator of a layer or an end takes, with its exchanges."""
+    again = share.recomputation
     for op in layer.operators:
-        yield from KINDS_TIMED[type(op)](share, op, layer)
+        timed_ones = KINDS_TIMED[type(op)](share, op, layer)
+        if again.spares and op.repeatable:
+            left = spared(op, again)
+            timed_ones = (replace(one, spared=left) for one in timed_ones)
+        yield from timed_ones
 
 
 def _block_exchange(share: Share, op: BlockExchange, layer: Layer) -> Iterator[Operator]:

@@ -10,6 +10,7 @@ from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, large
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import AdapterKind, Offload, ZeroStage
 from planner.estimators.frozen import gathered_bytes
+from planner.estimators.kept_tensors import offloaded_bytes
 from planner.estimators.model_states import ModelStates
 from planner.estimators.saved_activations import layer_bytes, layer_input_bytes
 from planner.estimators.sharding import StageParameters
@@ -80,7 +81,7 @@ def moved_activations(share: Share, group: LayerGroup, c: TrainingConfigurations
     kept = layer_bytes(share, group)
     if share.setting.framework.offloading.layer_inputs_alone:
         kept = np.minimum(kept, layer_input_bytes(share))
-    return np.where(moves, kept, 0.0)
+    return np.where(moves, kept, offloaded_bytes(share, group))
 
 
 def moved_away(moved: FloatArray, largest_layer: FloatArray) -> FloatArray:

@@ -23,10 +23,10 @@ class Operator:
     ``forward`` and ``backward`` are seconds (of a communication: exposed seconds),
     ``flops`` those of the forward pass. ``part`` is ``compute`` or the parallelism that
     communicates. The backward pass runs the forward again under full recomputation if
-    ``repeatable``, the share ``selective`` of it under selective recomputation, and under
-    that of feed-forward blocks those ``in_feed_forward``. ``weights``: seconds of the backward
-    pass that make gradients of weights, which nothing waits for. ``works``: what its seconds are
-    made of, where that is recorded.
+    ``repeatable``, all but the share ``spared``, the share ``selective`` of it under selective
+    recomputation, and under that of feed-forward blocks those ``in_feed_forward``. ``weights``:
+    seconds of the backward pass that make gradients of weights, which nothing waits for. ``works``:
+    what its seconds are made of, where that is recorded.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Operator:
     repeatable: bool = True
     selective: Numeric = 0.0
     in_feed_forward: bool = False
+    spared: Numeric = 0.0
     weights: FloatArray | float = 0.0
     works: tuple[Work, ...] = ()
 
@@ -48,7 +49,7 @@ class Operator:
         partly = np.where(again.selective, self.selective * self.forward, 0.0)
         if self.in_feed_forward and again.of_some_feed_forward:
             partly = np.where(again.feed_forward, self.forward, partly)
-        return np.where(again.any_full, again.full * self.forward, partly)
+        return np.where(again.any_full, again.full * (1 - self.spared) * self.forward, partly)
 
 
 def timed(

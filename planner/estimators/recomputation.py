@@ -7,9 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray
+from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import Recompute
+from planner.software_enums import has_tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,14 +18,21 @@ class Recomputation:
     """``full``: share of the layers that are repeated whole, the same on every stage.
 
     ``selective``: every layer repeats some of its operators; ``feed_forward``: its feed-forward.
+    ``saved`` and ``offloaded``: the tensors that layers repeated whole keep (``KeptTensors``).
+    ``reads_alone``: they repeat only what the backward pass reads.
     """
 
     full: FloatArray
     selective: BoolArray
     feed_forward: BoolArray
+    saved: CodeArray
+    offloaded: CodeArray
+    reads_alone: bool = False
 
     @classmethod
-    def of(cls, c: TrainingConfigurations, num_hidden_layers: int) -> Recomputation:
+    def of(
+        cls, c: TrainingConfigurations, num_hidden_layers: int, *, reads_alone: bool = False
+    ) -> Recomputation:
         """That of each configuration of a model with so many layers."""
         full = np.where(c.recompute == Recompute.FULL, 1.0, 0.0)
         layers = c.recompute_num_layers
@@ -35,7 +43,20 @@ class Recomputation:
             full=full,
             selective=np.asarray(c.recompute == Recompute.SELECTIVE),
             feed_forward=np.asarray(c.recompute == Recompute.FEED_FORWARD),
+            saved=c.saved_tensors,
+            offloaded=c.offloaded_tensors,
+            reads_alone=reads_alone,
         )
+
+    @cached_property
+    def spares(self) -> bool:
+        """Whether any configuration does not repeat some operators of layers repeated whole."""
+        some = self.reads_alone or np.any(self.saved) or np.any(self.offloaded)
+        return bool(some and np.any(self.any_full))
+
+    def keeps(self, tensor: str) -> BoolArray:
+        """Where layers repeated whole keep a tensor, on the GPU or on its host."""
+        return np.asarray(has_tensor(self.saved, tensor) | has_tensor(self.offloaded, tensor))
 
     @cached_property
     def of_some_feed_forward(self) -> bool:

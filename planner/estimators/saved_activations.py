@@ -10,6 +10,7 @@ from planner.arrays import FloatArray, Numeric, add
 from planner.enums import AdapterTargets, ComputePrecision
 from planner.estimators.adapters import adapted_matrices, expert_matrices
 from planner.estimators.expert_operators import expert_pairs
+from planner.estimators.kept_tensors import kept_tensor_bytes
 from planner.estimators.share import Share, repeats_outputs
 from planner.formulas.activations import dropout_mask_bytes, kept_bytes, score_bytes
 from planner.layers.model import Layer, layer_of
@@ -20,7 +21,8 @@ from planner.specs.model import LayerGroup
 def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
     """Bytes one layer keeps per micro-batch, the mean over those repeated whole and the others.
 
-    Full recomputation keeps the layer's input alone, that of feed-forward blocks their input.
+    Full recomputation keeps the layer's input and the tensors that are named, that of feed-forward
+    blocks their input.
     """
     again = share.recomputation
     profile = share.setting.framework
@@ -34,7 +36,9 @@ def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
     kept = np.where(again.selective, selective, whole)
     if again.of_some_feed_forward:
         kept = np.where(again.feed_forward, whole - kept_by_feed_forward(share, group), kept)
-    return np.where(again.any_full, again.full * layer_input + (1 - again.full) * whole, kept)
+    tensors = kept_tensor_bytes(share, group, again.saved | again.offloaded)
+    repeated_whole = again.full * (layer_input + tensors)
+    return np.where(again.any_full, repeated_whole + (1 - again.full) * whole, kept)
 
 
 def layer_input_bytes(share: Share) -> FloatArray:

@@ -45,6 +45,11 @@ class Setting:
         """What says how its software behaves: the framework."""
         return self.framework
 
+    def recomputation(self, c: TrainingConfigurations) -> Recomputation:
+        """What each configuration computes again."""
+        alone = self.framework.execution.repeats_read_alone
+        return Recomputation.of(c, self.model.num_hidden_layers, reads_alone=alone)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
@@ -97,7 +102,7 @@ class Share:
             token_dispatcher=c.token_dispatcher,
             cp_comm_type=c.cp_comm_type,
             tp_comm_overlap=c.tp_comm_overlap,
-            recomputation=Recomputation.of(c, setting.model.num_hidden_layers),
+            recomputation=setting.recomputation(c),
         )
 
     @property

@@ -127,7 +127,8 @@ class Target:
     workloads : of the plans that it starts
     profiles : names of the frameworks or engines whose predictions are of it; empty where
         there is none of it, which is told
-    nearest : names of those whose predictions are taken where there is none of it
+    nearest : names of those whose predictions are taken where a plan names none; it starts
+        plans of others, too
     quantities : what the table's parameters are for a job: those of the table of terms and what
         is worked out from them; None where a parameter says nothing
     draft : a job in its words, given the options of the table; raises `LaunchError` where that
@@ -190,7 +191,8 @@ class Target:
             )
         settings = self.settings(job)
         draft = self.draft(job, settings)
-        notes = () if name in self.profiles else (f"Times and memory are predicted as of {name}.",)
+        own = (*self.profiles, *self.nearest)
+        notes = () if name in own else (f"Times and memory are predicted as of {name}.",)
         return replace(
             draft,
             unexpressed=(*settings.unexpressed, *draft.unexpressed),

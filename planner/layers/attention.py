@@ -31,6 +31,7 @@ from planner.layers.operators import (
 )
 from planner.layers.residual import norm, residual
 from planner.layers.sizes import Columns, Element, Kept, Part, Spread, columns, kept, plain
+from planner.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
 from planner.specs.model import AttentionSpec, LayerGroup
 
 
@@ -46,7 +47,7 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[Op]:
     else:
         yield from _softmax_attention(h, attention, rotary)
     yield residual("attention_residual", h)
-    yield BlockExchange(name="attention_tensor_parallel", module="attention")
+    yield BlockExchange(name="attention_tensor_parallel", module="attention", makes=OUT_PROJ)
 
 
 def value_dim(attention: AttentionSpec) -> int:
@@ -83,6 +84,7 @@ def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterat
         holder=Holder.ATTENTION,
         reads="values",
         keeps=(kept(values),),
+        makes=OUT_PROJ,
     )
 
 
@@ -111,6 +113,7 @@ def _projections(h: int, attention: AttentionSpec) -> Iterator[Op]:
         reads="residual",
         joined=3,
         keeps=(block_input(h),),
+        makes=QKV_PROJ,
     )
     heads_normed = (a + g) if attention.qk_norm_per_head else 2
     normed = d * heads_normed if attention.qk_norm else 0
@@ -143,6 +146,7 @@ def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
         reads="query_latent",
         cheap=True,
         keeps=(kept(rank_q, spread=Spread.TOKENS),) if rank_q else read,
+        makes=QKV_PROJ,
     )
     yield _down("kv_down", h, rank_kv + rope, ())
     yield Product(
@@ -155,6 +159,7 @@ def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
         reads="key_latent",
         cheap=True,
         keeps=(kept(rank_kv + rope, spread=Spread.TOKENS),),
+        makes=QKV_PROJ,
     )
 
 
@@ -187,6 +192,7 @@ def _rotary(attention: AttentionSpec, is_latent: bool) -> Op:
         spread=Spread.TENSOR,
         forward=2,
         backward=2,
+        makes=QKV_PROJ,
     )
 
 
@@ -243,4 +249,5 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
             kept(a, Element.STATISTIC),
             kept(a, Element.SCORE),
         ),
+        makes=CONTEXT,
     )

@@ -28,6 +28,7 @@ from planner.layers.operators import (
 )
 from planner.layers.residual import norm, residual
 from planner.layers.sizes import Columns, Element, Part, Spread, kept, plain
+from planner.software_enums import MLPWI, MLPWO
 from planner.specs.model import FeedForwardSpec, LayerGroup
 
 
@@ -38,8 +39,10 @@ def feed_forward_block(h: int, group: LayerGroup) -> Iterator[Op]:
     if not group.parallel_residual:
         sets = group.norms_per_layer if not group.attention else group.norms_per_layer // 2
         yield norm("feed_forward_norm", h, sets, group.norm_bias, in_feed_forward=True)
+    # A norm after the block reads what it made.
+    unread = group.norms_per_layer <= 2
     for op in _from_input_to_output(h, feed_forward):
-        yield replace(op, in_feed_forward=True)
+        yield replace(op, in_feed_forward=True, unread=unread and op.makes == MLPWO)
     yield residual("feed_forward_residual", h)
 
 
@@ -70,6 +73,7 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         holder=Holder.FEED_FORWARD,
         reads="feed_forward",
         joined=inputs,
+        makes=MLPWI,
     )
     yield Elementwise(
         name="activation",
@@ -90,8 +94,9 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         holder=Holder.FEED_FORWARD,
         reads="activation",
         keeps=(kept(width, Element.FEED_FORWARD_INPUT),),
+        makes=MLPWO,
     )
-    yield BlockExchange(name="feed_forward_tensor_parallel", module="feed_forward")
+    yield BlockExchange(name="feed_forward_tensor_parallel", module="feed_forward", makes=MLPWO)
 
 
 def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:

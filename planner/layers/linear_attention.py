@@ -22,6 +22,7 @@ from planner.layers.operators import (
     Split,
 )
 from planner.layers.sizes import Element, Part, Spread, columns, kept, plain
+from planner.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
 from planner.specs.model import AttentionSpec
 
 
@@ -36,6 +37,7 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[Op]:
         holder=Holder.ATTENTION,
         reads="residual",
         keeps=(kept(h, Element.ATTENTION_INPUT, Spread.TOKENS, remade=True),),
+        makes=QKV_PROJ,
     )
     # One filter per channel over the taps; that of Mamba-2 has a bias.
     weights = scan.mixed * (scan.taps + (0 if scan.delta_rule else 1))
@@ -53,6 +55,7 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[Op]:
         holder=Holder.ATTENTION,
         reads="values",
         keeps=(kept(scan.values),),
+        makes=OUT_PROJ,
     )
     yield HeadExchange(
         name="attention_context_parallel",
@@ -79,6 +82,7 @@ def scan_of(attention: AttentionSpec) -> Scan:
         holder=Holder.ATTENTION,
         sharded=True,
         keeps=(kept(attention.linear_mixed),),
+        makes=CONTEXT,
     )
 
 

@@ -40,7 +40,9 @@ class Op:
     ``weights``: parameters, counted in ``holder``; tensor parallelism divides them if
     ``sharded``. ``keeps``: what it keeps for the backward pass. ``cheap``: selective recomputation
     may repeat it. ``in_feed_forward``: recomputation of feed-forward blocks repeats it.
-    ``repeatable``: full recomputation does.
+    ``repeatable``: full recomputation does. ``makes``: the tensor (``planner.software_enums``)
+    that it makes, which full recomputation may keep instead; ``unread``: nothing of the backward
+    pass reads that.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Op:
     cheap: bool = False
     in_feed_forward: bool = False
     repeatable: bool = True
+    makes: str = ""
+    unread: bool = False
 
     @property
     def parameters(self) -> int:

@@ -65,6 +65,6 @@ def print_targets(console: Console) -> None:
     for head in ("target", "written for", "starts", "predicted as"):
         table.add_column(head, overflow="fold")
     for target in targets().values():
-        profiles = ", ".join(target.profiles) or "none of its own"
+        profiles = ", ".join(target.profiles or target.nearest) or "none of its own"
         table.add_row(target.name, target.version, ", ".join(target.workloads), profiles)
     console.print(table)

@@ -41,6 +41,9 @@ class Execution:
     selective_outputs: bool = False
     """With a fused attention, selective recomputation of a model with experts repeats norms, the
     experts' activation function and the up-projections of latent attention."""
+    repeats_read_alone: bool = False
+    """Full recomputation repeats what the backward pass reads, and so not the last product of a
+    layer."""
     softmax_multiple: Annotated[int, Interval(ge=1)] = 1
     """Its softmax kernel takes sequences times heads of a GPU that this divides; others fall back
     to a kernel for each operation."""
@@ -285,6 +288,9 @@ class FrameworkProfile:
     """It can repeat some layers of a stage whole, and keep all of the others."""
     feed_forward_recompute: bool = False
     """It can repeat the feed-forward blocks alone."""
+    saved_tensors: bool = False
+    """Its full recomputation can keep tensors of a layer that are named, or move them to the
+    host."""
     fp8_attention: bool = False
     """It has attention kernels in 8 bit."""
     fp8_recipe: str = Fp8Recipe.DELAYED.word

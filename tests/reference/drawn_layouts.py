@@ -25,7 +25,7 @@ from planner.enums import (
 )
 from planner.estimators.share import Setting
 from planner.plan import make_plan
-from planner.software_enums import AttentionKernel, ExpertCompute, LossKernel
+from planner.software_enums import AttentionKernel, ExpertCompute, KeptTensors, LossKernel
 from planner.specs.catalogue import Catalogue, names
 from planner.specs.gpu import GpuSpec
 from planner.specs.workload import TrainingWorkload
@@ -123,6 +123,10 @@ def _computed(work: TrainingWorkload) -> TrainingWorkload:
 def make_table(layouts: list[Layout]) -> TrainingConfigurations:
     codes: dict[str, Any] = {
         "recompute": lambda word: Recompute[word.upper()],
+        **dict.fromkeys(
+            ("saved_tensors", "offloaded_tensors"),
+            lambda word: KeptTensors[KeptTensors.meant(word).upper()],
+        ),
         "offload": lambda word: Offload[word.upper()],
         "precision": lambda word: ComputePrecision[word.upper()],
         "fp8_recipe": lambda word: Fp8Recipe[word.upper()],
@@ -144,6 +148,10 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
             for name in NAMES
         }
     )
+
+
+_SAVED = ["none", "qkv_proj", "context+out_proj", "mlpwi", "context+mlpwo", "mlpwi+mlpwo"]
+_MOVED = ["none", "none", "layer_input", "qkv_proj+out_proj", "layer_input+mlpwo"]
 
 
 def draw_layout(choose: Any, setting: Setting) -> Layout:
@@ -179,7 +187,11 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         zero_stage=choose(list(f.pipeline_zero_stages if p > 1 else stages)),
         recompute=recompute,
         recompute_num_layers=choose([0, 0, 1, 2]) * (recompute == "full" and f.partial_recompute),
-        offload=choose(["none", "none", *f.offloading.kinds]),
+        offload=(offload := choose(["none", "none", *f.offloading.kinds])),
+        saved_tensors=choose(_SAVED) if f.saved_tensors and recompute == "full" else "none",
+        offloaded_tensors=choose(_MOVED)
+        if f.saved_tensors and recompute == "full" and "activations" not in offload
+        else "none",
         precision=precision,
         sequence_parallel=t > 1 and choose([True, True, False]),
         flash_attention=(flash := choose([True, True, False])),
@@ -256,6 +268,8 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         recompute=choose(["none", "selective", "feed_forward", "full", "full"]),
         recompute_num_layers=choose([0, 0, 1, 40]),
         offload=choose(["none", "none", *Offload.words()]),
+        saved_tensors=choose(["none"] * 6 + _SAVED),
+        offloaded_tensors=choose(["none"] * 6 + _MOVED),
         precision=choose(PRECISIONS),
         sequence_parallel=choose([True, False]),
         flash_attention=choose([True, False]),

@@ -15,6 +15,8 @@ from scalar_machine import (
     value_dim,
 )
 from scalar_state import State
+from scalar_tensors import kept as kept_tensors
+from scalar_tensors import tensor_bytes
 
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
@@ -31,7 +33,7 @@ def repeated_layers(world: World, layout: Layout) -> float:
 
 @remembered
 def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) -> float:
-    """Per micro-batch; ``full`` keeps the input alone, ``selective`` drops the scores.
+    """Per micro-batch; ``full`` keeps the input and named tensors, ``selective`` drops the scores.
 
     ``feed_forward`` drops all of that block, whose input the residual stream holds.
 
@@ -41,7 +43,10 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     layer_input = 2 * own * h
     if recompute == "full":
         share = repeated_layers(world, layout)
-        return share * layer_input + (1 - share) * kept_bytes(world, layout, group, "none")
+        tensors = tensor_bytes(world, layout, group, kept_tensors(layout) - {"layer_input"})
+        return share * (layer_input + tensors) + (1 - share) * kept_bytes(
+            world, layout, group, "none"
+        )
     blocks = (group.attention is not None) + (group.feed_forward is not None)
     norms = 1 if group.parallel_residual else min(group.norms_per_layer, blocks)
     kept = {

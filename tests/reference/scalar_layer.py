@@ -30,6 +30,7 @@ from scalar_machine import (
     value_dim,
 )
 from scalar_state import State, scan
+from scalar_tensors import repeated_share
 
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
@@ -73,6 +74,10 @@ def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
             again_of_experts = activation / ops["experts"].forward
             ops["experts"] = replace(ops["experts"], selective=again_of_experts)
         ops |= {name: replace(ops[name], selective=1.0) for name in ops if name in _CHEAP}
+    ops = {
+        name: replace(op, full=op.full * repeated_share(world, layout, group, name))
+        for name, op in ops.items()
+    }
     share = world.framework.execution.selective_share
     for name, (forward, backward) in adapter_times(world, layout, group).items():
         ops[f"{name}_adapter"] = Op(forward=forward, backward=backward, selective=share)

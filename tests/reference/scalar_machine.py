@@ -64,6 +64,8 @@ class Layout:
     data_parallel_replicas: int = 1
     recompute: str = "none"
     recompute_num_layers: int = 0
+    saved_tensors: str = "none"
+    offloaded_tensors: str = "none"
     offload: str = "none"
     precision: str = "bf16"
     sequence_parallel: bool = False

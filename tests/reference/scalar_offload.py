@@ -8,11 +8,12 @@ for the forward and once for the backward pass.
 from __future__ import annotations
 
 from remembered import remembered
-from scalar_activations import kept_bytes
+from scalar_activations import kept_bytes, repeated_layers
 from scalar_adapters import trained_in_end, trained_in_layer, trained_in_stages, weight_bytes
 from scalar_machine import Layout, World, own_tokens, shown
 from scalar_optimizers import state_bytes, update_traffic
 from scalar_parameters import groups, layer_parameters
+from scalar_tensors import named, tensor_bytes
 
 STATES = (
     *("optimizer", "optimizer_weights", "optimizer_activations"),
@@ -48,7 +49,8 @@ def gradients_leave(world: World, layout: Layout) -> bool:
 def moved_bytes(world: World, layout: Layout, index: int) -> float:
     """Activations that one layer of a group moves to the host."""
     if not layout.offload.endswith("activations"):
-        return 0.0
+        group, tensors = world.model.layer_groups[index], named(layout.offloaded_tensors)
+        return repeated_layers(world, layout) * tensor_bytes(world, layout, group, tensors)
     kept = kept_bytes(world, layout, world.model.layer_groups[index], layout.recompute)
     if world.framework.offloading.layer_inputs_alone:
         return min(kept, 2 * own_tokens(world, layout) * world.model.hidden_size)
@@ -59,7 +61,7 @@ def shown_copies(
     world: World, layout: Layout, index: int | None, forward: float, backward: float
 ) -> float:
     """What shows of the copies around one layer or end, per micro-batch."""
-    if layout.offload == "none":
+    if layout.offload == layout.offloaded_tensors == "none":
         return 0.0
     states, offloading = world.framework.states, world.framework.offloading
     of_layer, of_end = weight_bytes(world, layout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from scalar_machine import Layout, World
 from scalar_offload import WEIGHTS
 from scalar_parameters import layers_like_logits
+from scalar_tensors import kept, named
 
 
 def broken(world: World, c: Layout) -> set[str]:
@@ -107,9 +108,16 @@ def _experts(world: World, c: Layout) -> set[str]:
         expert_tensor_parallel=part if sparse else c.expert_tensor_parallel > 1,
         expert_routing=crowded if sparse else routed,
         overlap_expert_parallel=c.overlap_expert_parallel and alone,
+        saved_tensors=_unkept(c),
         expert_parallel=uneven if sparse else e > 1,
         expert_sequence_parallel=sparse and c.tensor_parallel > 1 and not c.sequence_parallel,
     )
+
+
+def _unkept(c: Layout) -> bool:
+    saved, moved = named(c.saved_tensors), named(c.offloaded_tensors)
+    both = saved & moved or (moved and c.offload.endswith("activations"))
+    return bool(both) or (bool(saved | moved) and c.recompute != "full")
 
 
 def _sharding(world: World, c: Layout) -> set[str]:
@@ -179,6 +187,7 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking |= c.layer_split and not profile.layer_split
     lacking |= c.data_parallel_replicas > 1 and not profile.hybrid_sharding
     lacking |= c.recompute_num_layers > 0 and not profile.partial_recompute
+    lacking |= bool(kept(c)) and not profile.saved_tensors
     lacking |= c.recompute == "feed_forward" and not profile.feed_forward_recompute
     lacking |= c.fp8_attention and not profile.fp8_attention
     lacking |= c.optimizer not in profile.optimizers
@@ -203,14 +212,14 @@ def _support(world: World, c: Layout) -> set[str]:
 
 def _no_offload(world: World, c: Layout) -> bool:
     """The framework lacks it, its weights are whole on every rank, or there is no known link."""
+    unknown = world.gpu.host is None or world.gpu.host.bandwidth is None
     if c.offload == "none":
-        return False
-    profile, host = world.framework, world.gpu.host
+        return named(c.offloaded_tensors) != set() and unknown
+    profile = world.framework
     first = profile.states.weights_sharded_from if c.offload in WEIGHTS else 1
     first = 0 if c.offload == "activations" else 3 if c.offload.endswith("nvme") else first
     whole = c.zero_stage < first and c.data_parallel * c.context_parallel != 1
     parts = {c.offload}
     if c.offload in ("optimizer_activations", "optimizer_weights_activations"):
         parts = {c.offload.removesuffix("_activations"), "activations"}
-    unknown = host is None or host.bandwidth is None
     return not parts <= set(profile.offloading.kinds) or whole or unknown

@@ -25,6 +25,7 @@ from planner.launch.targets import megatron_lm
 from planner.launch.targets.maxtext_axes import axes_of
 from planner.launch.targets.maxtext_models import maxtext_name
 from planner.launch.targets.maxtext_read import NEAREST, answers, is_of, starts
+from planner.launch.targets.maxtext_remat import policy_words
 
 _MODULE = "maxtext.trainers.pre_train.train"
 _ADAPTER_MODULE = "maxtext.trainers.post_train.sft.train_sft"
@@ -41,6 +42,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         **_model_words(job),
         **axes_of(job),
         **_batch_words(job),
+        **policy_words(job),
         "global_batch_size": None,
         "micro_batch_size": None,
         "sharded_optimizer": stage in (1, 2),

@@ -9,15 +9,15 @@ from planner.errors import LaunchError
 from planner.launch.gpus import gpus_of, number_of
 from planner.launch.targets.maxtext_axes import Mesh, mesh_of
 from planner.launch.targets.maxtext_models import model_of_maxtext
+from planner.launch.targets.maxtext_remat import KEYS, remat_of
 from planner.launch.understood import Answers, Reading
 
 _PROGRAMS = ("maxtext.trainers.", "MaxText.", "MaxText/", "maxtext/")
 _BATCH_DEFAULT = 12.0
 _LARGEST = 1e9
 _LENGTH_DEFAULT = 2048
-NEAREST = ("torchtitan", "Megatron-Bridge")
-"""Whose predictions are taken: the compiled one that shards weights, the one that does not."""
-_WITH_ADAPTERS = "FSDP compiled"  # torchtitan trains none
+NEAREST = ("MaxText",)
+"""Whose predictions are taken."""
 _SIZES = (
     "base_emb_dim",
     "base_mlp_dim",
@@ -28,7 +28,7 @@ _SIZES = (
     "base_config",
 )
 _TABLE = (
-    *("recompute", "offload", "precision", "flash_attention", "attention_kernel"),
+    *("offload", "precision", "flash_attention", "attention_kernel"),
     *("adapter", "mtp_num_layers"),
 )
 
@@ -66,6 +66,7 @@ def answers(reading: Reading) -> Answers:
         "expert_parallel": sizes["expert"],
         "pipeline_parallel": sizes["pipeline"],
         **_sharding(reading, mesh),
+        **remat_of(reading),
         **{name: reading.value(name) for name in _TABLE if reading.value(name) is not None},
     }
     defaults: dict[str, str] = {}
@@ -82,7 +83,7 @@ def answers(reading: Reading) -> Answers:
     model, shape = _model(reading)
     if model is not None:
         values["model"] = model
-    values["framework"] = _nearest(values)
+    (values["framework"],) = NEAREST
     asked = () if num_gpus is not None else ("num_gpus", "global_batch_size")
     return Answers(
         workload="train",
@@ -91,19 +92,7 @@ def answers(reading: Reading) -> Answers:
         used=frozenset(name for name in reading.found.options if _is_used(name)) | _files(reading),
         defaults=defaults,
         asked=(*asked, *(("model",) if model is None and shape is None else ())),
-        notes=(
-            f"MaxText has no profile here: it is judged as {values['framework']}, the nearest; "
-            "--framework names another.",
-        ),
     )
-
-
-def _nearest(values: Mapping[str, Any]) -> str:
-    """The profile that a file is judged as; `planner launch` plans with the same."""
-    sharding, whole = NEAREST
-    if int(values["zero_stage"]) < 2:
-        return whole
-    return sharding if values.get("adapter", "none") == "none" else _WITH_ADAPTERS
 
 
 def _files(reading: Reading) -> frozenset[str]:
@@ -116,7 +105,7 @@ def _is_used(name: str) -> bool:
     starts_with = ("ici_", "dcn_", "num_", "lora_", "per_device", "remat", "model_name")
     exact = ("head_dim", "vocab_size", "logits_via_embedding", "gradient_accumulation_steps",
              "max_target_length", "dropout_rate", "shard_optimizer_over_data")  # fmt: skip
-    return name.startswith(starts_with) or name in (*exact, *_SIZES)
+    return name.startswith(starts_with) or name in (*exact, *_SIZES, *KEYS)
 
 
 def _sharding(reading: Reading, mesh: Mesh) -> dict[str, Any]:

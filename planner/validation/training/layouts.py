@@ -23,7 +23,7 @@ from planner.enums import (
 )
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
-from planner.software_enums import AttentionKernel, ExpertCompute, LossKernel
+from planner.software_enums import TENSORS, AttentionKernel, ExpertCompute, KeptTensors, LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -83,6 +83,8 @@ class Layout:
     expert_compute: ExpertCompute = ExpertCompute.AUTO
     loss_kernel: LossKernel = LossKernel.AUTO
     loss_chunks: int = 0
+    saved_tensors: int = 0
+    offloaded_tensors: int = 0
     optimizer: OptimizerKind = OptimizerKind.ADAM
     optimizer_state_precision: StatePrecision = StatePrecision.FRAMEWORK
     main_params_precision: MainPrecision = MainPrecision.FRAMEWORK
@@ -207,7 +209,9 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         data_parallel_replicas=1,
         recompute=Recompute.NONE,
         recompute_num_layers=0,
+        saved_tensors=_saved(context.run) or 0,
         offload=_offload(context.run),
+        offloaded_tensors=KeptTensors[_parts_of_layers(context.run).upper() or "NONE"],
         precision=ComputePrecision.BF16,
         sequence_parallel=False,
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
@@ -322,13 +326,40 @@ def _recompute(context: Open) -> list[Recompute]:
     word = context.run.word("recompute") or (several and sharded) or alone
     if word in _RECOMPUTE:
         return [_RECOMPUTE[word]]
+    if _saved(context.run) is not None:
+        return [Recompute.FULL]
     if word:
-        raise NotPredicted(f"recompute {word!r} is not none, selective, feed_forward or full")
+        raise NotPredicted(
+            f"recompute {word!r} is not none, selective, feed_forward, full, tensors that it keeps "
+            "or a policy of MaxText"
+        )
     return [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]
+
+
+def _saved(run: Run) -> int | None:
+    """The tensors that full recomputation keeps, where a run tells it by them; else None."""
+    word = KeptTensors.meant(run.word("recompute")).upper()
+    is_told = word and word.lower() not in _RECOMPUTE
+    return int(KeptTensors[word]) if is_told and word in KeptTensors.__members__ else None
+
+
+def _parts_of_layers(run: Run) -> str:
+    """The tensors of layers among what a run offloads, as one word."""
+    return str(KeptTensors.meant("+".join(part for part in _offloads(run) if part in TENSORS)))
+
+
+def _offloads(run: Run) -> list[str]:
+    """What a run offloads, part by part."""
+    word = KeptTensors.aliases().get(run.word("offload"), run.word("offload"))
+    return [part.strip() for part in word.split("+")]
 
 
 def _offload(run: Run) -> Offload:
     word = run.word("offload")
+    if (parts_of_layers := _parts_of_layers(run)) and len(parts_of_layers.split("+")) == len(
+        _offloads(run)
+    ):
+        return Offload.NONE
     if word in _CPU_OFFLOAD:
         return Offload.OPTIMIZER_WEIGHTS if run.word("zero_stage") == "3" else Offload.OPTIMIZER
     if word in _NO_OFFLOAD:

@@ -20,6 +20,7 @@ from planner.launch.target import Variable
 from planner.launch.targets import target_of
 from planner.launch.targets.maxtext_models import maxtext_name, model_of_maxtext
 from planner.launch.targets.maxtext_read import is_of, starts
+from planner.launch.targets.maxtext_remat import KEYS
 from planner.launch.understood import Answers, Found, World
 from planner.launch.write import launch_of, with_profiles
 from planner.request import Request
@@ -65,6 +66,23 @@ def come_back(made: Job) -> None:
     # A file names the kernels that its framework runs.
     kernel = wrong.pop("attention_kernel", ("auto", "cudnn"))
     assert kernel == ("auto", "cudnn")
+    # Every policy is full recomputation with what it keeps.
+    policies = {
+        "none": "qkv_proj+context+out_proj+mlpwi+mlpwo",
+        "selective": "qkv_proj+out_proj+mlpwi+mlpwo",
+        "feed_forward": "qkv_proj+context+out_proj",
+    }
+    if made["recompute"] in policies:
+        for name in ("recompute", "saved_tensors", "offloaded_tensors"):
+            wrong.pop(name, None)
+        assert answers.values["recompute"] == "full"
+        moves = "activations" in made["offload"]
+        kept = "layer_input+" * moves + policies[made["recompute"]]
+        assert answers.values["offloaded_tensors" if moves else "saved_tensors"] == kept
+    if "activations" in made["offload"]:
+        assert wrong.pop("offload")[0] == made["offload"]
+        assert "layer_input" in answers.values["offloaded_tensors"]
+        wrong.pop("offloaded_tensors", None)
     assert wrong == {}
 
 
@@ -75,7 +93,7 @@ def test_a_plan_with_whole_weights_comes_back(made: Job) -> None:
 
 
 @SOME
-@given(made=training_jobs(framework="torchtitan", models=MODELS))
+@given(made=training_jobs(framework="maxtext", models=MODELS))
 def test_a_plan_with_sharded_weights_comes_back(made: Job) -> None:
     come_back(made)
 
@@ -206,15 +224,71 @@ def written_and_read(folder: Path, framework: str, zero_stage: int) -> Imported:
     return read_launch(path)
 
 
-@pytest.mark.parametrize(("framework", "stage"), [("Megatron-Bridge", 1), ("torchtitan", 3)])
-def test_the_nearest_framework_is_the_same_in_both_directions(
-    framework: str, stage: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("stage", [1, 3])
+def test_files_of_maxtext_are_judged_as_it(stage: int, tmp_path: Path) -> None:
     asked = with_profiles(Request(workload="train", model="llama-3-8b"), "maxtext")
-    assert framework in (asked.framework or ())
-    back = written_and_read(tmp_path, framework, stage)
-    assert back.values["framework"] == framework
-    assert framework in " ".join(back.notes)
+    assert asked.framework == "MaxText"
+    back = written_and_read(tmp_path, "maxtext", stage)
+    assert back.values["framework"] == "MaxText"
+    assert back.values["zero_stage"] == stage
+
+
+# AI-Hypercomputer/maxtext e591f30, src/maxtext/layers/decoders.py, get_remat_policy.
+@pytest.mark.parametrize(
+    ("options", "saved", "moved"),
+    [
+        ({}, None, None),
+        ({"remat_policy": "full"}, None, None),
+        ({"remat_policy": "save_qkv_proj"}, "qkv_proj", None),
+        ({"remat_policy": "save_out_proj"}, "out_proj", None),
+        ({"remat_policy": "save_dot_except_mlp"}, "qkv_proj+out_proj", None),
+        ({"remat_policy": "save_dot_except_mlpwi"}, "qkv_proj+out_proj+mlpwo", None),
+        (
+            {"remat_policy": "save_dot_with_context_except_mlp"},
+            "qkv_proj+context+out_proj",
+            None,
+        ),
+        ({"remat_policy": "minimal"}, "qkv_proj+out_proj+mlpwi+mlpwo", None),
+        ({"remat_policy": "minimal_flash"}, "qkv_proj+context+out_proj+mlpwi+mlpwo", None),
+        ({"remat_policy": "qkv_proj_offloaded"}, None, "qkv_proj"),
+        ({"remat_policy": "minimal_offloaded"}, None, "qkv_proj+out_proj+mlpwi+mlpwo"),
+        (  # llama3_1_8b_8192 of benchmarks/maxtext_trillium_model_configs.py
+            {
+                "remat_policy": "custom",
+                **dict.fromkeys(
+                    ("decoder_layer_input", "out_proj", "query_proj", "key_proj", "value_proj"),
+                    "offload",
+                ),
+            },
+            None,
+            "layer_input+qkv_proj+out_proj",
+        ),
+        (
+            {"remat_policy": "custom", "context": "device", "mlpwo": "offload"},
+            "context",
+            "mlpwo",
+        ),
+        ({"remat_policy": "custom", "query_proj": "device", "key_proj": "remat"}, None, None),
+    ],
+)
+def test_remat_policies_are_read_and_come_back(
+    options: dict[str, str], saved: str | None, moved: str | None
+) -> None:
+    values = read(model_name="llama3-8b", ici_fsdp_parallelism="8", **options).values
+    assert values["recompute"] == "full"
+    assert (values.get("saved_tensors"), values.get("offloaded_tensors")) == (saved, moved)
+    kept = {"saved_tensors": saved or "none", "offloaded_tensors": moved or "none"}
+    said = words(job("llama-3-8b", 8, "maxtext", recompute="full", **kept))
+    again = {name: text for name, text in said.items() if name in (*KEYS, "remat_policy")}
+    values = read(model_name="llama3-8b", ici_fsdp_parallelism="8", **again).values
+    assert (values.get("saved_tensors"), values.get("offloaded_tensors")) == (saved, moved)
+
+
+def test_policies_and_places_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(LaunchError, match=r"remat_policy save_all is not one of full, save_out"):
+        read(model_name="llama3-8b", remat_policy="save_all")
+    with pytest.raises(LaunchError, match="out_proj is device, offload or remat, not host"):
+        read(model_name="llama3-8b", remat_policy="custom", out_proj="host")
 
 
 def test_adapters_are_judged_as_a_framework_that_trains_them() -> None:
@@ -225,5 +299,5 @@ def test_adapters_are_judged_as_a_framework_that_trains_them() -> None:
 
 
 def test_paths_leave_nothing_open(tmp_path: Path) -> None:
-    back = written_and_read(tmp_path, "torchtitan", 3)
+    back = written_and_read(tmp_path, "maxtext", 3)
     assert [line.option for line in back.of(Status.OPEN)] == []
