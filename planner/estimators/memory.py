@@ -210,7 +210,8 @@ def _stage_memory(
         fragmentation_share=np.asarray(memory.fragmentation),
     )
     moments: tuple[MemoryBreakdown, ...] = (backward,)
-    if not share.setting.framework.states.gradients_persist or memory.optimizer_temporary:
+    built_up = memory.optimizer_temporary or memory.step_gradients
+    if not share.setting.framework.states.gradients_persist or built_up:
         on_host = host_updates(share.setting, c.offload)
         at_once = updated_at_once(share, c, state("temporary", stage))
         temporary = np.where(on_host, 0.0, at_once)

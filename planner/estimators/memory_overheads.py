@@ -64,23 +64,24 @@ def communication_bytes(
 def update_temporary(share: Share, c: TrainingConfigurations) -> FloatArray:
     """Bytes per parameter that an update builds up at once.
 
-    Optimizers in 8 bit go through the parameters one by one [1]_ [2]_, and so does Adafactor.
+    Optimizers in 8 bit go through the parameters one by one [1]_ [2]_, and so does Adafactor; what
+    the framework makes of gradients first, it makes for all.
 
     References
     ----------
     .. [1] bitsandbytes 0.48, optim/optimizer.py: step() calls update_step for each parameter.
     .. [2] pytorch/ao 0.13, optim/adam.py: single_param_adam for each parameter.
     """
-    temporary = share.setting.framework.memory.optimizer_temporary
+    memory = share.setting.framework.memory
     narrow = np.isin(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))
     one_by_one = narrow | (c.optimizer == OptimizerKind.ADAFACTOR)
-    return np.where(one_by_one, 0.0, temporary)
+    return np.where(one_by_one, 0.0, memory.optimizer_temporary) + memory.step_gradients
 
 
 def updated_at_once(share: Share, c: TrainingConfigurations, temporary: FloatArray) -> FloatArray:
     """Bytes of the temporaries of one update, of those of all that a rank owns.
 
-    ZeRO-3 of DeepSpeed makes gradients in 32 bits of one sub-group after the other [1]_.
+    ZeRO-3 of DeepSpeed makes the gradients of one sub-group after the other [1]_.
 
     References
     ----------

@@ -40,12 +40,7 @@ class Line:
 def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, ...]:
     """All options of a command or document, in the order of the file."""
     found = [_line(target, reading, answers, given) for given in reading.found.options.values()]
-    found += [
-        _made(given, Status.UNDERSTOOD, "")
-        if given.option in answers.used
-        else _unknown(target, reading, given)
-        for given in reading.found.unknown
-    ]
+    found += [_of_no_table(target, reading, answers, given) for given in reading.found.unknown]
     return tuple(sorted(found, key=lambda line: (line.line, line.option)))
 
 
@@ -69,6 +64,14 @@ def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> L
     else:
         status, meaning = Status.UNDERSTOOD, "goes with the others"
     return _made(given, status, meaning)
+
+
+def _of_no_table(target: Target, reading: Reading, answers: Answers, given: Given) -> Line:
+    if given.option in answers.used:
+        return _made(given, Status.UNDERSTOOD, "")
+    if given.option in answers.ignored:
+        return _made(given, Status.IGNORED, "no part of what is predicted")
+    return _unknown(target, reading, given)
 
 
 def _meanings(reading: Reading, option: str) -> Iterator[Meaning]:

@@ -204,6 +204,9 @@ class Memory:
     optimizer_temporary: BytesOrZero = 0.0
     """Bytes per parameter that the optimizer step builds up beside its states, and sharded as
     these."""
+    step_gradients: BytesOrZero = 0.0
+    """Bytes per parameter of gradients that the step makes of those that it gets, whatever the
+    optimizer; sharded as its states."""
     reduce_bucket_size: Numbers = 0.0
     """Numbers of gradients in one ``communication_buffer``, if runs can say how many."""
     sub_group_size: Numbers = 0.0

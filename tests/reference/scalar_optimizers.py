@@ -61,6 +61,7 @@ def update_traffic(world: World, layout: Layout) -> float:
 
 def update_temporary(world: World, layout: Layout) -> float:
     """Optimizers in 8 bit and Adafactor take one parameter after the other."""
+    memory = world.framework.memory
     if layout.optimizer == "adafactor" or layout.optimizer_state_precision in ("fp8", "int8"):
-        return 0.0
-    return world.framework.memory.optimizer_temporary
+        return memory.step_gradients
+    return memory.step_gradients + memory.optimizer_temporary

@@ -21,6 +21,8 @@ from planner.launch.understood import World
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
 
+_OWN_LAUNCHERS = ("swift", "megatron", "llamafactory-cli", "lmf")
+
 GPUS_OF_COPY = "GPUS_OF_COPY"
 """The variable that lists the GPUs of a copy in batch scripts that are written here."""
 
@@ -92,6 +94,12 @@ def _inner(script: Script, one: Peeled) -> Inner:
         None,
     )  # fmt: skip
     world = replace(world_of(one.layers, devices), copies=_copies(script, one))
+    if world.num_nodes is None and world.num_gpus is None and _counts_itself(one):
+        world = replace(
+            world,
+            num_nodes=_number(one, "NNODES"),
+            gpus_per_node=_number(one, "NPROC_PER_NODE") or world.gpus_per_node,
+        )
     own = one.environment.get(GPUS_OF_COPY)
     if own is not None and (share := visible(own)) is not None:
         world = replace(world, gpus_per_node=share)  # of what the job has on a node
@@ -101,6 +109,25 @@ def _inner(script: Script, one: Peeled) -> Inner:
         world=world,
         line=one.words[0].line,
         conflict=conflict_of(one.layers),
+    )
+
+
+def _counts_itself(one: Peeled) -> bool:
+    """Whether the program starts as many processes as variables say: it calls torchrun itself."""
+    return (one.words[0].text or "").rpartition("/")[2] in _OWN_LAUNCHERS
+
+
+def _number(one: Peeled, name: str) -> Given | None:
+    word = one.environment.get(name)
+    if word is None:
+        return None
+    return Given(
+        option=name,
+        texts=(word.text,),
+        line=word.line,
+        spans=(word.span,),
+        whole=None,
+        unknown=word.unknown,
     )
 
 

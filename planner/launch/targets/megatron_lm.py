@@ -13,8 +13,8 @@ from planner.launch.target import Argument, Draft, Process, Target, Variable
 from planner.launch.targets.megatron_deepspeed_read import is_deepspeed
 from planner.launch.targets.megatron_hybrid import PROGRAM, hybrid_words, is_hybrid
 from planner.launch.targets.megatron_layout import split_words
-from planner.launch.targets.megatron_read import answers
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
+from planner.launch.targets.megatron_swift import answers, starts_swift
 
 _PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
 # Forks and patches call theirs otherwise.
@@ -236,6 +236,8 @@ def uneven_blocks(job: Job) -> tuple[Remark, ...]:
 
 def _starts(words: Sequence[str]) -> bool:
     names = [word.rpartition("/")[2] for word in words[:3]]
+    if starts_swift(words):
+        return True
     is_program = any(name in _PROGRAMS or _PATCHED.fullmatch(name) for name in names)
     return is_program and not is_deepspeed(words)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.trainer.said import Collected, Said, whole
+from planner.launch.understood import World
 
 _BATCH = 8
 
@@ -40,8 +41,13 @@ def split_said(said: Said, found: Collected) -> None:
 
 
 def _gpus(said: Said) -> int | None:
-    world = said.world
-    if total := _given_number(world.num_gpus) or said.number("accelerate", "num_gpus"):
+    total = _given_number(said.world.num_gpus) or said.number("accelerate", "num_gpus")
+    return total or gpus_of(said.world)
+
+
+def gpus_of(world: World) -> int | None:
+    """GPUs that a launcher starts; None where it does not say."""
+    if total := _given_number(world.num_gpus):
         return total
     nodes, each = _given_number(world.num_nodes), _given_number(world.gpus_per_node)
     if each is None or (world.num_nodes is not None and nodes is None):

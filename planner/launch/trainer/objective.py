@@ -50,16 +50,27 @@ def objective_said(said: Said, found: Collected, name: str) -> None:
         word = "rm"
     if word is None and not _has_weights(said):
         return
-    try:
-        objective = objective_named(word or "sft")
-    except SpecError as error:
-        raise SpecError(f"{name}: {error}") from error
+    objective = objective_of_word(word or "sft", name)
     loss = next((said.texts[name] for name in _LOSSES if said.texts.get(name)), None)
     if objective is TrainingObjective.DPO and loss in _WITHOUT_REFERENCE:
         objective = TrainingObjective.ORPO
     found.values["training_objective"] = str(objective)
     if said.is_on("--precompute_ref_log_probs") and objective.has_reference:
         found.values["precompute_ref_log_probs"] = True
+
+
+def objective_of_word(word: str, name: str) -> TrainingObjective:
+    """The objective that a word of the file ``name`` means.
+
+    Raises
+    ------
+    SpecError
+        It is none, or trains on answers that are generated in each step.
+    """
+    try:
+        return objective_named(word)
+    except SpecError as error:
+        raise SpecError(f"{name}: {error}") from error
 
 
 def _has_weights(said: Said) -> bool:

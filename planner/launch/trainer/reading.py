@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 
 from planner.launch.option_table import Meaning, OptionTable
 from planner.launch.text import Given
+from planner.launch.trainer import llama_factory, swift
 from planner.launch.trainer.answers import UNPACKED, answered
 from planner.launch.trainer.llama_factory import (
-    IGNORED,
-    USED,
-    in_trainer_words,
     is_llama_factory,
     is_llama_factory_document,
     starts_llama_factory,
@@ -66,7 +65,7 @@ _PREFIXES = {
 
 def starts_trainer(words: Sequence[str]) -> bool:
     """Whether a command starts a script that takes the Trainer's arguments."""
-    if starts_llama_factory(words):
+    if starts_llama_factory(words) or swift.starts_swift(words):
         return True
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
     if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
@@ -125,26 +124,31 @@ def trainer_answers(reading: Reading) -> Answers:
     """What a file says in the words of the table of terms; see the module."""
     sources = Sources(name=reading.found.name)
     gather(reading.found, sources)
+    if swift.is_swift(sources):
+        return _of_program(sources, swift, "--max_length")
     if is_llama_factory(sources):
-        return _of_llama_factory(sources)
+        return _of_program(sources, llama_factory, "cutoff_len")
     return answers_of(sources, _is_supervised(sources))
 
 
-def _of_llama_factory(sources: Sources) -> Answers:
+def _of_program(sources: Sources, program: ModuleType, length: str) -> Answers:
+    """What a program with defaults of its own means; ``length`` is its word for the longest."""
     keys = frozenset(sources.spelled.values())
-    defaults = in_trainer_words(sources, sources.name)
+    defaults = program.in_trainer_words(sources, sources.name)
     answers = answers_of(sources, is_supervised=False)
     told = {name: why for name, why in defaults.items() if name in answers.values}
     notes = answers.notes
     packing = sources.script.get("--packing")
     if packing is None or text_of(packing) != "true":
-        notes = (*notes, UNPACKED.format(option="cutoff_len"))
+        notes = (*notes, UNPACKED.format(option=length))
+    used = {key for key in keys if key.lstrip("-").replace("-", "_") in program.USED}
+    ignored = {key for key in keys if key.lstrip("-").replace("-", "_") in program.IGNORED}
     return replace(
         answers,
         defaults={**answers.defaults, **told},
         notes=notes,
-        used=answers.used | (keys & USED),
-        ignored=answers.ignored | (keys & IGNORED),
+        used=answers.used | used,
+        ignored=answers.ignored | ignored,
     )
 
 

@@ -42,8 +42,13 @@ def states_said(said: Said, found: Collected) -> None:
 
 
 def buckets_said(said: Said, found: Collected) -> None:
-    """What DeepSpeed's file says of what lies on a GPU at once; ``auto`` is of the hidden size."""
+    """What DeepSpeed's file says of what lies on a GPU at once; ``auto`` is of the hidden size.
+
+    Gradients and states of adapters are smaller than any bucket or sub-group.
+    """
     if not said.has_deepspeed or not found.values["zero_stage"]:
+        return
+    if found.values["adapter"] != "none":
         return
     for name in ("reduce_bucket_size", "sub_group_size", "stage3_max_live_parameters"):
         told = said.of("deepspeed", name)

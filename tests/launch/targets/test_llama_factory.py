@@ -135,3 +135,14 @@ def test_deepspeed_honours_no_key_of_fsdp(tmp_path: Path) -> None:
 
 def _found(path: Path) -> Found:
     return read_launch(path).found
+
+
+def test_options_of_its_command_are_its_own(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(
+        "NPROC_PER_NODE=2 llamafactory-cli train --stage sft --do_train True --template llama3 "
+        "--model_name_or_path meta-llama/Llama-3.1-8B --finetuning_type lora --cutoff_len 4096 "
+        "--per_device_train_batch_size 1 --dataset own --output_dir out\n"
+    )
+    found = read_launch(tmp_path / "run.sh")
+    assert (found.values["adapter"], found.values["num_gpus"]) == ("lora", 2)
+    assert not found.of(Status.UNKNOWN)

@@ -1,0 +1,65 @@
+"""``swift sft`` trains adapters, repeats layers and starts its own processes unless told."""
+
+from pathlib import Path
+
+import pytest
+
+from planner.errors import SpecError
+from planner.launch.lines import Status
+from planner.launch.read import read_launch
+
+MODEL = "--model Qwen/Qwen2.5-7B-Instruct --max_length 4096"
+BATCH = "--per_device_train_batch_size 1 --gradient_accumulation_steps 8"
+
+
+def read(folder: Path, text: str) -> dict[str, object]:
+    (folder / "run.sh").write_text(text)
+    return dict(read_launch(folder / "run.sh").values)
+
+
+def test_an_adapter_of_rank_8_over_zero_2_on_four_gpus(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        f"NPROC_PER_NODE=4 swift sft {MODEL} --train_type lora --lora_rank 8 --deepspeed zero2 "
+        f"{BATCH}\n",
+    )
+    assert (found["adapter"], found["lora_rank"]) == ("lora", 8)
+    assert (found["lora_targets"], found["zero_stage"], found["num_gpus"]) == ("all_linear", 2, 4)
+    assert (found["recompute"], found["precision"]) == ("full", "bf16")
+    assert (found["global_batch_size"], found["sequence_length"]) == (32, 4096)
+
+
+@pytest.mark.parametrize("word", ["--train_type", "--sft_type", "--tuner_type"])
+def test_all_is_trained_where_any_release_of_it_says_so(tmp_path: Path, word: str) -> None:
+    text = f"NNODES=2 NPROC_PER_NODE=8 swift sft {MODEL} {word} full --deepspeed zero3_offload\n"
+    found = read(tmp_path, text)
+    assert (found["adapter"], found["zero_stage"], found["num_gpus"]) == ("none", 3, 16)
+    assert (found["framework"], found["offload"]) == ("DeepSpeed", "optimizer_weights")
+
+
+def test_its_defaults_are_told(tmp_path: Path) -> None:
+    """A micro-batch of 1, and 16 samples a step: four micro-batches on each of four GPUs."""
+    (tmp_path / "run.sh").write_text(f"NPROC_PER_NODE=4 swift sft {MODEL} --dataset own.jsonl\n")
+    found = read_launch(tmp_path / "run.sh")
+    assert found.values["global_batch_size"] == 16
+    assert found.values["micro_batch_size"] == 1
+    told = {"adapter", "lora_rank", "lora_targets", "recompute", "micro_batch_size", "precision"}
+    assert told <= set(found.defaults)
+    assert not found.of(Status.UNKNOWN)
+
+
+def test_words_of_its_own_are_read(tmp_path: Path) -> None:
+    more = "--quant_bits 4 --attn_impl sdpa --packing true --rlhf_type dpo"
+    found = read(tmp_path, f"NPROC_PER_NODE=2 swift rlhf {MODEL} {more}\n")
+    assert (found["adapter"], found["attention_kernel"]) == ("qlora", "sdpa")
+    assert found["training_objective"] == "dpo"
+
+
+def test_pre_training_trains_all(tmp_path: Path) -> None:
+    assert read(tmp_path, f"NPROC_PER_NODE=2 swift pt {MODEL} {BATCH}\n")["adapter"] == "none"
+
+
+def test_what_trains_other_parameters_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"run\.sh: ms-swift's train_type longlora") as caught:
+        read(tmp_path, f"NPROC_PER_NODE=2 swift sft {MODEL} --train_type longlora\n")
+    assert caught.value.exit_code == 2
