@@ -107,6 +107,10 @@ class EngineExecution:
     """The host's time for each expert of a layer where it launches one after the other."""
     collective_launch_time: Seconds = 0.0
     """What the host adds to every all-reduce that is not one of its custom ones."""
+    network_callback_time: Seconds = 0.0
+    """What an all-reduce between nodes waits in a CUDA graph: NCCL hands its messages to the
+    network by a callback of the host, which the graph waits for (nccl/src/enqueue.cc,
+    ncclLaunchPrepare; github.com/NVIDIA/nccl/issues/1805). One in a node has none."""
     quantized_launch_time: Seconds = 0.0
     """What the host adds to launch a product of quantized weights."""
     captured_context: Annotated[int, Field(ge=0, le=10**9, strict=True)] = 0
