@@ -219,6 +219,9 @@ class EngineMemory:
     """Of each logit of the sequences that a step samples, while it sorts them."""
     gathered_logits: bool = False
     """Every rank of tensor parallelism samples from all logits, not from its share of them."""
+    warm_up_logit_bytes: Ratio = 0.0
+    """Of each logit of every token of its largest step of prompts, all of which it computes at its
+    start on each rank; 0: it computes those that it samples alone."""
     profiled_seqs: Annotated[int, Field(ge=0, le=10**7, strict=True)] = 0
     """Before it sizes the cache it runs a step that samples so many sequences, unless it is told
     another number; 0: the cache gets what the requests of the plan leave."""
