@@ -36,6 +36,7 @@ _MICROSECONDS = (
     "recurrent_launch_time",
     "expert_loop_time",
     "collective_launch_time",
+    "network_callback_time",
     "adapter_launch_time",
     "quantized_launch_time",
     "sequence_overhead",

@@ -47,6 +47,7 @@ _SERVING = {
     **dict.fromkeys(("decode_expert_launch_time", "draft_overhead"), 0.0),
     **dict.fromkeys(("latent_launch_time", "recurrent_launch_time"), 0.0),
     **dict.fromkeys(("draft_sequence_overhead", "adapter_launch_time"), 0.0),
+    "network_callback_time": 0.0,
     **dict.fromkeys(("adapter_kernels", "adapter_bandwidth_fraction"), 1.0),
     **dict.fromkeys(("step_overhead", "sequence_overhead", "request_overhead"), 0.0),
     **dict.fromkeys(("elementwise_passes", "score_passes", "unpacking_bytes"), 0.0),

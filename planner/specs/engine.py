@@ -108,6 +108,10 @@ class EngineExecution:
     """The host's time for each expert of a layer where it launches one after the other."""
     collective_launch_time: Seconds = 0.0
     """What the host adds to every all-reduce that is not one of its custom ones."""
+    network_callback_time: Seconds = 0.0
+    """What an all-reduce between nodes waits in a CUDA graph: NCCL hands its messages to the
+    network by a callback of the host, which the graph waits for (nccl/src/enqueue.cc,
+    ncclLaunchPrepare; github.com/NVIDIA/nccl/issues/1805). One in a node has none."""
     quantized_launch_time: Seconds = 0.0
     """What the host adds to launch a product of quantized weights."""
     captured_context: Annotated[int, Strict(), Interval(ge=0, le=10**9)] = 0
@@ -216,6 +220,9 @@ class EngineMemory:
     """Of each logit of the sequences that a step samples, while it sorts them."""
     gathered_logits: bool = False
     """Every rank of tensor parallelism samples from all logits, not from its share of them."""
+    warm_up_logit_bytes: Ratio = 0.0
+    """Of each logit of every token of its largest step of prompts, all of which it computes at its
+    start on each rank; 0: it computes those that it samples alone."""
     profiled_seqs: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
     """Before it sizes the cache it runs a step that samples so many sequences, unless it is told
     another number; 0: the cache gets what the requests of the plan leave."""

@@ -48,5 +48,6 @@ def eager(engine: EngineProfile) -> EngineProfile:
         prefill_launch_time=max(e.prefill_launch_time, layer),
         decode_expert_launch_time=max(e.decode_expert_launch_time, routing),
         expert_launch_time=max(e.expert_launch_time, routing),
+        network_callback_time=0.0,
     )
     return replace(engine, execution=execution)

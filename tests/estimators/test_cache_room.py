@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from memory_fits import Ending, fits, logged_endings
+from serving_cases import replicas, serving_setting
 from start_logs import layout_of, predicted, setting_of, start_logs
 
 from planner.estimators.inference.memory import serving_memory
@@ -79,3 +80,25 @@ def test_logs_say_how_sure_room_is() -> None:
     # They tell of their own engine alone.
     assert made["continuous", "", ""] == fits(others)["continuous", "", ""]
     assert made["continuous", "vLLM", ""][0][1] < made["continuous", "", ""][0][1]
+
+
+@pytest.mark.parametrize(
+    ("input_tokens", "bound", "tensor_parallel", "expected"),
+    [
+        # Gemma 2 has 256,000 words and hidden states of 3,584: 4 and 4 bytes of each.
+        (1000, 4096, 1, 4096 * 4 * (256_000 + 3_584)),
+        # A prompt is never cut, and every rank has all logits.
+        (8000, 4096, 2, 8000 * 4 * (256_000 + 3_584)),
+        (1000, 2048, 1, 2048 * 4 * (256_000 + 3_584)),
+    ],
+)
+def test_a_warm_up_computes_the_logits_of_all_tokens_of_a_step(
+    input_tokens: int, bound: int, tensor_parallel: int, expected: int
+) -> None:
+    """router/client and flash_causal_lm.py of Text Generation Inference, ``prefill_logprobs``."""
+    setting = serving_setting("gemma-2-9b", "l4-24gb", engine="tgi", input_tokens=input_tokens)
+    c = replicas(
+        num_gpus=tensor_parallel, tensor_parallel=tensor_parallel, max_num_batched_tokens=bound
+    )
+    found = float(serving_memory(setting, c).activations)
+    assert found == pytest.approx(expected, rel=1e-12)

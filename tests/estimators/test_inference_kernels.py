@@ -15,6 +15,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.step import InferenceStep
 from planner.specs.quantization import FORMATS
+from planner.workloads.engine_options import eager
 
 
 def changed(setting: ServingSetting, **execution: Any) -> ServingSetting:
@@ -98,6 +99,19 @@ def test_products_and_collectives_take_what_the_engine_says_of_them() -> None:
     ]
     launched = (2 * 32 + 1) * engine.execution.collective_launch_time
     assert steps[0] - steps[1] == pytest.approx(launched, rel=1e-6)
+
+
+def test_an_all_reduce_that_leaves_a_node_waits_for_the_host() -> None:
+    """Two of each layer and one of the embedding; without graphs the host is ahead of them."""
+    waits = serving_setting("llama-2-70b", "h100-sxm-80gb", engine="sglang")
+    free = changed(waits, network_callback_time=0.0)
+    each = waits.engine.execution.network_callback_time
+    for tp, expected in ((8, 0.0), (16, (2 * 80 + 1) * each)):
+        c = replicas(num_gpus=tp, tensor_parallel=tp)
+        steps = [static_batch(one, c).decode_step.kernels for one in (waits, free)]
+        assert steps[0] - steps[1] == pytest.approx(expected, rel=1e-6)
+    assert each > 0
+    assert eager(waits.engine).execution.network_callback_time == 0.0
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ EXPERTS = [
     Replica(num_gpus=16, tensor_parallel=2, attention_data_parallel=8, expert_parallel=16,
             concurrency=64),
     Replica(num_gpus=20, tensor_parallel=4, pipeline_parallel=5, expert_parallel=4, concurrency=90),
+    Replica(num_gpus=16, tensor_parallel=16, concurrency=9),
 ]  # fmt: skip
 WORKLOADS: list[dict[str, Any]] = [
     {},
@@ -67,6 +68,7 @@ EXECUTIONS: list[dict[str, Any]] = [
         "recurrent_launch_time": 2e-3,
         "draft_overhead": 1e-3,
         "draft_sequence_overhead": 2e-4,
+        "network_callback_time": 9e-5,
     },
 ]
 

@@ -284,6 +284,8 @@ def all_reduce(world: ServingWorld, num_bytes: float, size: int) -> float:
         return 0.0
     ring = scalar_machine.collective(world.links, "all_reduce", num_bytes, size, 1)
     ring += world.execution.collective_launch_time
+    if size > world.cluster.scale_up.domain_size:
+        ring += world.execution.network_callback_time
     table = world.gpu.efficiency.collective
     inside = size <= world.cluster.scale_up.domain_size
     if world.execution.custom_all_reduce and inside and "custom_all_reduce" in table:

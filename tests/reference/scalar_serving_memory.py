@@ -192,7 +192,11 @@ def activations(world: ServingWorld, c: Replica, sampled: float) -> float:
     queued = 0.0
     if memory.queued_all_reduces and t > 1:
         queued = 2 * model.num_hidden_layers / c.pipeline_parallel * vectors
-    return max(layer * memory.activation_copies, sampling) + queued
+    at_start = 0.0
+    if memory.warm_up_logit_bytes:
+        each = memory.warm_up_logit_bytes * model.vocab_size + 4 * model.hidden_size
+        at_start = max(most, world.workload.input_tokens) * each
+    return max(layer * memory.activation_copies, sampling, at_start) + queued
 
 
 def drafter(world: ServingWorld, c: Replica) -> tuple[ServingWorld, Replica] | None:

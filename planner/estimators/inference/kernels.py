@@ -253,14 +253,14 @@ class Kernels:
 
     def all_reduce(self, num_bytes: Numeric, group: Group) -> FloatArray:
         """Seconds of an all-reduce: of NCCL's, or of a one-shot kernel where it is faster."""
+        execution, inside = self.engine.execution, self.machine.num_domains(group) <= 1
         ring = self.machine.collective("all_reduce", num_bytes, group)
-        launched = self.engine.execution.collective_launch_time
+        callback = np.where(inside, 0.0, execution.network_callback_time)
+        launched = execution.collective_launch_time + callback
         ring = ring + np.where(np.asarray(group.size) > 1, launched, 0.0)
-        custom = self.engine.execution.custom_all_reduce
-        if not custom or not self.machine.has_collective("custom_all_reduce"):
+        if not execution.custom_all_reduce or not self.machine.has_collective("custom_all_reduce"):
             return ring
         direct = self.machine.collective("custom_all_reduce", num_bytes, group)
-        inside = self.machine.num_domains(group) <= 1
         if self.machine.ledger is not None:
             is_faster = inside & (direct < ring)
             self.machine.unused(is_faster, "all_reduce")

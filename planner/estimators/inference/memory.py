@@ -338,7 +338,18 @@ def _activation_bytes(
         queued = np.where(t > 1, outputs * 2.0 * tokens * model.hidden_size, 0.0)
     kept = 2 if memory.profiled_seqs else 4
     sampling = 2.0 * tokens * kept * model.hidden_size + logits
-    return np.asarray(np.maximum(layer, sampling + lasting) + queued)
+    working = np.maximum(layer, sampling + lasting)
+    if memory.warm_up_logit_bytes:
+        working = np.maximum(working, _warm_up_bytes(setting, c))
+    return np.asarray(working + queued)
+
+
+def _warm_up_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
+    """Logits and hidden states of the largest step of prompts, one of which is never cut."""
+    model, memory = setting.model, setting.engine.memory
+    tokens = np.maximum(c.max_num_batched_tokens, setting.workload.input_tokens)
+    each = memory.warm_up_logit_bytes * model.vocab_size + 4.0 * model.hidden_size
+    return np.asarray(tokens * each)
 
 
 def _expert_workspace(
