@@ -1,4 +1,4 @@
-"""What `planner.search` and `planner.estimate` return: results that can show themselves."""
+"""What `planner.search`, `planner.estimate` and others return: results that can show themselves."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from planner.api_comparison import ApiComparison, check_comparable, compared_with_apis
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.explaining.compared import ComparedPlans
 from planner.explaining.explanation import Explanation
+from planner.explaining.operators import OperatorTimes
 from planner.open_facts import MovingFact, moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult
 from planner.plan import Plan, answered
 from planner.sizing.size import Sizes
 from planner.workloads.base import Evaluation
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ROWS = 10
 
@@ -243,6 +247,42 @@ class Sized(Sizes):
         from planner.report.sizes import sizes_html
 
         return sizes_html(self)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Operators(OperatorTimes):
+    """Operators with their times, able to show themselves."""
+
+    @classmethod
+    def of_times(cls, times: OperatorTimes) -> Self:
+        """The same, able to show itself."""
+        return cls(**_values(times))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} operators>"
+
+    def summary(self, *, width: int = 80) -> str:
+        """Times, rates and what bounds them, as a table in plain text.
+
+        Raises
+        ------
+        SearchSpaceError
+            The width is not that of a text.
+        """
+        from planner.report.operators import print_operators
+
+        return _printed(width, lambda console: print_operators(console, self))
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rows as a pandas frame; times in seconds, rates in TFLOP/s and GB/s."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    def _repr_html_(self) -> str:
+        from planner.report.operators import operators_html
+
+        return operators_html(self)
 
 
 def _values(found: Any) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.answers import Answer, Estimated, Sized
+from planner.answers import Answer, Estimated, Operators, Sized
 from planner.errors import SearchSpaceError
+from planner.explaining.operator_question import read_question
+from planner.explaining.operators import operator_times
 from planner.given import make_request, question_of, read_burst, read_driver
 from planner.inputs import shown, whole
 from planner.launch.read import read_launch as read_file
@@ -24,6 +26,7 @@ from planner.request import Request
 from planner.signature import signature_of
 from planner.sizing.load import read_load
 from planner.sizing.size import contracts_given, size_all
+from planner.specs.catalogue import Catalogue
 from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.results import Sweep
 from planner.sweeps.run import run_sweep
@@ -38,6 +41,7 @@ __all__ = [
     "explain",
     "max_batch",
     "max_length",
+    "operators",
     "read_launch",
     "search",
     "size",
@@ -205,6 +209,38 @@ def sweep(
         run = on_dask(dask)
     run_sweep(asked, Path(output), run=run, fresh=fresh, progress=progress)
     return Sweep(Path(output))
+
+
+def operators(
+    operator: str | Sequence[str], *, specs: str | os.PathLike[str] | None = None, **asked: Any
+) -> Operators:
+    """How long one kernel, one collective or one copy takes, and what bounds it.
+
+    Parameters
+    ----------
+    operator : one or more of `planner.explaining.operator_kinds.KINDS`: ``gemm``, ``send`` ...
+    specs : folder of own spec files
+    asked : ``gpu``, ``cluster``, ``framework``, ``num_gpus``, ``precision``, and sizes: ``rows``,
+        ``columns``, ``depth``, ``num_bytes`` ... of which each may be several
+
+    Returns
+    -------
+    Operators
+        ``columns``: equally long lists by name, a row for every combination; ``works``: what each
+        does.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, missing, or of no use to the operator.
+
+    >>> found = operators("gemm", gpu="a100", rows=4096, columns=4096, depth=[4096, 11008])
+    >>> [round(rate) for rate in found.columns["tflops"]]
+    [240, 235]
+    """
+    question = read_question(operator, asked)
+    catalogue = Catalogue(None if specs is None else Path(specs))
+    return Operators.of_times(operator_times(question, catalogue))
 
 
 def write_launch(

@@ -63,6 +63,8 @@ _POOLS = """Of disaggregated plans, set like parameters. Prefill workers have th
 plain names where they have no other."""
 _QUESTIONS = """What a user says beside the parameters: options, fields of `planner.Request`,
 answers of a plan."""
+_OPERATORS = """Of `planner operators` and `planner.operators`, each one or several; beside them
+`--gpus` and `--precision`. Without a default one that the operator has must be said."""
 _COMMANDS = """`-h` behind any of them shows its help, `planner search --workload serve -h` that of
 one workload. `planner --install-completion` lets bash, zsh or fish complete commands, options,
 specs, parameters and their values; `planner --show-completion` prints what it would install."""
@@ -93,6 +95,7 @@ def reference() -> str:
         _section("Prefill and decode workers", _POOLS, _pools(_of_kind(terms, "pool"))),
         _section("Questions", _QUESTIONS, ""),
         *_questions(_of_kind(terms, "question")),
+        _section("Operators", _OPERATORS, _sizes(_of_kind(terms, "operator"))),
         _section("Limits", _LIMITS, _limits(_of_kind(terms, "limit"))),
         _section("Objectives", _OBJECTIVES, _objectives(_of_kind(terms, "objective"))),
         _section("Results", _RESULTS, _results(_of_kind(terms, "result"))),
@@ -191,6 +194,20 @@ def _questions(terms: Sequence[Term]) -> Iterator[str]:
         if rows:
             head = ("name", "option", "of", "value", "default", "meaning")
             yield f"### {title}\n\n{_table(head, rows)}"
+
+
+def _sizes(terms: Iterable[Term]) -> str:
+    rows = [
+        (
+            _code(term.term),
+            _code(", ".join(term.options)),
+            _values(term),
+            _code(term.default),
+            term.description,
+        )
+        for term in terms
+    ]
+    return _table(("name", "option", "value", "default", "meaning"), rows)
 
 
 def _limits(terms: Iterable[Term]) -> str:

@@ -26,8 +26,8 @@ _OF_THE_TOP = {
 }
 NAVIGATION = {
     "Guides": "training fine-tuning serving launch sizing sweeps procurement clusters money "
-    "failures energy api_prices comparing explaining largest pictures report ui files specs "
-    "measure calibration drivers python",
+    "failures energy api_prices comparing explaining operators largest pictures report ui files "
+    "specs measure calibration drivers python",
     "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
     "How well, and how": "accuracy accuracy_tables causes recipes launch_files_read "
@@ -51,6 +51,7 @@ _INTERFACE = """Python interface
 .. autofunction:: planner.compare
 .. autofunction:: planner.max_batch
 .. autofunction:: planner.max_length
+.. autofunction:: planner.operators
 .. autoclass:: planner.Request
 
 Results
@@ -65,6 +66,8 @@ Results
 .. autoclass:: planner.explaining.compared.ComparedPlans
    :members:
 .. autoclass:: planner.explaining.largest.Largest
+   :members:
+.. autoclass:: planner.explaining.operators.OperatorTimes
    :members:
 .. autoclass:: planner.api_comparison.ApiComparison
    :members:

@@ -191,6 +191,7 @@ def test_the_package_shows_its_public_names():
         "explain",
         "max_batch",
         "max_length",
+        "operators",
         "read_launch",
         "search",
         "size",

@@ -21,7 +21,7 @@ from planner.workloads.training_runs import TrainingRuns
 
 PACKAGE = Path(__file__).parents[1] / "planner"
 TABLES = {"train": TrainingConfigurations, "serve": ServingConfigurations}
-KINDS = {"parameter", "derived", "pool", "question", "result", "limit", "objective"}
+KINDS = {"parameter", "derived", "pool", "question", "operator", "result", "limit", "objective"}
 CANDIDATES = {
     "train": (TrainingRuns,),
     "inference": (Batches,),
@@ -90,7 +90,7 @@ def test_every_option_is_unique():
     names = [
         option
         for term in glossary().values()
-        if {"question", "limit"} & set(term.kind)
+        if {"question", "limit", "operator"} & set(term.kind)
         for option in term.options
     ]
     assert len(names) == len(set(names))
@@ -98,7 +98,7 @@ def test_every_option_is_unique():
 
 def test_every_option_has_a_group():
     for term in glossary().values():
-        has_option = {"question", "limit"} & {*term.kind} or (
+        has_option = {"question", "limit", "operator"} & {*term.kind} or (
             "parameter" in term.kind and term.option
         )
         assert bool(term.group) == bool(has_option), term.term

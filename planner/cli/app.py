@@ -44,6 +44,10 @@ COMMANDS = {
         "max_batch",
         "Find the longest sequence, prompt or answer that fits and keeps limits.",
     ),
+    "operators": (
+        "operators",
+        "Show how long one kernel, one collective or one copy takes, and what bounds it.",
+    ),
     "launch": (
         "launch",
         "Write the files that start a plan: a given one, or the one that is recommended.",

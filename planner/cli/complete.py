@@ -34,6 +34,11 @@ Completer: TypeAlias = Callable[[Any, str], Found]
 
 KINDS = ("gpus", "clusters", "models", "spaces", "frameworks", "engines")
 MODES = ("aggregated", "disaggregated")
+OPERATORS = (
+    "gemm", "grouped-gemm", "attention", "elementwise", "all-reduce", "custom-all-reduce",
+    "all-gather", "reduce-scatter", "all-to-all", "send", "device-copy", "host-copy",
+    "host-memory", "drive-copy",
+)  # fmt: skip
 
 _SHELL = "_PLANNER_COMPLETE"
 _BASH = "complete_bash"
@@ -42,6 +47,7 @@ _PREFIX = "_PLANNER_COMPLETE_PREFIX"
 _COUNTS = ("1", "2", "4", "8", "16", "32", "64")
 _SHARES = ("0", "0.25", "0.5", "0.75", "1")
 _WORDS: dict[str, Sequence[str]] = {
+    "operators": OPERATORS,
     "mode": MODES,
     "contract": [*Contract],
     "adapter": (*AdapterKind, ALL),

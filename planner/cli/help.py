@@ -29,7 +29,7 @@ _AUDIENCES = {
     ("inference", "serve"): "static batches and serving",
 }
 _TIE = "\0"
-_FIRST = ("target", "model", "workload", "num_gpus", "gpu")
+_FIRST = ("target", "operators", "model", "workload", "num_gpus", "gpu")
 _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
     "search": {
         "train": (
@@ -110,6 +110,13 @@ _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
             "--set concurrency=64",
         ),
     },
+    "operators": {
+        "train": (
+            "gemm -m 512,4096 -n 4096 -k 4096,11008 --gpu a100,h100",
+            "all-reduce all-gather --bytes 1MiB,1GiB --gpus 8,16 --gpu h100 --csv links.csv",
+            "attention --batch 4 --sequence-length 2048,8192 --heads 32 --kv-heads 8 --gpu h100",
+        ),
+    },
     "compare": {
         "train": (
             "front.csv:1 front.csv:4 plan.toml",
@@ -168,7 +175,7 @@ class PlanningCommand(PlainCommand):
                 "8k is 8,000, 2M 2 million, 1.4T 1.4 trillion, 8Ki 8,192, 40% 0.4; times and bytes "
                 "have a unit: 40ms, 6s, 20d, 8GiB."
             )
-        if asked is None:
+        if asked is None and any(param.name == "workload" for param in self.params):
             kinds = "|".join(workload_names())
             formatter.write_paragraph()
             formatter.write_text(

@@ -236,6 +236,21 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         ],
         inspect.Parameter.empty,
     ),
+    "operators": (
+        "question",
+        Annotated[
+            list[str],
+            typer.Argument(
+                help="One or more of gemm, grouped-gemm, attention, elementwise; all-reduce, "
+                "custom-all-reduce, all-gather, reduce-scatter, all-to-all, send; device-copy, "
+                "host-copy, host-memory, drive-copy.",
+                metavar="OPERATOR...",
+                show_default=False,
+                autocompletion=complete.for_words("operators"),
+            ),
+        ],
+        inspect.Parameter.empty,
+    ),
     "sweep_plan": (
         "question",
         Annotated[

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -44,13 +45,20 @@ OF_ONE_PLAN = (
 """The options of ``HOW`` by which one plan is given."""
 
 
-def taking(*kinds: str, without: Iterable[str] = (), how: Iterable[str]) -> Callable[..., Any]:
+def taking(
+    *kinds: str,
+    without: Iterable[str] = (),
+    how: Iterable[str],
+    texts: Mapping[str, str] | None = None,
+) -> Callable[..., Any]:
     """A command that takes the terms of these kinds, and options of ``HOW``, as one mapping.
 
-    typer reads the signature that is made here.
+    ``texts``: descriptions in place of those of the table. typer reads the signature that is made
+    here.
     """
+    said = texts or {}
     asked = {
-        name: term
+        name: replace(term, description=said.get(name, term.description))
         for name, term in glossary().items()
         if set(kinds) & set(term.kind) and name not in {*without, *how}
     }
@@ -61,8 +69,10 @@ def taking(*kinds: str, without: Iterable[str] = (), how: Iterable[str]) -> Call
 
         places = [_place("context", typer.Context, inspect.Parameter.empty)]
         also = {} if "objective" in how else {"training_objective": [option_name("objective")]}
+        several = "operator" in kinds
         places += [
-            _place(name, *_of_term(term, also.get(name, []))) for name, term in asked.items()
+            _place(name, *_of_term(term, also.get(name, []), several))
+            for name, term in asked.items()
         ]
         places += [_place(name, *HOW[name][1:]) for name in how]
         run.__signature__ = inspect.Signature(places)  # type: ignore[attr-defined]
@@ -80,8 +90,11 @@ def _place(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     )
 
 
-def _of_term(term: Term, also: Iterable[str] = ()) -> tuple[Any, Any]:
-    """The type of a term's option and its value where not given; ``also`` are other names."""
+def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> tuple[Any, Any]:
+    """The type of a term's option and its value where not given; ``also`` are other names.
+
+    ``several``: the command takes several values of all.
+    """
     bound = f"at {'most' if term.sign > 0 else 'least'}: " if term.better else ""
     text = f"{bound}{term.description}."
     text = text[0].upper() + text[1:]
@@ -93,15 +106,16 @@ def _of_term(term: Term, also: Iterable[str] = ()) -> tuple[Any, Any]:
         *term.options,
         *also,
         help=text,
-        metavar=_metavar(term),
+        metavar=_metavar(term, several),
         autocompletion=complete.for_term(term),
     )
     return Annotated[str | None, option], None
 
 
-def _metavar(term: Term) -> str:
+def _metavar(term: Term, several: bool) -> str:
     word = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
-    return f"{word}[,{word}...]" if term.takes_several else word
+    is_several = term.takes_several or (several and term.type != "text")
+    return f"{word}[,{word}...]" if is_several else word
 
 
 def is_given(given: Given, name: str) -> bool:

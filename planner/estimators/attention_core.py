@@ -109,16 +109,14 @@ def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, 
     """Seconds of the forward pass at a rate over the GPU's own kernels, and its FLOPs."""
     s = share.sequence_length
     heads = op.heads / share.tensor_parallel
-    keys = mean_keys_per_query(sequence_length=s, sliding_window=op.most_keys or s, causal=True)
-    dims = {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
-    flops = attention_core_flops(
-        num_queries=share.tokens, keys_per_query=keys, num_heads=heads, **dims
-    )
-    moved = attention_core_bytes(
-        num_queries=share.tokens,
-        num_heads=heads,
-        num_key_value_heads=share.key_value_heads(op.key_value_heads),
-        **dims,
+    flops, moved = fused_work(
+        tokens=share.tokens,
+        sequence_length=s,
+        most_keys=op.most_keys or s,
+        heads=heads,
+        key_value_heads=share.key_value_heads(op.key_value_heads),
+        qk_dim=op.qk_dim,
+        v_dim=op.v_dim,
     )
     steps, heads_at_once = _ring_step(share, heads)
     time = steps * share.setting.machine.attention_time(
@@ -131,6 +129,28 @@ def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, 
         rate=rate,
     )
     return time, flops
+
+
+def fused_work(
+    *,
+    tokens: Numeric,
+    sequence_length: Numeric,
+    most_keys: Numeric,
+    heads: Numeric,
+    key_value_heads: Numeric,
+    qk_dim: int,
+    v_dim: int,
+) -> tuple[FloatArray, FloatArray]:
+    """FLOPs and bytes of a fused causal kernel, forward; a query sees ``most_keys`` at most."""
+    keys = mean_keys_per_query(
+        sequence_length=sequence_length, sliding_window=most_keys, causal=True
+    )
+    dims = {"qk_head_dim": qk_dim, "v_head_dim": v_dim}
+    flops = attention_core_flops(num_queries=tokens, keys_per_query=keys, num_heads=heads, **dims)
+    moved = attention_core_bytes(
+        num_queries=tokens, num_heads=heads, num_key_value_heads=key_value_heads, **dims
+    )
+    return flops, moved
 
 
 def _ring_step(share: Share, heads: FloatArray) -> tuple[FloatArray, FloatArray]:

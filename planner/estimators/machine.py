@@ -23,6 +23,9 @@ __all__ = ["Group", "Machine"]
 
 # An eighth of two sockets with eight channels of DDR4-3200.
 _USUAL_HOST_MEMORY_BANDWIDTH = 51.2e9
+# ZeRO-Infinity (arXiv:2104.07857, section 3): drives of a DGX-2 node give each of its 16 GPUs
+# 1.6 GB/s.
+_USUAL_DRIVE_BANDWIDTH = 1.6e9
 # Hours of products at the sustained clock; casts and the sorting of experts' tokens are operators
 # of their own.
 _TRAINING = Shown(permutes=False)
@@ -99,9 +102,9 @@ class Machine(Links):
         self,
         pairs: Numeric,
         experts: Numeric,
-        hidden_size: int,
+        hidden_size: Numeric,
         width: Numeric,
-        matrices: int,
+        matrices: Numeric,
         precision: CodeArray,
     ) -> FloatArray:
         """Seconds of all matrices of ``experts`` local experts on ``pairs`` tokens.
@@ -176,6 +179,15 @@ class Machine(Links):
         """Seconds in which the host reads and writes so many bytes for each of its GPUs."""
         rate = self._host_memory_bandwidth
         return self._copied(num_bytes, rate * memory_fraction, rate)
+
+    def drive_copy_time(self, num_bytes: Numeric) -> FloatArray:
+        """Seconds in which the drives of a host read or write so many bytes for one of its GPUs."""
+        return self._copied(num_bytes, self.drive_bandwidth, self.drive_bandwidth)
+
+    @property
+    def drive_bandwidth(self) -> float:
+        """A GPU's share of what the drives of its node read and write [B/s]."""
+        return self.cluster.drive_bandwidth or _USUAL_DRIVE_BANDWIDTH
 
     def _copied(self, num_bytes: Numeric, rate: Numeric, peak: Numeric) -> FloatArray:
         time = np.asarray(num_bytes / rate)

@@ -21,10 +21,6 @@ HOST_GRADIENT_BYTES = 4.0
 """Bytes per parameter of the gradients that a host sums up and updates with."""
 
 _LAYERS_ON_GPU = 2.0
-# ZeRO-Infinity (arXiv:2104.07857, section 3): drives of a DGX-2 node give each of its 16 GPUs
-# 1.6 GB/s.
-_USUAL_DRIVE_BANDWIDTH = 1.6e9
-
 _OF_STATES, _OF_WEIGHTS, _OF_ACTIVATIONS, _TO_DRIVES = (
     np.array([getattr(code, name) for code in Offload])
     for name in ("of_states", "of_weights", "of_activations", "to_drives")
@@ -190,8 +186,8 @@ def loading_bytes(
 
 def _drive_time(setting: Setting, offload: CodeArray, num_bytes: FloatArray) -> FloatArray:
     """Seconds in which the drives of a host read or write what lies there."""
-    bandwidth = setting.machine.cluster.drive_bandwidth or _USUAL_DRIVE_BANDWIDTH
-    return np.where(_TO_DRIVES[offload], num_bytes / bandwidth, 0.0)
+    time = num_bytes / setting.machine.drive_bandwidth
+    return np.where(_TO_DRIVES[offload], time, 0.0)
 
 
 def _copy_time(setting: Setting, num_bytes: Numeric) -> FloatArray:

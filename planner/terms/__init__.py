@@ -9,7 +9,8 @@ texts are made from it. Its columns:
     the workloads that know it; empty for all
 ``kind``
     ``parameter`` of a configuration, what is ``derived`` from parameters, ``question`` (what a user
-    says beside them), ``result``, ``limit``, ``objective``
+    says beside them), ``operator`` (what one asks about a single operator), ``result``, ``limit``,
+    ``objective``
 ``type``
     of a parameter ``count``, ``share``, ``flag``, ``code:ENUM`` or ``level:ENUM`` (a code that is
     shown as its number); of a question also ``text``, ``names`` (one or several), ``number`` and

@@ -53,6 +53,8 @@ _COMMANDS = (
     ("search", *_ASKED, "--space", "small", "--quiet"),
     ("explain", *_ASKED, "--set", "tp=4", "--quiet"),
     ("size", *_ASKED[:2], "--gpu", "h100", "--tokens", "1B", "--deadline", "30d", "--quiet"),
+    ("operators", "gemm", "-m", "8", "-n", "8", "-k", "8", "--quiet"),
+    ("operators", "all-reduce", "--bytes", "1MiB", "--gpus", "16", "--quiet"),
     ("launch", "megatron-lm", *_ASKED, "--set", "tp=4"),
     ("validate", "x"), ("calibrate", "x"), ("report", "x"), ("compare", "x", "y"),
     ("compare", "h100", "a100"), ("sweep", "x"), ("sweep", "show", "x"), ("specs", "list", "gpus"),

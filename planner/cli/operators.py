@@ -1,0 +1,40 @@
+"""``planner operators``: kernels, collectives and copies one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.cli import options
+from planner.inputs import several
+
+_TEXTS = {
+    "gpu": "the GPU, or several, or all; a100-sxm-80gb where not given",
+    "framework": "whose kernels attention has, how often its elementwise kernels move a tensor, "
+    "what its copies reach of the host's link; those of the GPU where not given",
+    "sequence_length": "tokens of each sequence that attention computes",
+}
+_HOW = ("operators", "num_gpus", "precision", "csv", "json", "specs", "quiet")
+
+
+@options.taking("operator", how=_HOW, texts=_TEXTS)
+def operators(given: options.Given) -> None:
+    """Show how long one kernel, one collective or one copy takes, and what bounds it."""
+    from planner.explaining.operator_question import read_question
+    from planner.explaining.operators import operator_times
+    from planner.files import check_outputs
+    from planner.report.console import make_console
+    from planner.report.operators import add_operators, print_operators
+    from planner.report.rows import row_files
+    from planner.specs.catalogue import Catalogue
+
+    others = {"context", "operators", "csv", "json", "specs", "quiet"}
+    asked = {n: v for n, v in given.items() if n not in others and options.is_given(given, n)}
+    words = [word for listed in given["operators"] for word in several(listed, "an operator")]
+    question = read_question(words, asked, options.option_name)
+    csv, json = given["csv"], given["json"]
+    check_outputs(csv, json)
+    times = operator_times(question, Catalogue(given["specs"]))
+    with row_files(csv, json) as files:
+        add_operators(files, times, given["context"].obj)
+    if not given["quiet"]:
+        print_operators(make_console(stderr=Path("-") in (csv, json)), times)
