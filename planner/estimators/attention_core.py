@@ -71,7 +71,7 @@ def index_scores(share: Share, op: IndexScores, layer: Layer) -> Iterator[Operat
     machine = share.setting.machine
     flops = 2.0 * op.heads * op.head_dim * share.tokens * keys
     written = machine.memory_time(8.0 * share.tokens * keys, kernels=2)
-    time = np.maximum(machine.peak_time(flops), written)
+    time = np.maximum(machine.peak_time(flops / share.rate_in_32_bits), written)
     yield timed(op, forward=time, backward=2 * time, flops=flops)
 
 
@@ -85,7 +85,8 @@ def scan(share: Share, op: Scan, layer: Layer) -> Iterator[Operator]:
         op.heads / share.tensor_parallel,
         share.sequence_length,
         op.value_dim,
-        rate=share.setting.machine.attention_rate(AttentionKernels.PORTABLE),
+        rate=share.setting.machine.attention_rate(AttentionKernels.PORTABLE)
+        * share.rate_in_32_bits,
     )
     yield timed(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
 
@@ -118,6 +119,7 @@ def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, 
         num_queries=share.tokens,
         num_heads=heads,
         num_key_value_heads=share.key_value_heads(op.key_value_heads),
+        element_bytes=share.number_bytes,
         **dims,
     )
     steps, heads_at_once = _ring_step(share, heads)
@@ -128,7 +130,7 @@ def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, 
         heads_at_once,
         s,
         op.qk_dim,
-        rate=rate,
+        rate=rate * share.rate_in_32_bits,
     )
     return time, flops
 
@@ -176,6 +178,7 @@ def _unfused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
             num_heads=heads,
             sequence_length=s,
             passes=passes + _FALLBACK_PASSES * _falls_back(share, op),
+            element_bytes=share.number_bytes,
         )
     )
     flops = attention_core_flops(
@@ -193,7 +196,7 @@ def _batched_product(
 ) -> FloatArray:
     """Seconds of the products of all heads, on tensor cores where the size of a head suits them."""
     machine = share.setting.machine
-    time = machine.gemm_time(rows, columns, depth, machine.sixteen_bit)
+    time = machine.gemm_time(rows, columns, depth, share.unquantized, share.number_bytes)
     if op.qk_dim % share.setting.framework.execution.head_dim_multiple == 0:
         return time
     return np.maximum(time, machine.vector_product_time(rows, columns, depth))
@@ -203,7 +206,7 @@ def _ring_exchange(share: Share, op: AttentionCore, core: Operator) -> Operator:
     """Keys and values go round the context-parallel ring behind the attention core."""
     machine, overlap = share.setting.machine, share.setting.framework.overlap
     c = share.context_parallel
-    block = 2.0 * share.tokens * op.key_value_columns.on_rank(share.tensor_parallel)
+    block = share.number_bytes * share.tokens * op.key_value_columns.on_rank(share.tensor_parallel)
     distance = share.tensor_parallel * c - 1
     forward = (c - 1) * machine.send_time(block, distance)
     backward = 2 * forward
@@ -244,7 +247,7 @@ def _head_exchange(share: Share, op: AttentionCore) -> FloatArray:
     group = Group(size=c, stride=t)
     machine = share.setting.machine
     there, back = (
-        machine.collective("all_to_all", 2.0 * share.tokens * width, group)
+        machine.collective("all_to_all", share.number_bytes * share.tokens * width, group)
         for width in (read, written)
     )
     return there + back

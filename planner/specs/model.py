@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import field
+from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from planner.enums import AttentionKind, Placement, PositionEmbedding
+from planner.enums import AttentionKind, PositionEmbedding
 from planner.specs import model_checks
 from planner.specs.checked import checked
 from planner.specs.checkpoint import Checkpoint
@@ -18,6 +19,13 @@ MOST_MODULES = 100
 """More modules of multi-token prediction than any model has make no sense."""
 Modules = Annotated[int, Field(ge=0, le=MOST_MODULES, strict=True)]
 QuantizationWord = Annotated[str, AfterValidator(model_checks.quantization_word)]
+
+
+class Placement(StrEnum):
+    """Where the layers of a group stand: in one run, or spread evenly over the depth."""
+
+    CONTIGUOUS = "contiguous"
+    INTERLEAVED = "interleaved"
 
 
 @checked
