@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from planner.enums import AdapterTargets, SavedModules
+from planner.enums import AdapterTargets
+
+
+class SavedModules(StrEnum):
+    """What is trained whole beside an adapter: nothing, or embedding and logits."""
+
+    NONE = "none"
+    EMBEDDINGS = "embeddings"
 
 
 class ExpertAdapters(StrEnum):

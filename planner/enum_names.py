@@ -68,6 +68,8 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("float16", "half"), "fp16"),
         **dict.fromkeys(("float8", "fp8_e4m3"), "fp8"),
         **dict.fromkeys(("nvfp4",), "fp4"),
+        **dict.fromkeys(("float32", "single", "32"), "fp32"),
+        **dict.fromkeys(("w8a8", "int8_mixed_precision"), "int8"),
     },
     "Fp8Recipe": {
         **dict.fromkeys(("current", "per_tensor"), "tensorwise"),

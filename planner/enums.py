@@ -56,13 +56,23 @@ class Code(IntEnum):
 class ComputePrecision(Code):
     """Precision of the matrix multiplications of training, as an array code.
 
-    ``FP4`` is nvfp4: 4 bits, and a scale of 8 bits for 16 of them.
+    ``FP4`` is nvfp4: 4 bits, and a scale of 8 bits for 16 of them. ``INT8``: what matrices multiply
+    is rounded to integers with a scale per row, as torchao's int8 mixed-precision training does.
+    ``TF32``, ``FP32``: all numbers have 32 bits; the first multiplies them on tensor cores.
     """
 
     BF16 = 0
     FP16 = 1
     FP8 = 2
     FP4 = 3
+    INT8 = 4
+    TF32 = 5
+    FP32 = 6
+
+    @classmethod
+    def usual(cls) -> list[str]:
+        """Those that language models are trained in today."""
+        return [code.word for code in cls if code <= cls.FP4]
 
 
 class Fp8Recipe(Code):
@@ -296,13 +306,6 @@ class AdapterTargets(StrEnum):
     ALL_LINEAR = "all_linear"
 
 
-class SavedModules(StrEnum):
-    """What is trained whole beside an adapter: nothing, or embedding and logits."""
-
-    NONE = "none"
-    EMBEDDINGS = "embeddings"
-
-
 class Padding(StrEnum):
     """How samples of different lengths fill sequences.
 
@@ -361,13 +364,6 @@ class PositionEmbedding(StrEnum):
     LEARNED = "learned"
     ALIBI = "alibi"
     NONE = "none"
-
-
-class Placement(StrEnum):
-    """Where the layers of a group stand: in one run, or spread evenly over the depth."""
-
-    CONTIGUOUS = "contiguous"
-    INTERLEAVED = "interleaved"
 
 
 class TemplateKind(StrEnum):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from planner.adapter_names import SavedModules
 from planner.enums import (
     AdapterKind,
     AdapterTargets,
@@ -17,7 +18,6 @@ from planner.enums import (
     Contract,
     Padding,
     Quantization,
-    SavedModules,
 )
 from planner.given import DRIVERS, SAMPLERS
 from planner.inputs import full_name

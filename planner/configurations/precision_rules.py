@@ -9,6 +9,7 @@ import numpy as np
 from planner.arrays import BoolArray
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ComputePrecision, Fp8Recipe, Precision
+from planner.specs.quantization import NARROW
 
 if TYPE_CHECKING:
     from planner.configurations.training_rules import Context
@@ -23,7 +24,7 @@ def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
         return np.zeros((), dtype=np.bool_)
     widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
     lacking = context.gpu.efficiency.fp8_attention is None or widest > WIDEST_FP8_HEAD
-    wider = c.precision < ComputePrecision.FP8
+    wider = ~NARROW[c.precision]
     return np.asarray(c.fp8_attention & (lacking | wider | ~c.fused_attention))
 
 

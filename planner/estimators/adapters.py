@@ -189,7 +189,7 @@ def _fused(matrices: Iterable[Adapted]) -> Iterator[Adapted]:
 def _adapter(share: Share, matrix: Adapted) -> Operator:
     """Down and up products; their four gradients; the sums with the frozen matrix's."""
     machine, rank = share.setting.machine, share.setting.workload.lora_rank
-    rows, precision = share.tokens, machine.sixteen_bit
+    rows, precision = share.tokens, share.unquantized
     depth, columns = matrix.local(share.tensor_parallel)
     down = machine.gemm_time(rows, rank, depth, precision)
     up = machine.gemm_time(rows, columns, rank, precision)
@@ -217,8 +217,10 @@ def _beside(
     machine, (depth, columns) = share.setting.machine, sides
     outputs, inputs = rows * np.asarray(columns), rows * np.asarray(depth)
     # Scaled (a read and a write), then added (two reads and a write); backward the same.
-    summed = machine.memory_time(10.0 * outputs, kernels=2)
-    summed_gradient = machine.memory_time(4.0 * outputs + 6.0 * inputs, kernels=2)
+    summed = machine.memory_time(5.0 * share.number_bytes * outputs, kernels=2)
+    summed_gradient = machine.memory_time(
+        share.number_bytes * (2.0 * outputs + 3.0 * inputs), kernels=2
+    )
     rank = share.setting.workload.lora_rank
     return Operator(
         name=matrix.name,
@@ -242,7 +244,7 @@ def _expert_adapter(share: Share, group: LayerGroup, matrix: Adapted) -> Operato
     sets = _expert_sets(setting, group, share.expert_parallel)
     depth, columns = matrix.local(split)
     down, up = (
-        machine.grouped_gemm_time(rows, sets, rank, width, 1, machine.sixteen_bit)
+        machine.grouped_gemm_time(rows, sets, rank, width, 1, share.unquantized)
         for width in (depth, columns)
     )
     return _beside(share, matrix, rows, (depth, columns), (down, up), (2.0 * (down + up),))
@@ -258,7 +260,7 @@ def _prefix(share: Share, group: LayerGroup) -> Iterator[Operator]:
         return
     rows = share.tokens * core.heads / share.tensor_parallel
     v = share.setting.workload.virtual_tokens
-    both = machine.gemm_time(rows, v, core.qk_dim + core.v_dim, machine.sixteen_bit)
+    both = machine.gemm_time(rows, v, core.qk_dim + core.v_dim, share.unquantized)
     yield Operator(
         name="prefix",
         module=_MODULE,

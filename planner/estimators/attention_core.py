@@ -71,7 +71,7 @@ def index_scores(share: Share, op: IndexScores, layer: Layer) -> Iterator[Operat
     machine = share.setting.machine
     flops = 2.0 * op.heads * op.head_dim * share.tokens * keys
     written = machine.memory_time(8.0 * share.tokens * keys, kernels=2)
-    time = np.maximum(machine.peak_time(flops), written)
+    time = np.maximum(machine.peak_time(flops / share.rate_in_32_bits), written)
     yield timed(op, forward=time, backward=2 * time, flops=flops)
 
 
@@ -85,7 +85,8 @@ def scan(share: Share, op: Scan, layer: Layer) -> Iterator[Operator]:
         op.heads / share.tensor_parallel,
         share.sequence_length,
         op.value_dim,
-        rate=share.setting.machine.attention_rate(AttentionKernels.PORTABLE),
+        rate=share.setting.machine.attention_rate(AttentionKernels.PORTABLE)
+        * share.rate_in_32_bits,
     )
     yield timed(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
 
@@ -117,6 +118,7 @@ def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, 
         key_value_heads=share.key_value_heads(op.key_value_heads),
         qk_dim=op.qk_dim,
         v_dim=op.v_dim,
+        element_bytes=share.number_bytes,
     )
     steps, heads_at_once = _ring_step(share, heads)
     time = steps * share.setting.machine.attention_time(
@@ -126,7 +128,7 @@ def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, 
         heads_at_once,
         s,
         op.qk_dim,
-        rate=rate,
+        rate=rate * share.rate_in_32_bits,
     )
     return time, flops
 
@@ -140,6 +142,7 @@ def fused_work(
     key_value_heads: Numeric,
     qk_dim: int,
     v_dim: int,
+    element_bytes: Numeric = 2,
 ) -> tuple[FloatArray, FloatArray]:
     """FLOPs and bytes of a fused causal kernel, forward; a query sees ``most_keys`` at most."""
     keys = mean_keys_per_query(
@@ -148,7 +151,11 @@ def fused_work(
     dims = {"qk_head_dim": qk_dim, "v_head_dim": v_dim}
     flops = attention_core_flops(num_queries=tokens, keys_per_query=keys, num_heads=heads, **dims)
     moved = attention_core_bytes(
-        num_queries=tokens, num_heads=heads, num_key_value_heads=key_value_heads, **dims
+        num_queries=tokens,
+        num_heads=heads,
+        num_key_value_heads=key_value_heads,
+        element_bytes=element_bytes,
+        **dims,
     )
     return flops, moved
 
@@ -196,6 +203,7 @@ def _unfused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
             num_heads=heads,
             sequence_length=s,
             passes=passes + _FALLBACK_PASSES * _falls_back(share, op),
+            element_bytes=share.number_bytes,
         )
     )
     flops = attention_core_flops(
@@ -213,7 +221,7 @@ def _batched_product(
 ) -> FloatArray:
     """Seconds of the products of all heads, on tensor cores where the size of a head suits them."""
     machine = share.setting.machine
-    time = machine.gemm_time(rows, columns, depth, machine.sixteen_bit)
+    time = machine.gemm_time(rows, columns, depth, share.unquantized, share.number_bytes)
     if op.qk_dim % share.setting.framework.execution.head_dim_multiple == 0:
         return time
     return np.maximum(time, machine.vector_product_time(rows, columns, depth))
@@ -223,7 +231,7 @@ def _ring_exchange(share: Share, op: AttentionCore, core: Operator) -> Operator:
     """Keys and values go round the context-parallel ring behind the attention core."""
     machine, overlap = share.setting.machine, share.setting.framework.overlap
     c = share.context_parallel
-    block = 2.0 * share.tokens * op.key_value_columns.on_rank(share.tensor_parallel)
+    block = share.number_bytes * share.tokens * op.key_value_columns.on_rank(share.tensor_parallel)
     distance = share.tensor_parallel * c - 1
     forward = (c - 1) * machine.send_time(block, distance)
     backward = 2 * forward
@@ -264,7 +272,7 @@ def _head_exchange(share: Share, op: AttentionCore) -> FloatArray:
     group = Group(size=c, stride=t)
     machine = share.setting.machine
     there, back = (
-        machine.collective("all_to_all", 2.0 * share.tokens * width, group)
+        machine.collective("all_to_all", share.number_bytes * share.tokens * width, group)
         for width in (read, written)
     )
     return there + back

@@ -12,6 +12,7 @@ from planner.enums import ZeroStage
 from planner.estimators.frozen import gathered_bytes
 from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group
+from planner.estimators.number_bytes import widened
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting
 
@@ -56,7 +57,8 @@ def data_parallel_time(
             + np.where(zero >= ZeroStage.GRADIENTS, scatter, 0.0)
         )
     setting.machine.close("weight_gather")
-    on_stages = _step_exchange(setting, exchange, gradients, zero)
+    on_wire = widened(states.weight_on_wire, c.precision)
+    on_stages = _step_exchange(setting, exchange, gradients, zero, on_wire)
     setting.machine.close("data_parallel")
     return DataParallelTime(
         layer_forward=tuple(forward[:-1]),
@@ -119,7 +121,11 @@ class _Exchange:
 
 
 def _step_exchange(
-    setting: Setting, exchange: _Exchange, gradients: Gradients, zero: CodeArray
+    setting: Setting,
+    exchange: _Exchange,
+    gradients: Gradients,
+    zero: CodeArray,
+    weight_on_wire: Numeric,
 ) -> FloatArray:
     """Seconds on each stage: all-reduce without ZeRO, with ZeRO-1 a scatter and a gather.
 
@@ -137,7 +143,7 @@ def _step_exchange(
     scatter = exchange.scattered_gradients(gradients.on_wire, dense, experts)
     machine.unused(~scatters, since=begin)
     begin = machine.mark
-    gather = exchange.in_copy("all_gather", states.weight_on_wire, dense, experts)
+    gather = exchange.in_copy("all_gather", weight_on_wire, dense, experts)
     machine.unused((zero == ZeroStage.NONE) | (zero == ZeroStage.WEIGHTS), since=begin)
     summed = np.where(gradients.scattered, scatter, reduce)
     sharded = np.where(zero == ZeroStage.OPTIMIZER, summed + gather, 0.0)

@@ -11,7 +11,6 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import TokenDispatcher, ZeroStage
 from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, timed
-from planner.estimators.products import SIXTEEN_BIT
 from planner.estimators.share import Share, repeats_outputs
 from planner.formulas.collectives import distinct_share
 from planner.formulas.overlap import partly_hidden
@@ -39,7 +38,7 @@ def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
     launches = share.setting.framework.execution.expert_launch_time
     matmul = matmul + launches * local_experts
     # It reads and writes as many tensors as there are matrices.
-    activation = machine.memory_time(SIXTEEN_BIT * op.matrices * pairs * op.width)
+    activation = machine.memory_time(share.number_bytes * op.matrices * pairs * op.width)
     inside = op.matrices - 1
     depth = op.depth * split
     cast_inputs = machine.expert_cast_time(pairs * (depth + op.width), share.kernel_format)
@@ -79,7 +78,7 @@ def permute(share: Share, op: Permute, layer: Layer) -> Iterator[Operator]:
     """A read and a write of every dispatched token, before the experts and after them."""
     machine, execution = share.setting.machine, share.setting.framework.execution
     elements = expert_pairs(share, op.per_token) * op.columns.whole
-    traffic = 2 * SIXTEEN_BIT * 2 * execution.permute_passes * elements
+    traffic = 2 * share.number_bytes * 2 * execution.permute_passes * elements
     time = machine.memory_time(traffic, kernels=2)
     yield timed(op, forward=time, backward=time)
 
@@ -93,13 +92,13 @@ def expert_bias(share: Share, op: ExpertBias, layer: Layer) -> Iterator[Operator
     if not passes:
         return
     elements = expert_pairs(share, op.per_token) * op.columns.whole
-    time = share.setting.machine.memory_time(SIXTEEN_BIT * passes * elements)
+    time = share.setting.machine.memory_time(share.number_bytes * passes * elements)
     yield timed(op, forward=time, backward=_BIAS_BACKWARD * time)
 
 
 def expert_exchange(share: Share, op: ExpertExchange, layer: Layer) -> Iterator[Operator]:
     """Tokens go to their experts and come back."""
-    bytes_of_pairs = SIXTEEN_BIT * expert_pairs(share, op.per_token) * op.columns.whole
+    bytes_of_pairs = share.number_bytes * expert_pairs(share, op.per_token) * op.columns.whole
     time = np.where(
         share.token_dispatcher == TokenDispatcher.ALLGATHER,
         _gathered(share, op),
@@ -142,7 +141,7 @@ def _gathered(share: Share, op: ExpertExchange) -> FloatArray:
         return np.zeros(())
     ranks = share.expert_parallel * share.expert_tensor_parallel
     group = Group(size=ranks, stride=1)
-    whole = SIXTEEN_BIT * share.own_tokens * op.columns.whole * ranks
+    whole = share.number_bytes * share.own_tokens * op.columns.whole * ranks
     machine = share.setting.machine
     return machine.collective("all_gather", whole, group) + machine.collective(
         "reduce_scatter", whole, group

@@ -8,9 +8,12 @@ import numpy as np
 
 from planner.arrays import CodeArray, Numeric
 from planner.enums import ComputePrecision, MainPrecision
+from planner.estimators.number_bytes import WIDE_BYTES, is_wide
 from planner.specs.framework import FrameworkProfile
 
 _MAIN_BYTES = np.array([np.nan, 4.0, 2.0])
+# Two of 32 bits are read and their sum is written.
+_WIDE_ACCUMULATION = 12.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +42,16 @@ class Gradients:
         states = framework.states
         is_fp16 = precision == ComputePrecision.FP16
 
+        wide = is_wide(precision)
+
         def either(name: str) -> Numeric:
             usual, in_fp16 = (float(getattr(s, name)) for s in (states, states.fp16 or states))
             return usual if usual == in_fp16 else np.where(is_fp16, in_fp16, usual)
+
+        def widened(usual: Numeric, in_32_bits: float) -> Numeric:
+            if not np.any(wide):
+                return usual
+            return np.where(wide & (np.asarray(usual) > 0), in_32_bits, usual)
 
         def told(usual: Numeric) -> Numeric:
             if main is None or not np.any(main):
@@ -49,8 +59,8 @@ class Gradients:
             return np.where(main == MainPrecision.FRAMEWORK, usual, _MAIN_BYTES[main])
 
         return cls(
-            kept=told(either("gradient")),
-            on_wire=told(either("gradient_on_wire")),
-            accumulation_traffic=either("accumulation_traffic"),
+            kept=told(widened(either("gradient"), WIDE_BYTES)),
+            on_wire=told(widened(either("gradient_on_wire"), WIDE_BYTES)),
+            accumulation_traffic=widened(either("accumulation_traffic"), _WIDE_ACCUMULATION),
             scattered=either("scattered_gradients"),
         )

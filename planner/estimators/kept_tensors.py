@@ -25,7 +25,6 @@ from planner.layers.sizes import Spread
 from planner.software_enums import LAYER_INPUT, MLPWI, MLPWO, has_tensor
 from planner.specs.model import LayerGroup
 
-_BYTES = 2.0
 _SUM_BYTES = 4.0  # Of the softmax, which is kept beside what it weights.
 
 
@@ -59,7 +58,7 @@ def offloaded_bytes(share: Share, group: LayerGroup) -> FloatArray:
     codes = share.recomputation.offloaded
     if not np.any(codes):
         return np.zeros(())
-    layer_input = _BYTES * share.own_tokens * share.hidden_size
+    layer_input = share.number_bytes * share.own_tokens * share.hidden_size
     moved = np.where(has_tensor(codes, LAYER_INPUT), layer_input, 0.0)
     return np.asarray(share.recomputation.full * (moved + kept_tensor_bytes(share, group, codes)))
 
@@ -75,22 +74,22 @@ def _sizes(share: Share, layer: Layer) -> Iterator[tuple[str, Numeric]]:
 
 def _of_product(share: Share, op: Product) -> Numeric:
     if op.split is Split.COLUMNS:
-        return _BYTES * share.tokens * op.columns.on_rank(share.tensor_parallel)
+        return share.number_bytes * share.tokens * op.columns.on_rank(share.tensor_parallel)
     rows = share.own_tokens if op.split is Split.ROWS or op.rows is Spread.TOKENS else share.tokens
-    return _BYTES * rows * op.columns.whole
+    return share.number_bytes * rows * op.columns.whole
 
 
 def _of_core(share: Share, op: AttentionCore) -> Numeric:
     heads = op.heads / share.tensor_parallel
-    return share.tokens * heads * (_BYTES * op.v_dim + _SUM_BYTES * share.fused)
+    return share.tokens * heads * (share.number_bytes * op.v_dim + _SUM_BYTES * share.fused)
 
 
 def _of_scan(share: Share, op: Scan) -> Numeric:
-    return _BYTES * share.tokens * op.values / share.tensor_parallel
+    return share.number_bytes * share.tokens * op.values / share.tensor_parallel
 
 
 def _of_experts(share: Share, op: Experts) -> Iterator[tuple[str, Numeric]]:
-    sent = _BYTES * expert_pairs(share, op.per_token)
+    sent = share.number_bytes * expert_pairs(share, op.per_token)
     yield MLPWI, sent * (op.matrices - 1) * op.width
     yield MLPWO, sent * share.expert_tensor_parallel * op.depth
 

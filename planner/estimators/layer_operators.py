@@ -55,14 +55,14 @@ def _block_exchange(share: Share, op: BlockExchange, layer: Layer) -> Iterator[O
 def _head_exchange(share: Share, op: HeadExchange, layer: Layer) -> Iterator[Operator]:
     """An all-to-all before the scan and one after it, which trade its columns together."""
     t, c = share.tensor_parallel, share.context_parallel
-    moved = 2.0 * share.tokens * op.columns.on_rank(t)
+    moved = share.number_bytes * share.tokens * op.columns.on_rank(t)
     time = share.setting.machine.collective("all_to_all", moved, Group(size=c, stride=t))
     yield timed(op, forward=time, backward=time, part="context_parallel")
 
 
 def _vocabulary_reduce(share: Share, op: VocabularyReduce, layer: Layer) -> Iterator[Operator]:
     reduce = share.setting.machine.collective(
-        "all_reduce", 2.0 * share.tokens * share.hidden_size, share.tensor_group
+        "all_reduce", share.number_bytes * share.tokens * share.hidden_size, share.tensor_group
     )
     nothing = np.zeros(())
     forward, backward = (nothing, reduce) if op.backward else (reduce, nothing)

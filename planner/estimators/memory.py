@@ -307,7 +307,7 @@ def _loss_bytes(share: Share) -> FloatArray:
     """
     model = share.setting.model
     logits = share.tokens * model.head_columns / share.tensor_parallel
-    read = 2.0 * (2 + 2) * share.own_tokens * model.hidden_size
+    read = share.number_bytes * (2 + 2) * share.own_tokens * model.hidden_size
     each = logits * bytes_per_logit(share.setting, logit_bytes(share))
     return np.asarray(each + model.mtp_num_layers * (each + read))
 

@@ -17,8 +17,9 @@ from planner.enums import (
     ZeroStage,
 )
 from planner.estimators.gradients import Gradients
+from planner.estimators.number_bytes import WIDE_BYTES, compute_bytes, is_narrow, is_wide
 from planner.estimators.sharding import StageParameters
-from planner.estimators.share import Setting, compute_bytes, recipe_of
+from planner.estimators.share import Setting, recipe_of
 from planner.formulas.optimizers import block_scaled_bytes, newton_schulz_flops
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Product, Split
@@ -60,7 +61,8 @@ class ModelStates:
     def of(cls, setting: Setting, c: TrainingConfigurations) -> ModelStates:
         """Those of every configuration."""
         states = setting.framework.states
-        if not c.any_own_states:
+        wide = is_wide(c.precision)
+        if not (c.any_own_states or np.any(wide)):
             usual = states.optimizer
             return cls(
                 weight=_stored_bytes(setting, c, states.weight),
@@ -76,6 +78,10 @@ class ModelStates:
         # What an update has beyond the framework's own is read and written, gradients are read.
         beyond = 2 * (optimizer - states.optimizer) + gradients.kept - own.kept
         weight = _weight_bytes(states, c)
+        if np.any(wide):
+            in_sixteen = Gradients.of(setting.framework, setting.machine.sixteen_bit).kept
+            of_gradients = np.asarray(own.kept) - in_sixteen
+            beyond = np.where(wide, beyond + of_gradients + _wider_weights(states), beyond)
         return cls(
             weight=_stored_bytes(setting, c, weight),
             end_weight=weight,
@@ -88,14 +94,16 @@ class ModelStates:
 def _moment_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
     own = (states.optimizer - states.main_weight) / 2
     widths = np.array([_STATE_BYTES.get(code, own) for code in StatePrecision])
-    return np.asarray(widths[c.optimizer_state_precision])
+    told = c.optimizer_state_precision
+    untold = is_wide(c.precision) & (told == StatePrecision.FRAMEWORK)
+    return np.where(untold, max(own, WIDE_BYTES), widths[told])
 
 
 def _copy_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
     """Of the weights that the optimizer updates, where they are not the weights themselves."""
     in_32_bits = 0.0 if states.weight >= MAIN_BYTES[MainPrecision.FP32] else 4.0
     widths = np.array([states.main_weight, in_32_bits, 0.0])
-    return np.asarray(widths[c.main_params_precision])
+    return np.where(is_wide(c.precision), 0.0, widths[c.main_params_precision])
 
 
 def _stored_bytes(setting: Setting, c: TrainingConfigurations, usual: Numeric) -> Numeric:
@@ -111,7 +119,7 @@ def _stored_bytes(setting: Setting, c: TrainingConfigurations, usual: Numeric) -
     if setting.workload.is_frozen:
         return usual
     if states.cached_weights:
-        narrow = c.precision >= ComputePrecision.FP8
+        narrow = is_narrow(c.precision)
         return usual + np.where(narrow, _read_bytes(setting, c), 0.0)
     if not states.quantized_weights:
         return usual
@@ -138,7 +146,18 @@ def _has_one_copy(setting: Setting, c: TrainingConfigurations) -> BoolArray:
 def _weight_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
     """Weights that are updated themselves are as wide as the updated ones."""
     narrow = c.main_params_precision == MainPrecision.BF16
-    return np.where(narrow, min(states.weight, 2.0), states.weight)
+    usual = np.where(narrow, min(states.weight, 2.0), states.weight)
+    return np.where(is_wide(c.precision), WIDE_BYTES, usual)
+
+
+def _wider_weights(states: States) -> float:
+    """Bytes that an update moves more where weights of 32 bits are updated themselves.
+
+    A copy of theirs in 16 bits is not written then.
+    """
+    updated = 0.0 if states.main_weight else states.weight
+    copied = states.weight if states.main_weight else 0.0
+    return 2 * (WIDE_BYTES - updated) - copied
 
 
 MAIN_BYTES = {MainPrecision.FP32: 4.0, MainPrecision.BF16: 2.0}

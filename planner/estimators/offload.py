@@ -12,6 +12,7 @@ from planner.enums import AdapterKind, Offload, ZeroStage
 from planner.estimators.frozen import gathered_bytes
 from planner.estimators.kept_tensors import offloaded_bytes
 from planner.estimators.model_states import ModelStates
+from planner.estimators.number_bytes import widened
 from planner.estimators.saved_activations import layer_bytes, layer_input_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting, Share
@@ -105,11 +106,12 @@ def host_copies(
     of_layer, of_end = gathered_bytes(setting, c.precision)
     trained = parameters.trained
     forward, backward = [], []
+    on_wire = widened(setting.framework.states.gradient_on_wire, c.precision)
     widths = [*(of_layer for _ in moved), of_end]
     for index, (activations, width) in enumerate(zip((*moved, nothing), widths, strict=True)):
         weights = _owned_of(parameters, c, index) * width
         fetched = np.where(keeps_weights(c.offload), weights, 0.0)
-        gradients = _owned_of(trained, c, index) * setting.framework.states.gradient_on_wire
+        gradients = _owned_of(trained, c, index) * on_wire
         away = np.where(keeps_gradients(setting, c), gradients, 0.0)
         read = _drive_time(setting, c.offload, fetched)
         forward.append(np.maximum(_copy_time(setting, fetched + activations), read))
@@ -133,8 +135,10 @@ def host_update_time(
     states, offloading = setting.framework.states, setting.framework.offloading
     update = setting.machine.host_memory_time(owned * own.traffic, offloading.host_memory_fraction)
     passing = _drive_time(setting, c.offload, 2 * owned * own.optimizer)
-    back = np.where(keeps_weights(c.offload), 0.0, owned * states.weight_on_wire)
-    over = np.where(keeps_gradients(setting, c), 0.0, owned * states.gradient_on_wire)
+    weights = owned * widened(states.weight_on_wire, c.precision)
+    back = np.where(keeps_weights(c.offload), 0.0, weights)
+    on_wire = widened(states.gradient_on_wire, c.precision)
+    over = np.where(keeps_gradients(setting, c), 0.0, owned * on_wire)
     return np.maximum(update, passing) + _copy_time(setting, over) + _copy_time(setting, back)
 
 

@@ -14,9 +14,6 @@ from planner.layers.model import Layer
 from planner.layers.operators import Elementwise, Holder, Lookup, Loss, Op, Product, Split
 from planner.layers.sizes import Columns, Spread
 
-SIXTEEN_BIT = 2.0
-"""Bytes of a number that layers read and write."""
-
 
 def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
     """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
@@ -26,12 +23,13 @@ def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
     """
     machine = share.setting.machine
     rows, columns, depth = product_sizes(share, op)
-    precision = machine.sixteen_bit if op.sixteen_bit else share.kernel_format
+    precision = share.unquantized if op.sixteen_bit else share.kernel_format
+    width = share.number_bytes
     accumulated = np.where(
         np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.kept
     )
-    forward = machine.gemm_time(rows, columns, depth, precision)
-    data_gradient = machine.gemm_time(rows, depth, columns, precision)
+    forward = machine.gemm_time(rows, columns, depth, precision, width)
+    data_gradient = machine.gemm_time(rows, depth, columns, precision, width)
     weight_gradient = machine.gemm_time(columns, depth, rows, precision, output_bytes=accumulated)
     if _is_frozen(share, op):
         weight_gradient = np.zeros(())
@@ -81,7 +79,7 @@ def loss(share: Share, op: Loss, layer: Layer) -> Iterator[Operator]:
     """The passes of a loss over all logits, half of them backward."""
     logits = share.tokens * op.columns.on_rank(share.tensor_parallel)
     passes = logit_passes(share)
-    traffic = share.setting.machine.memory_time(SIXTEEN_BIT * passes * logits)
+    traffic = share.setting.machine.memory_time(share.number_bytes * passes * logits)
     yield timed(op, forward=traffic / 2, backward=traffic / 2)
 
 
@@ -102,7 +100,7 @@ def _is_frozen(share: Share, op: Op) -> bool:
 def _moved(share: Share, op: Elementwise, tensors: int) -> FloatArray:
     """Bytes of reading and writing so many tensors, as often as the framework's kernels do."""
     passes = share.setting.framework.execution.elementwise_passes
-    return numbers(share, op.columns, op.spread) * (SIXTEEN_BIT * tensors * passes)
+    return numbers(share, op.columns, op.spread) * (share.number_bytes * tensors * passes)
 
 
 def _repeated(share: Share, op: Op, layer: Layer) -> Numeric:

@@ -7,7 +7,7 @@ import numpy as np
 from planner.arrays import FloatArray
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import ZeroStage
-from planner.estimators.frozen import END_BYTES, frozen_bytes
+from planner.estimators.frozen import end_bytes, frozen_bytes
 from planner.estimators.sharding import StageParameters, sharded
 from planner.estimators.share import Setting
 
@@ -34,9 +34,10 @@ def reference_bytes(
     (trl 1.10, trl/trainer/dpo_trainer.py: ``prepare_deepspeed``, ``prepare_fsdp``).
     """
     sharded_from = ZeroStage(setting.framework.states.weights_sharded_from)
+    width = end_bytes(c.precision)
     held = (
-        (parameters.dense[stage], END_BYTES, parameters.dense_group),
-        (parameters.experts[stage], END_BYTES, parameters.expert_group),
+        (parameters.dense[stage], width, parameters.dense_group),
+        (parameters.experts[stage], width, parameters.expert_group),
     )
     return sharded(c, sharded_from, held)
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric, add
-from planner.enums import AdapterTargets, ComputePrecision
+from planner.enums import AdapterTargets
 from planner.estimators.adapters import adapted_matrices, expert_matrices
 from planner.estimators.expert_operators import expert_pairs
 from planner.estimators.kept_tensors import kept_tensor_bytes
+from planner.estimators.number_bytes import is_narrow, widened
 from planner.estimators.share import Share, repeats_outputs
 from planner.formulas.activations import dropout_mask_bytes, kept_bytes, score_bytes
 from planner.layers.model import Layer, layer_of
@@ -43,7 +44,7 @@ def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
 
 def layer_input_bytes(share: Share) -> FloatArray:
     """Bytes of the residual stream that enters a layer."""
-    return 2.0 * share.own_tokens * share.hidden_size
+    return share.number_bytes * share.own_tokens * share.hidden_size
 
 
 def all_bytes(share: Share, group: LayerGroup) -> FloatArray:
@@ -125,7 +126,8 @@ def _attention_input(share: Share) -> Numeric:
     """Bytes per element of what a linear layer keeps of its input; none where none is adapted."""
     if share.setting.workload.has_virtual_tokens:
         return 0.0
-    return share.linear_input_bytes if share.setting.framework.memory.fp8_inputs else 2.0
+    narrows = share.setting.framework.memory.fp8_inputs
+    return share.linear_input_bytes if narrows else share.number_bytes
 
 
 def _feed_forward_input(share: Share) -> Numeric:
@@ -139,25 +141,35 @@ def _feed_forward_input(share: Share) -> Numeric:
 def _activation_input(share: Share) -> Numeric:
     """Bytes per element of what the activation function keeps of its inputs."""
     if not share.setting.framework.memory.fp8_activation_inputs:
-        return 2.0
-    return np.where(share.precision >= ComputePrecision.FP8, 1.0, 2.0)
+        return share.number_bytes
+    return np.where(is_narrow(share.precision), 1.0, share.number_bytes)
+
+
+def _expert_output(share: Share) -> Numeric:
+    """Bytes per element that is kept of the outputs of experts, if any is."""
+    usual = share.setting.framework.memory.expert_output
+    return widened(usual, share.precision) if usual else 0.0
 
 
 def _score(share: Share) -> Numeric:
     """Bytes per query and head of all its scores, none where a fused kernel makes them again."""
     workload = share.setting.workload
-    scores = score_bytes(num_keys=share.sequence_length, dropout=workload.dropout)
+    scores = score_bytes(
+        num_keys=share.sequence_length,
+        dropout=workload.dropout,
+        element_bytes=share.number_bytes,
+    )
     return np.where(share.flash_attention, 0.0, scores)
 
 
 _ELEMENTS: dict[Element, Callable[[Share], Numeric]] = {
-    Element.RESIDUAL: lambda share: 2.0,
-    Element.SIXTEEN_BIT: lambda share: 2.0,
+    Element.RESIDUAL: lambda share: share.number_bytes,
+    Element.SIXTEEN_BIT: lambda share: share.number_bytes,
     Element.FP32: lambda share: 4.0,
     Element.ATTENTION_INPUT: _attention_input,
     Element.FEED_FORWARD_INPUT: _feed_forward_input,
     Element.ACTIVATION_INPUT: _activation_input,
-    Element.EXPERT_OUTPUT: lambda share: share.setting.framework.memory.expert_output,
+    Element.EXPERT_OUTPUT: lambda share: _expert_output(share),
     Element.DROPOUT_MASK: lambda share: dropout_mask_bytes(dropout=share.setting.workload.dropout),
     Element.SCORE: _score,
     Element.STATISTIC: lambda share: np.where(share.flash_attention, 4.0, 0.0),

@@ -10,9 +10,10 @@ import numpy as np
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ComputePrecision, Fp8Recipe
+from planner.enums import Fp8Recipe
 from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group, Machine
+from planner.estimators.number_bytes import compute_bytes, is_wide, widened
 from planner.estimators.recomputation import Recomputation
 from planner.formulas.overlap import partly_hidden
 from planner.layers.sizes import heads_on_rank
@@ -20,14 +21,6 @@ from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import training_format
 from planner.specs.workload import TrainingWorkload
-
-_COMPUTE_BYTES = {
-    ComputePrecision.BF16: 2.0,
-    ComputePrecision.FP16: 2.0,
-    ComputePrecision.FP8: 1.0,
-    ComputePrecision.FP4: 0.5625,
-}
-_BYTES_BY_CODE = np.array([_COMPUTE_BYTES[code] for code in ComputePrecision])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +124,26 @@ class Share:
         return compute_bytes(self.precision)
 
     @cached_property
+    def number_bytes(self) -> Numeric:
+        """Bytes per number of what nothing quantizes: residual stream, what is exchanged."""
+        return widened(2.0, self.precision)
+
+    @cached_property
+    def unquantized(self) -> CodeArray:
+        """Precision of products that no recipe quantizes: 16 bits, or the one in 32 bits."""
+        sixteen, wide = self.setting.machine.sixteen_bit, is_wide(self.precision)
+        return np.where(wide, self.precision, sixteen) if np.any(wide) else sixteen
+
+    @cached_property
+    def rate_in_32_bits(self) -> Numeric:
+        """Rate of kernels that are measured in 16 bits where they compute in 32: as peaks are."""
+        wide, machine = is_wide(self.precision), self.setting.machine
+        if not np.any(wide):
+            return 1.0
+        own, sixteen = machine.peak(self.precision), machine.peak(machine.sixteen_bit)
+        return np.where(wide, own / sixteen, 1.0)
+
+    @cached_property
     def gradients(self) -> Gradients:
         """What the framework does with gradients in each precision."""
         return Gradients.of(self.setting.framework, self.precision, self.main_grads)
@@ -158,7 +171,7 @@ class Share:
         volume instead.
         """
         machine, overlap = self.setting.machine, self.setting.framework.overlap
-        num_bytes = 2.0 * self.tokens * self.hidden_size
+        num_bytes = self.number_bytes * self.tokens * self.hidden_size
         reduce, gather, scatter = (
             machine.collective(kind, num_bytes, self.tensor_group)
             for kind in ("all_reduce", "all_gather", "reduce_scatter")
@@ -208,8 +221,3 @@ def repeats_outputs(share: Share) -> Numeric:
     if not (setting.framework.execution.selective_outputs and setting.model.num_experts):
         return 0.0
     return share.fused
-
-
-def compute_bytes(precision: CodeArray) -> FloatArray:
-    """Bytes per element of each precision code, scales included."""
-    return np.asarray(_BYTES_BY_CODE[precision])

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from planner.arrays import FloatArray
 from planner.configurations.training_rules import END_CHUNKS
-from planner.enums import Placement
 from planner.estimators.parameters import count_parameters, logits_met
-from planner.specs.model import LayerGroup, ModelSpec
+from planner.specs.model import LayerGroup, ModelSpec, Placement
 from planner.specs.pipeline_layout import layers_of_chunks
 
 

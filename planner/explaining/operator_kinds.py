@@ -16,12 +16,12 @@ from planner.enums import AttentionKernels, ComputePrecision, Fp8Recipe
 from planner.estimators.attention_core import fused_work
 from planner.estimators.attention_rates import rates
 from planner.estimators.machine import Group, Machine
-from planner.estimators.products import SIXTEEN_BIT
 from planner.software_enums import AttentionKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
 from planner.terms import glossary
 
+_NUMBER_BYTES = 2.0
 OWN_OF_FRAMEWORK = AttentionKernel.AUTO.word
 """The word for the attention kernels, or the recipe of fp8, that a framework or the GPU has."""
 
@@ -117,7 +117,7 @@ def _attention(case: Case) -> FloatArray:
 def _elementwise(case: Case) -> FloatArray:
     passes = case.framework.execution.elementwise_passes if case.framework else 1.0
     numbers = case["rows"] * case["columns"]
-    return case.machine.memory_time(numbers * (SIXTEEN_BIT * case["tensors"] * passes))
+    return case.machine.memory_time(numbers * (_NUMBER_BYTES * case["tensors"] * passes))
 
 
 def _collective(name: str) -> Callable[[Case], FloatArray]:

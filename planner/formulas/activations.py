@@ -32,12 +32,15 @@ def dropout_mask_bytes(*, dropout: bool | BoolArray) -> FloatArray:
     return np.where(dropout, 1.0, 0.0)
 
 
-def score_bytes(*, num_keys: Numeric, dropout: bool | BoolArray) -> FloatArray:
+def score_bytes(
+    *, num_keys: Numeric, dropout: bool | BoolArray, element_bytes: Numeric = 2.0
+) -> FloatArray:
     r"""Bytes that unfused attention keeps per query and head.
 
     .. math:: c\, s
 
-    The softmax (2 bytes) and, with dropout, its mask (1) and output (2) of each of s keys: c is 2
-    or 5 (Korthikanti et al., section 4.1).
+    The softmax (e bytes) and, with dropout, its mask (1) and output (e) of each of s keys: c is 2
+    or 5 in 16 bits (Korthikanti et al., section 4.1).
     """
-    return np.asarray(np.where(dropout, 5.0, 2.0) * num_keys)
+    e = element_bytes
+    return np.asarray(np.where(dropout, 2 * np.asarray(e) + 1, e) * num_keys)

@@ -88,9 +88,10 @@ def unfused_softmax_bytes(
     num_heads: Numeric,
     sequence_length: Numeric,
     passes: Numeric,
+    element_bytes: Numeric = 2.0,
 ) -> FloatArray:
-    r"""Bytes that unfused scores move: ``passes`` reads or writes of a 16-bit s x s matrix.
+    r"""Bytes that unfused scores move: ``passes`` reads or writes of an s x s matrix.
 
-    .. math:: 2 p b a s^2
+    .. math:: e p b a s^2
     """
-    return np.asarray(2.0 * passes * sequences * num_heads * np.square(sequence_length))
+    return np.asarray(element_bytes * passes * sequences * num_heads * np.square(sequence_length))

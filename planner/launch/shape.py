@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.enums import AttentionKind, Placement, PositionEmbedding
+from planner.enums import AttentionKind, PositionEmbedding
 from planner.errors import LaunchError
 from planner.specs.load import check_spec
-from planner.specs.model import LayerGroup, ModelSpec
+from planner.specs.model import LayerGroup, ModelSpec, Placement
 
 
 def shape_of(model: ModelSpec) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import field
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from annotated_types import Interval, MinLen
 
-from planner.enums import AttentionKind, Placement, PositionEmbedding
+from planner.enums import AttentionKind, PositionEmbedding
 from planner.specs import model_checks
 from planner.specs.checked import checked
 from planner.specs.checkpoint import Checkpoint
@@ -19,6 +20,13 @@ MOST_MODULES = 100
 """More modules of multi-token prediction than any model has make no sense."""
 Modules = Annotated[int, Strict(), Interval(ge=0, le=MOST_MODULES)]
 QuantizationWord = Annotated[str, After(model_checks.quantization_word)]
+
+
+class Placement(StrEnum):
+    """Where the layers of a group stand: in one run, or spread evenly over the depth."""
+
+    CONTIGUOUS = "contiguous"
+    INTERLEAVED = "interleaved"
 
 
 @checked

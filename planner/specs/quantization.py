@@ -115,11 +115,23 @@ _FP8_TRAINING: Mapping[Fp8Recipe, KernelFormat] = {
 }  # fmt: skip
 _OF_RECIPES = tuple(_FP8_TRAINING)
 
+# No table: what 16-bit products reach of their peak stands for what these reach of theirs.
+_WIDE = replace(FORMATS[Quantization.W16A16], weight=4.0, activation=4.0, kernel="", experts="")
+
+WIDE = np.isin([*ComputePrecision], (ComputePrecision.TF32, ComputePrecision.FP32))
+"""By code: whether all numbers of training have 32 bits."""
+
+NARROW = np.isin([*ComputePrecision], (ComputePrecision.FP8, ComputePrecision.FP4))
+"""By code: whether products are in floating-point numbers of fewer than 16 bits."""
+
 TRAINING_FORMATS: tuple[KernelFormat, ...] = (
     replace(FORMATS[Quantization.W16A16], compute=(Precision.BF16,)),
     replace(FORMATS[Quantization.W16A16], compute=(Precision.FP16,)),
     FORMATS[Quantization.FP8],
     FORMATS[Quantization.NVFP4],
+    FORMATS[Quantization.W8A8],
+    replace(_WIDE, compute=(Precision.TF32,)),
+    replace(_WIDE, compute=(Precision.FP32,)),
     *_FP8_TRAINING.values(),
 )
 """What training multiplies in: by the codes of `ComputePrecision`, then by recipes of fp8."""

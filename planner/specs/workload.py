@@ -6,8 +6,8 @@ from typing import Annotated
 
 from annotated_types import Interval
 
-from planner.adapter_names import ExpertAdapters
-from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
+from planner.adapter_names import ExpertAdapters, SavedModules
+from planner.enums import AdapterKind, AdapterTargets, Padding
 from planner.specs.checked import checked
 from planner.training_objectives import TrainingObjective
 

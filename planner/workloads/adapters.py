@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 from planner.adapter_names import (
     ExpertAdapters,
+    SavedModules,
     is_one_end,
     names_feed_forward,
     saved_modules,
     targets_named,
 )
-from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
+from planner.enums import AdapterKind, AdapterTargets, Padding
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.request import Request
 from planner.specs.framework import FrameworkProfile

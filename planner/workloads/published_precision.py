@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.enums import Precision
+from planner.enums import ComputePrecision, Precision
 from planner.errors import PlannerError
 from planner.request import ALL, Request
 from planner.specs.catalogue import Catalogue
@@ -37,6 +37,23 @@ def published_precision(
 def has_precision(gpu: GpuSpec, word: str) -> bool:
     """Whether a GPU multiplies in a precision."""
     return Precision(word) in gpu.peak_flops
+
+
+def unmeasured_note(request: Request) -> str:
+    """What is assumed of precisions of which no published run is among those that were fitted."""
+    said = request.settings.get("precision", request.precision)
+    asked = said if isinstance(said, list | tuple) else str(said or "").split(",")
+    words = {ComputePrecision.meant(str(word)) for word in asked}
+    rare = [
+        word for word in ComputePrecision.words() if word in words - {*ComputePrecision.usual()}
+    ]
+    if not rare:
+        return ""
+    told = (
+        f"{', '.join(rare)}: kernels not measured in it reach the share of the peak that bf16's do"
+    )
+    narrow = "; what int8 products do not read stays as in bf16" if "int8" in rare else ""
+    return f"{told}, and no published run is in it{narrow}"
 
 
 def precision_note(request: Request, catalogue: Catalogue, model: ModelSpec, word: str) -> str:

@@ -247,6 +247,10 @@ def _blamed(candidates: Candidates, rule: str) -> str:
     if rule == "attention_kernel":
         kernel = word(rule, np.ravel(c.attention_kernel)[0])
         return f"{kernel} on {candidates.source.setting.machine.gpu.name}"
+    if rule == "precision":
+        own = candidates.source.setting.machine.gpu
+        has = ", ".join(code for code in ComputePrecision.words() if code in own.peak_flops)
+        return f"{word(rule, np.ravel(c.precision)[0])}; {own.name} has {has}"
     if rule != "framework":
         return ""
     asked = unsupported(c, candidates.source.setting.framework)

@@ -20,7 +20,12 @@ from planner.workloads.base import Question
 from planner.workloads.notes import Notes
 from planner.workloads.objectives import objective_of
 from planner.workloads.place import gpu_counts
-from planner.workloads.published_precision import SINGLE, precision_note, published_precision
+from planner.workloads.published_precision import (
+    SINGLE,
+    precision_note,
+    published_precision,
+    unmeasured_note,
+)
 from planner.workloads.run_length import with_tokens
 
 _SEQUENCE_LENGTH = 2048
@@ -49,6 +54,8 @@ def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Questi
     word = published_precision(request, model, objective)
     if word and (note := precision_note(request, catalogue, model, word)):
         notes.defaults["precision"] = note
+    if note := unmeasured_note(request):
+        notes.defaults["rates"] = note
     if objective is TrainingObjective.RM:
         model = replace(model, num_labels=1)
     if not objective.is_preference:

@@ -25,7 +25,16 @@ from planner.launch.yaml_text import yaml_text
 
 CONFIG = "accelerate.yaml"
 _BY_FSDP = ("HF Trainer FSDP", "FSDP", "FSDP compiled", "FSDP bf16", "HF Trainer bf16")
-_PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp4": "bf16"}
+_PRECISIONS = {
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp8": "fp8",
+    "fp4": "bf16",
+    "int8": "bf16",
+    "tf32": "no",
+    "fp32": "no",
+}
+_UNKNOWN = ("fp4", "int8", "tf32")
 
 
 def _kind(job: Job) -> str:
@@ -41,7 +50,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         **{name: value for name, value in job.pinned.parameters.items() if name not in _ELSEWHERE},
         "kind": kind,
         "num_nodes": job.num_nodes,
-        "precision": job["precision"] if job["precision"] == "fp4" else None,
+        "precision": job["precision"] if job["precision"] in _UNKNOWN else None,
         "precision_type": _PRECISIONS[job["precision"]],
         "fp8_backend": "te" if job["precision"] == "fp8" else None,
         "fp8_format": "HYBRID" if job["precision"] == "fp8" else None,
@@ -126,12 +135,12 @@ def _draft(job: Job, settings: Settings) -> Draft:
     require_even_copies(job)
     inside = _repeats_inside(job)
     is_sharded_4_bits = _kind(job) == "FSDP" and job["adapter"] == "qlora"
-    fp8 = job["precision"] in ("fp8", "fp4")
+    elsewhere = job["precision"] in ("fp8", *_UNKNOWN)
     script = script_settings(
         job,
-        precision=None if fp8 else job["precision"],
+        precision=None if elsewhere else job["precision"],
         precision_elsewhere=True if job["precision"] == "fp8" else None,
-        precision_kept=True if job["precision"] == "fp4" else None,
+        precision_kept=True if job["precision"] in ("fp4", "int8") else None,
         recompute="none" if inside else job["recompute"],
         fp8_attention=None,
         offload=moved_activations(job),

@@ -64,7 +64,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "sequence_length": job["sequence_length"],
         **fill_quantities(job),
         "training_steps": job.training_steps,
-        "precision_kept": True if job["precision"] == "fp4" else None,
+        "precision_kept": True if job["precision"] in ("fp4", "int8") else None,
         "offload": "activations" if "activations" in job["offload"] else None,
         "adapter": job["adapter"],
         **low_rank,

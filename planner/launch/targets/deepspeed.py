@@ -26,7 +26,7 @@ from planner.launch.trainer.writing import (
 )
 
 CONFIG = "ds_config.json"
-_WRITTEN = ("bf16", "fp16")
+_WRITTEN = ("bf16", "fp16", "fp32")
 
 
 def quantities(job: Job) -> Mapping[str, Any]:

@@ -45,7 +45,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "sequence_length": job["sequence_length"],
         "training_steps": job.training_steps,
         "precision": None if precision in ("fp8", "fp4") else precision,
-        "precision_in_16": True if precision != "bf16" else None,
+        "precision_in_16": True if precision not in ("bf16", "tf32", "fp32") else None,
         "sequence_parallel": job["sequence_parallel"] if job["tensor_parallel"] > 1 else None,
         "adapter": job["adapter"],
         "dropout": job["dropout"],

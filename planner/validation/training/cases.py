@@ -9,11 +9,12 @@ from functools import cached_property
 
 from pydantic import ValidationError
 
+from planner.adapter_names import SavedModules
 from planner.confidence.classes import scale
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.frameworks import FrameworkRule, framework_rule
 from planner.confidence.intervals import TRAINING_TABLES
-from planner.enums import AdapterKind, AdapterTargets, Padding, SavedModules
+from planner.enums import AdapterKind, AdapterTargets, Padding
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting

@@ -48,7 +48,7 @@ def recipe_of(run: Run, precision: ComputePrecision) -> Fp8Recipe:
 
 
 def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:
-    known = {code.word: code for code in ComputePrecision}
+    known = {word: ComputePrecision[word.upper()] for word in ComputePrecision.usual()}
     code = known.get(_PRECISIONS.get(word, word))
     if code is None:
         raise NotPredicted(f"training in {word} is not modelled yet")
