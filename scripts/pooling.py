@@ -1,10 +1,11 @@
 """Intervals that hold a run of a publisher that nobody has seen.
 
 Errors are pooled by kinds of runs, each drawn to the wider kind the more, the fewer publishers it
-has: where the middle is, and how far errors are from it. How many such distances an interval
-reaches is told by publishers left out, each judged by what the others say, so that 9 of 10 of
-their runs lie inside (split conformal prediction on normalized errors [1]_ with whole publishers
-as what is exchangeable [2]_).
+has: where the middle is, and how far errors are from it, each publisher counting the same. How many
+such distances an interval reaches is told by publishers left out, each judged by what the others
+say, so that 9 of 10 of their runs lie inside (split conformal prediction on normalized errors [1]_
+with whole publishers as what is exchangeable [2]_). The next publisher is one more draw from as few
+as there are: the reach is wider by Student's t over the normal distribution (`student`).
 
 References
 ----------
@@ -14,6 +15,9 @@ References
    hierarchical models," 2022, arXiv:1809.07441.
 .. [3] T. Gneiting and A. Raftery, "Strictly proper scoring rules, prediction, and estimation,"
    2007, J. Am. Stat. Assoc. 102, section 6.2.
+.. [4] M. Abramowitz and I. Stegun, "Handbook of Mathematical Functions," 1964, 26.7.5.
+.. [5] A. Gelman et al., "Bayesian Data Analysis," 3rd ed., 2013, section 3.2: the next one of
+   normal draws whose mean and variance are not known.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +62,8 @@ class Errors:
 
     @property
     def weights(self) -> FloatArray:
-        """What each run counts: a publisher by the square root of its runs."""
-        return _weights(self.publishers)
+        """What each run counts of the reach: a publisher by the square root of its runs."""
+        return _weights(self.publishers, 0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,13 +141,13 @@ def _spreads(errors: Errors, rows: NDArray[np.intp]) -> list[dict[Keys, tuple[fl
             members[level[at]].append(at)
         kinds = {}
         for keys, own in members.items():
-            values, parts = errors.values[own], set(errors.folds[own].tolist())
-            weights = _weights(errors.publishers[own])
+            values, publishers = errors.values[own], set(errors.publishers[own].tolist())
+            weights = _weights(errors.publishers[own], 1.0)
             middle = _weighted_quantile(values, weights, 0.5)
             spread = max(float(np.average(np.abs(values - middle), weights=weights)), _LEAST_SPREAD)
             if number:
                 above = found[-1][errors.levels[number - 1][own[0]]]
-                share = len(parts) / (len(parts) + WIDER)
+                share = len(publishers) / (len(publishers) + WIDER)
                 middle = share * middle + (1 - share) * above[0]
                 spread = share * spread + (1 - share) * above[1]
             kinds[keys] = middle, spread
@@ -154,10 +159,27 @@ def _reach(errors: Errors, away: FloatArray, rows: NDArray[np.intp]) -> tuple[fl
     """Spreads below and above the middle that leave out half of what may be missed each."""
     weights = _counted(errors)[rows]
     share = (1 + LEVEL) / 2
+    wider = student(len(np.unique(errors.publishers[rows])), share)
     return (
-        _weighted_quantile(-away[rows], weights, share),
-        _weighted_quantile(away[rows], weights, share),
+        wider * _weighted_quantile(-away[rows], weights, share),
+        wider * _weighted_quantile(away[rows], weights, share),
     )
+
+
+def student(publishers: int, share: float) -> float:
+    r"""How much farther than the normal quantile the next publisher is, told by so many [5]_.
+
+    .. math:: t_{n - 1}(share) \sqrt{1 + 1 / n} / z(share)
+
+    The quantile of t is the expansion [4]_ in 1 / (n - 1); one publisher counts as two.
+
+    >>> round(student(11, 0.95), 3), round(student(101, 0.95), 3)
+    (1.15, 1.014)
+    """
+    number = max(publishers, 2)
+    z, free = NormalDist().inv_cdf(share), number - 1
+    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    return float(t * (1 + 1 / number) ** 0.5 / z)
 
 
 def _widening(
@@ -172,7 +194,7 @@ def _widening(
     for basis in np.unique(errors.bases[rows]).tolist():
         own = rows[errors.bases[rows] == basis]
         factor = _weighted_quantile(needed[own], weights[own], LEVEL)
-        publishers = len(np.unique(errors.folds[own]))
+        publishers = len(np.unique(errors.publishers[own]))
         found[basis] = max(factor, 1.0) ** (publishers / (publishers + WIDER)), len(own)
     return found
 
@@ -181,9 +203,9 @@ def _counted(errors: Errors) -> FloatArray:
     return errors.weights * np.where(errors.fitted, FITTED, 1.0)
 
 
-def _weights(publishers: Names) -> FloatArray:
+def _weights(publishers: Names, power: float) -> FloatArray:
     sizes = Counter(publishers.tolist())
-    return np.array([sizes[name] ** -0.5 for name in publishers.tolist()])
+    return np.array([sizes[name] ** -power for name in publishers.tolist()])
 
 
 def _weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> float:

@@ -14,7 +14,13 @@ from pooling import Errors, Keys, left_out, pooled
 from publishers import publisher
 
 from planner.confidence.classes import has_experts
-from planner.confidence.intervals import FEWEST_ROWS, LEVEL
+from planner.confidence.intervals import (
+    FEWEST_ROWS,
+    INFERENCE_TABLES,
+    LEVEL,
+    TRAINING_TABLES,
+    Tables,
+)
 from planner.confidence.quantiles import quantile
 from planner.validation.compare import Row
 from planner.validation.inference.cases import InferenceCase, Mode
@@ -24,9 +30,22 @@ from planner.validation.regret import layout_problems
 
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
 LARGEST = math.log(10)
-# The kinds of runs by the places of their keys, the widest first: scale of training or mode of
-# inference, then software, then class of GPU.
-_LEVELS: tuple[tuple[int, ...], ...] = ((), (2,), (0, 2), (0, 1, 2))
+# The kinds of runs by their keys, the widest first.
+_LEVELS: dict[Tables, tuple[tuple[str, ...], ...]] = {
+    TRAINING_TABLES: (
+        (),
+        ("scale",),
+        ("scale", "task"),
+        ("framework", "scale", "task"),
+        ("framework", "gpu_class", "scale", "task"),
+    ),
+    INFERENCE_TABLES: (
+        (),
+        ("mode",),
+        ("engine", "mode"),
+        ("engine", "gpu_class", "mode"),
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +56,7 @@ class Residual:
     """
 
     quantity: str
+    tables: Tables
     keys: Keys
     fold: str
     publisher: str
@@ -203,7 +223,7 @@ def _errors(found: Iterable[Residual], quantity: str) -> Errors:
     mine = [residual for residual in found if residual.quantity == quantity]
     return Errors(
         values=np.array([residual.value for residual in mine]),
-        levels=[[_part(residual.keys, places) for residual in mine] for places in _LEVELS],
+        levels=[[_part(residual, names) for residual in mine] for names in _LEVELS[mine[0].tables]],
         folds=np.array([residual.fold for residual in mine]),
         publishers=np.array([residual.publisher for residual in mine]),
         fitted=np.array([residual.calibration for residual in mine]),
@@ -211,8 +231,9 @@ def _errors(found: Iterable[Residual], quantity: str) -> Errors:
     )
 
 
-def _part(keys: Keys, places: Sequence[int]) -> Keys:
-    return tuple(key if at in places else "" for at, key in enumerate(keys))
+def _part(residual: Residual, names: Sequence[str]) -> Keys:
+    given = zip(residual.tables.keys, residual.keys, strict=True)
+    return tuple(key if name in names else "" for name, key in given)
 
 
 def _residual(row: Row, case: Case, compared: Compared, ratio: float) -> Residual:
@@ -221,6 +242,7 @@ def _residual(row: Row, case: Case, compared: Compared, ratio: float) -> Residua
     fold = f"{source} {case.model.name}" if source == COLLECTION else source
     return Residual(
         quantity=compared.interval,
+        tables=row.kind.tables,
         keys=case.keys,
         fold=fold,
         publisher=source,

@@ -33,6 +33,11 @@ def scale(num_gpus: int, gpus_per_node: int) -> str:
     return "cluster" if num_gpus <= _LARGEST_CLUSTER else "large"
 
 
+def training_task(*, tunes: bool) -> str:
+    """What is trained: weights from scratch, or (``tunes``) those that are there already."""
+    return "finetune" if tunes else "pretrain"
+
+
 def has_experts(model: ModelSpec) -> bool:
     """Whether any layer is a mixture of experts."""
     return model.num_experts > 0

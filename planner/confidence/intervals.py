@@ -12,7 +12,7 @@ from planner.confidence.tables import read_table
 
 LEVEL = 0.9
 FEWEST_ROWS = 5
-_GPU_CLASS = "gpu_class"
+_SOFTWARE, _GPU_CLASS = 0, "gpu_class"
 _BASES = "measured", "transferred", "roofline"
 _FARTHER = _BASES[1:]
 
@@ -49,7 +49,7 @@ class Tables:
 
 
 TRAINING_TABLES = Tables(
-    keys=("framework", "gpu_class", "scale", "kind"),
+    keys=("framework", "gpu_class", "scale", "task", "kind"),
     intervals="intervals.csv",
     calibrated="calibrated.csv",
     fits="fits.csv",
@@ -112,20 +112,18 @@ def basis_of(rule: Rule, silicon: str, kind: str, tables: Tables) -> str:
 
 @cache
 def interval_of(
-    quantity: str, keys: tuple[str, ...], tables: Tables, basis: str = ""
+    quantity: str, keys: tuple[str, ...], tables: Tables, basis: str = "", profile: str = ""
 ) -> tuple[float, float]:
     """The factors of the most specific interval with enough rows behind it.
 
-    ``keys`` are the values of those of the ``tables``. Where no runs like these are on this class
-    of GPU, it holds those of all classes, and the further the runs are that a prediction of a
-    ``basis`` rests on, the wider it is: less evidence never makes it narrower.
+    ``keys`` are the values of those of the ``tables``. Where the runs that a prediction of a
+    ``basis`` rests on are of other classes of GPUs, it holds the intervals of these, and the
+    further those runs are, the wider it is: less evidence never makes it narrower. ``profile`` is
+    the software's, whose calibration runs are such runs, too.
     """
     place = tables.keys.index(_GPU_CLASS)
-    known = _intervals(tables)
-    classes = {keys[place]}
-    if basis in _FARTHER:
-        classes |= {row.keys[place] for row in known}
-    of_quantity = [row for row in known if row.quantity == quantity]
+    of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
+    classes = {keys[place], *_classes_behind(basis, keys[_SOFTWARE], tables, profile)}
     best = [
         found
         for silicon in classes
@@ -136,6 +134,24 @@ def interval_of(
     wider = _wider(tables, quantity, basis)
     low, high = min(row.low for row in best), max(row.high for row in best)
     return min(low, low**wider), max(high, high**wider)
+
+
+@cache
+def _classes_behind(basis: str, software: str, tables: Tables, profile: str) -> frozenset[str]:
+    """The classes of GPUs whose errors may be those of a prediction of a basis.
+
+    ``transferred``: those that this software has runs on, or its profile was calibrated on;
+    ``roofline``: all.
+    """
+    if basis not in _FARTHER:
+        return frozenset()
+    place = tables.keys.index(_GPU_CLASS)
+    known = _intervals(tables)
+    if basis == _FARTHER[-1]:
+        return frozenset(row.keys[place] for row in known)
+    calibrated = calibrated_kinds(tables.calibrated) if profile else ()
+    own = {row.keys[place] for row in known if row.keys[_SOFTWARE] == software}
+    return frozenset(own - {""} | {row[1] for row in calibrated if row[0] == profile})
 
 
 def _most_specific(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval | None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from planner.confidence.classes import batching, gpu_class, has_experts, scale
+from planner.confidence.classes import (
+    batching,
+    gpu_class,
+    has_experts,
+    scale,
+    training_task,
+)
 from planner.confidence.engines import rule_of_profile
 from planner.confidence.fits import MemoryErrors, default_fit_confidence, memory_errors
 from planner.confidence.frameworks import framework_rule
@@ -16,6 +22,7 @@ from planner.confidence.intervals import (
     basis_of,
     interval_of,
 )
+from planner.training_objectives import TrainingObjective
 
 TRAINING, INFERENCE = "training", "inference"
 
@@ -53,16 +60,21 @@ def confidence(published: str, setting: Any, num_gpus: int) -> Confidence:
 
 
 def _of_training(setting: Any, num_gpus: int) -> Confidence:
-    """By framework, GPU, number of GPUs, dense or experts."""
+    """By framework, GPU, number of GPUs, task, dense or experts."""
     rule = framework_rule(setting.framework.name)
     silicon = gpu_class(setting.machine.gpu)
     kind = "moe" if has_experts(setting.model) else "dense"
     size = scale(num_gpus, setting.machine.cluster.gpus_per_node)
-    keys = (rule.label, silicon, size, kind)
+    work = setting.workload
+    tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
+    keys = (rule.label, silicon, size, training_task(tunes=tunes), kind)
     quantities = ("step_time", "peak_memory")
     basis = basis_of(rule, silicon, kind, TRAINING_TABLES)
     return Confidence(
-        factors={name: interval_of(name, keys, TRAINING_TABLES, basis) for name in quantities},
+        factors={
+            name: interval_of(name, keys, TRAINING_TABLES, basis, rule.profile)
+            for name in quantities
+        },
         layout=interval_of("layout", keys, TRAINING_TABLES)[1],
         basis=basis,
     )
@@ -76,8 +88,10 @@ def _of_inference(setting: Any, mode: str) -> Confidence:
     keys = (rule.label, silicon, mode, kind)
     quantities = ("time_to_first_token", "time_per_output_token", "peak_memory")
     basis = basis_of(rule, silicon, kind, INFERENCE_TABLES)
-    factors = {name: interval_of(name, keys, INFERENCE_TABLES, basis) for name in quantities}
-    slow = interval_of("throughput", keys, INFERENCE_TABLES, basis)
+    factors = {
+        name: interval_of(name, keys, INFERENCE_TABLES, basis, rule.profile) for name in quantities
+    }
+    slow = interval_of("throughput", keys, INFERENCE_TABLES, basis, rule.profile)
     factors["throughput"] = (1 / slow[1], 1 / slow[0] if slow[0] else math.inf)
     return Confidence(
         factors=factors,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 
 import pytest
 
+from planner.confidence import intervals
 from planner.confidence.classes import gpu_class
 from planner.confidence.engines import engine_labels, engine_rule
 from planner.confidence.frameworks import framework_labels, framework_rule
@@ -18,13 +21,18 @@ from planner.confidence.intervals import (
     basis_of,
     interval_of,
 )
+from planner.confidence.tables import read_table
 from planner.specs.catalogue import Catalogue
 
 BASES = ("measured", "transferred", "roofline")
 KINDS = ("dense", "moe")
-SIZES = {
-    TRAINING_TABLES: ("gpu", "node", "cluster", "large"),
-    INFERENCE_TABLES: ("online", "disagg", "static_batch", "continuous_max_throughput"),
+SIZES: dict[Tables, tuple[tuple[str, ...], ...]] = {
+    TRAINING_TABLES: tuple(
+        product(("gpu", "node", "cluster", "large"), ("pretrain", "finetune"), KINDS)
+    ),
+    INFERENCE_TABLES: tuple(
+        product(("online", "disagg", "static_batch", "continuous_max_throughput"), KINDS)
+    ),
 }
 QUANTITIES = {
     TRAINING_TABLES: ("step_time", "peak_memory"),
@@ -40,13 +48,61 @@ QUESTIONS: list[tuple[Tables, Rule]] = [
 def test_less_evidence_is_never_narrower(tables: Tables, rule: Rule) -> None:
     catalogue = Catalogue()
     classes = {gpu_class(catalogue.load_gpu(name).spec) for name in catalogue.names("gpus")}
-    for quantity, size, kind in product(QUANTITIES[tables], SIZES[tables], KINDS):
+    for quantity, rest in product(QUANTITIES[tables], SIZES[tables]):
         widths: dict[str, list[float]] = {name: [] for name in BASES}
         for silicon in classes:
-            keys = (rule.label, silicon, size, kind)
-            basis = basis_of(rule, silicon, kind, tables)
-            low, high = interval_of(quantity, keys, tables, basis)
+            keys = (rule.label, silicon, *rest)
+            basis = basis_of(rule, silicon, rest[-1], tables)
+            low, high = interval_of(quantity, keys, tables, basis, rule.profile)
             widths[basis].append(math.log(high / low) if low else math.inf)
         for nearer, farther in (BASES[:2], BASES[1:], (BASES[0], BASES[2])):
             if widths[nearer] and widths[farther]:
-                assert min(widths[farther]) >= max(widths[nearer]), (quantity, size, kind)
+                assert min(widths[farther]) >= max(widths[nearer]), (quantity, rest)
+
+
+TABLES = Tables(
+    keys=("framework", "gpu_class", "scale", "task", "kind"),
+    intervals="known.csv",
+    calibrated="none",
+    fits="none",
+    widening="wider.csv",
+)
+KNOWN = """\
+quantity,framework,gpu_class,scale,task,kind,level,low,high,rows,basis
+step_time,,,node,,,0.9,0.5,4.0,50,publishers
+step_time,mine,,node,,,0.9,0.85,1.30,20,publishers
+step_time,mine,hopper,node,,,0.9,0.90,1.20,10,publishers
+step_time,mine,ampere,node,,,0.9,0.80,1.25,10,publishers
+step_time,other,amd,node,,,0.9,0.70,2.00,10,publishers
+"""
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "known.csv").write_text(KNOWN, encoding="utf-8")
+    (tmp_path / "wider.csv").write_text("quantity,basis,factor,rows\n", encoding="utf-8")
+    monkeypatch.setattr(intervals, "read_table", lambda name: read_table(name, tmp_path))
+    yield
+    for cached in (interval_of, intervals._intervals, intervals._widening):
+        cached.cache_clear()
+    intervals._classes_behind.cache_clear()
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize(
+    ("silicon", "basis", "ends"),
+    [
+        ("hopper", "measured", (0.90, 1.20)),
+        # Its own class, and those that this software was measured on: ampere.
+        ("hopper", "transferred", (0.80, 1.25)),
+        # A class without runs of its own has those of the software on any.
+        ("blackwell", "transferred", (0.80, 1.30)),
+        # On amd only another software has runs: those of this one on any class count there.
+        ("hopper", "roofline", (0.80, 1.30)),
+    ],
+)
+def test_a_transferred_interval_holds_the_classes_the_software_was_measured_on(
+    silicon: str, basis: str, ends: tuple[float, float]
+) -> None:
+    keys = ("mine", silicon, "node", "pretrain", "dense")
+    assert interval_of("step_time", keys, TABLES, basis) == pytest.approx(ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pooling import FITTED, Errors, LeftOut, left_out, pooled
+from pooling import FITTED, Errors, LeftOut, left_out, pooled, student
 
 ANY, NODE = ("", ""), ("node", "")
 
@@ -96,3 +96,30 @@ def test_a_basis_that_errs_more_is_wider() -> None:
 def test_the_interval_score_is_the_width_and_what_is_missed() -> None:
     found = LeftOut(low=np.array([-0.1, -0.1]), high=np.array([0.2, 0.2]))
     assert found.scores(np.array([0.0, 0.25])) == pytest.approx([0.3, 0.3 + 20 * 0.05])
+
+
+@pytest.mark.parametrize(("publishers", "quantile"), [(7, 1.943), (13, 1.782), (23, 1.717)])
+def test_the_next_of_few_publishers_is_as_far_as_students_t_says(
+    publishers: int, quantile: float
+) -> None:
+    """Quantiles of t at 0.95 as tables print them, over the normal one of 1.6449."""
+    expected = quantile * (1 + 1 / publishers) ** 0.5 / 1.6449
+    assert student(publishers, 0.95) == pytest.approx(expected, rel=3e-3)
+
+
+def test_a_publisher_with_many_runs_tells_no_more_of_a_kind_than_another() -> None:
+    errors = _drawn(6)
+    whole = Errors(
+        **{
+            **vars(errors),
+            "values": np.concatenate([errors.values, np.full(400, 0.5)]),
+            "levels": [[ANY] * (len(errors.values) + 400)],
+            "folds": np.concatenate([errors.folds, np.full(400, "large")]),
+            "publishers": np.concatenate([errors.publishers, np.full(400, "large")]),
+            "fitted": np.zeros(len(errors.values) + 400, dtype=bool),
+            "bases": np.full(len(errors.values) + 400, "measured"),
+        }
+    )
+    low, high, _ = pooled(whole).ends[ANY]
+    assert low < 0 < high
+    assert abs(low + high) < 0.5

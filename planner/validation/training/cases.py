@@ -10,7 +10,7 @@ from functools import cached_property
 from pydantic import ValidationError
 
 from planner.adapter_names import SavedModules
-from planner.confidence.classes import scale
+from planner.confidence.classes import scale, training_task
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.frameworks import FrameworkRule, framework_rule
 from planner.confidence.intervals import TRAINING_TABLES
@@ -80,6 +80,7 @@ class TrainingCase(Case):
     double_quantization: bool = True
     samples: Samples = Samples()
     pipeline_layout: str = ""
+    is_fine_tuning: bool = False
 
     @property
     def software(self) -> FrameworkRule:
@@ -139,8 +140,9 @@ class TrainingCase(Case):
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """Framework, class of GPU, scale, dense or a mixture of experts."""
-        return (self.rule.label, self.gpu_class, self.scale, self.kind)
+        """Framework, class of GPU, scale, task, dense or a mixture of experts."""
+        task = training_task(tunes=self.is_fine_tuning)
+        return (self.rule.label, self.gpu_class, self.scale, task, self.kind)
 
     @property
     def memory_errors(self) -> MemoryErrors:
@@ -196,6 +198,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         double_quantization=run.flag("double_quantization") is not False,
         samples=_samples(run),
         pipeline_layout=_pipeline_layout(run),
+        is_fine_tuning=is_fine_tuning(run),
         catalogue=library.catalogue,
     )
     _check_workload(case)
