@@ -109,7 +109,8 @@ def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, 
     """Seconds of the forward pass at a rate over the GPU's own kernels, and its FLOPs."""
     s = share.sequence_length
     heads = op.heads / share.tensor_parallel
-    keys = mean_keys_per_query(sequence_length=s, sliding_window=op.most_keys or s, causal=True)
+    window = op.most_keys or s
+    keys = mean_keys_per_query(sequence_length=s, sliding_window=window, causal=op.causal)
     dims = {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
     flops = attention_core_flops(
         num_queries=share.tokens, keys_per_query=keys, num_heads=heads, **dims
