@@ -48,6 +48,7 @@ NEEDS = {
     "draft_method": "draft_tokens",
     "draft_steps": "draft_tokens",
     "max_loras": "lora_rank",
+    "tokens_per_image": "images_per_sample",
 }
 """Questions that do nothing without another."""
 

@@ -98,6 +98,9 @@ class Request:
     virtual_tokens: int | None = None
     training_objective: str | None = None
     precompute_ref_log_probs: bool = False
+    images_per_sample: float | None = None
+    tokens_per_image: int | None = None
+    freeze_vision_tower: bool | None = None
     padding: str | None = None
     mean_sample_length: int | None = None
     sample_length_deviation: int | None = None

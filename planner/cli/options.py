@@ -99,9 +99,11 @@ def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> tup
     text = f"{bound}{term.description}."
     text = text[0].upper() + text[1:]
     if term.type == "flag":
-        is_on = term.default == "true"
-        names = [f"{name}/--no-{name[2:]}" for name in term.options] if is_on else term.options
-        return Annotated[bool, typer.Option(*names, help=text)], is_on
+        # Without a default it is neither on nor off until somebody says so.
+        usual = {"true": True, "false": False}.get(term.default)
+        both = [f"{name}/--no-{name[2:]}" for name in term.options]
+        names = term.options if usual is False else both
+        return Annotated[bool | None, typer.Option(*names, help=text)], usual
     option = typer.Option(
         *term.options,
         *also,

@@ -119,6 +119,7 @@ def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, 
         qk_dim=op.qk_dim,
         v_dim=op.v_dim,
         element_bytes=share.number_bytes,
+        causal=op.causal,
     )
     steps, heads_at_once = _ring_step(share, heads)
     time = steps * share.setting.machine.attention_time(
@@ -143,10 +144,11 @@ def fused_work(
     qk_dim: int,
     v_dim: int,
     element_bytes: Numeric = 2,
+    causal: bool = True,
 ) -> tuple[FloatArray, FloatArray]:
-    """FLOPs and bytes of a fused causal kernel, forward; a query sees ``most_keys`` at most."""
+    """FLOPs and bytes of a fused kernel, forward; a query sees ``most_keys`` at most."""
     keys = mean_keys_per_query(
-        sequence_length=sequence_length, sliding_window=most_keys, causal=True
+        sequence_length=sequence_length, sliding_window=most_keys, causal=causal
     )
     dims = {"qk_head_dim": qk_dim, "v_head_dim": v_dim}
     flops = attention_core_flops(num_queries=tokens, keys_per_query=keys, num_heads=heads, **dims)

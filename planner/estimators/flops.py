@@ -9,13 +9,15 @@ from planner.arrays import BoolArray, FloatArray, Numeric, add
 from planner.enums import AdapterKind
 from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.kept_tensors import spared
-from planner.estimators.parameters import count_parameters, logits_met
+from planner.estimators.parameters import count_parameters, logits_met, tower_parameters
 from planner.estimators.recomputation import Recomputation
+from planner.estimators.samples import trained_length
 from planner.estimators.share import Setting
 from planner.formulas.attention import attention_core_flops
 from planner.formulas.linear_attention import recurrence_flops
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
+from planner.layers.tower import tower_layer
 from planner.specs.model import ModelSpec
 
 
@@ -75,14 +77,37 @@ def model_flops_per_token(
     forward = 2.0 * matmul_parameters(model) + attention_flops_per_token(model, sequence_length)
     if setting is None:
         return 3.0 * forward
+    in_tower = _tower_flops_per_token(setting)
     of_policy, of_reference = setting.workload.forward_passes
     passes = 3.0 + of_policy + of_reference
     if not setting.workload.is_frozen:
-        return passes * forward
+        return passes * forward + in_tower
     spared = 2.0 * matmul_parameters(model)
     logits = model.head_columns * model.hidden_size if setting.workload.saves_ends else 0
     adapters = (6.0 + 2.0 * of_policy) * (_in_adapters(setting) + _met_on_experts(setting))
-    return passes * forward - spared + adapters + 2.0 * logits
+    return passes * forward - spared + adapters + 2.0 * logits + in_tower
+
+
+def _tower_flops_per_token(setting: Setting) -> float:
+    """FLOPs of the images of a sequence over its trained tokens; of a frozen tower forward alone.
+
+    Layers meet patches, of which each attends to those of its image or window; the projector
+    meets the tokens that are made of them.
+    """
+    tower, work = setting.model.vision_tower, setting.workload
+    if tower is None or not work.images_per_sample:
+        return 0.0
+    each = work.tokens_per_image or tower.tokens_per_image
+    patches = each * tower.patches_per_token
+    encoder = tower_parameters(tower) - tower.projector_parameters
+    scores = sum(
+        group.num_hidden_layers * _core_flops_per_token(tower_layer(tower, group), patches)
+        for group in tower.layer_groups
+    )
+    forward = patches * (2.0 * encoder + scores) + each * 2.0 * tower.projector_parameters
+    of_policy, of_reference = work.forward_passes
+    passes = (1.0 if work.freezes_tower else 3.0) + of_policy + of_reference
+    return passes * work.images_per_sample * forward / trained_length(work)
 
 
 def _feed_forward_met(model: ModelSpec) -> int:

@@ -41,6 +41,7 @@ from planner.estimators.saved_activations import (
 )
 from planner.estimators.sharding import StageParameters, sharded
 from planner.estimators.share import Share
+from planner.estimators.tower import TowerShare, frozen_tower_bytes
 from planner.formulas.pipeline import micro_batches_in_flight
 
 
@@ -194,6 +195,10 @@ def _stage_memory(
     if c.any_offload:
         away = _activations(c, parameters, stage, moved)
         allocated = allocated - padding * moved_away(away, _largest_held(moved, counts))
+    if (images := TowerShare.of(share, c)) is not None:
+        flying = _in_flight(c, parameters.layers.ranks[stage])
+        of_tower = np.where(parameters.is_first[stage], images.kept_bytes(), 0.0)
+        allocated = allocated + padding * flying * of_tower
     loss = np.where(parameters.is_last[stage], _loss_bytes(share), 0.0)
     held = _largest_held(whole, counts)
     rebuilt = _rebuilt(share, counts, held)
@@ -340,9 +345,11 @@ def _state_parts(
             (experts, width, parameters.expert_group),
         )
         own = sharded(c, sharded_from, held)
-        if name == "weight" and share.setting.workload.keeps_untrained:
-            return own + untrained_bytes(share.setting, c, parameters, stage)
-        return own
+        if name != "weight":
+            return own
+        if share.setting.workload.keeps_untrained:
+            own = own + untrained_bytes(share.setting, c, parameters, stage)
+        return own + frozen_tower_bytes(share.setting, c, parameters, stage)
 
     return state
 

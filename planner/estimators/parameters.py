@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from planner.layers.model import Layer, describe, embedding_of, layer_of, logits_of, prediction_of
 from planner.layers.operators import Holder, Op
-from planner.specs.model import LayerGroup, ModelSpec
+from planner.specs.model import LayerGroup, ModelSpec, VisionTower
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +118,16 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
         prediction=held[Holder.PREDICTION],
         looked_up=held[Holder.EMBEDDING] - used,
     )
+
+
+def tower_parameters(tower: VisionTower) -> int:
+    """Parameters of a vision tower: embedding of patches, layers, projector."""
+    h = tower.hidden_size
+    embedding = (tower.patch_width + tower.patch_bias + tower.num_position_embeddings) * h
+    layers = sum(
+        group.num_hidden_layers * layer_parameters(h, group).total for group in tower.layer_groups
+    )
+    return embedding + layers + tower.projector_parameters
 
 
 def _pieces(model: ModelSpec) -> Iterable[tuple[int, Layer]]:

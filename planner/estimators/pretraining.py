@@ -39,6 +39,7 @@ from planner.estimators.operators import (
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Share
 from planner.estimators.step_time import Block, StepTime
+from planner.estimators.tower import TowerShare
 from planner.formulas.overlap import exposed_time, partly_hidden
 from planner.layers.model import embedding_of, layer_of, logits_of, prediction_of
 from planner.specs.framework import Overlap
@@ -179,7 +180,10 @@ def _blocks(
                 reference=_without_gradients(share, time, reference, gathers, moves),
             )
         )
-    return (*blocks, *_end_blocks(share, c, parameters, exchange, copies))
+    ends = _end_blocks(share, c, parameters, exchange, copies)
+    if (images := TowerShare.of(share, c)) is None:
+        return (*blocks, *ends)
+    return (*blocks, *ends, *images.blocks(parameters, exchange))
 
 
 def _end_blocks(
@@ -213,6 +217,7 @@ def _end_blocks(
             counts=whole * is_there.astype(np.float64),
             whole=whole,
             reference=_without_gradients(share, time, time, gathers, moves),
+            on_first=end is embedding_of(model),
         )
 
 

@@ -12,6 +12,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import AdapterKind, ZeroStage
 from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.machine import Group
+from planner.estimators.parameters import tower_parameters
 from planner.estimators.share import Setting
 from planner.estimators.stages import StageLayers, stage_layers
 from planner.formulas.model_states import sharded_bytes
@@ -31,8 +32,8 @@ class StageParameters:
     layer of each group, ``end`` the embedding or logits matrix. ``is_first`` and
     ``is_last`` tell where embedding and logits stand. ZeRO shards over ``dense_group`` and
     ``expert_group``; ranks of ``dense_replicas`` and ``expert_replicas`` hold the same shard.
-    ``adapters`` are what is trained of it, saved modules counted as so many adapter parameters as
-    their states take (`saved_share`).
+    ``adapters`` are what is trained of it, all but a frozen vision tower or adapters alone, saved
+    modules counted as so many adapter parameters as their states take (`saved_share`).
     """
 
     layers: StageLayers
@@ -74,9 +75,11 @@ def stage_parameters(
     every_stage: bool = False,
 ) -> StageParameters:
     """What each stage holds under each configuration, with the adapters of a setting."""
-    whole = _whole(model, c, setting.workload.pipeline_layout if setting else "", every_stage)
+    text = _whole(model, c, setting.workload.pipeline_layout if setting else "", every_stage)
+    whole = text if setting is None else _with_tower(setting, text)
     if setting is None or not setting.workload.is_frozen:
         return whole
+    whole = replace(whole, adapters=None)
     dense = tuple(
         layer_adapter_parameters(setting, group, c.tensor_parallel) for group in model.layer_groups
     )
@@ -96,6 +99,16 @@ def stage_parameters(
         end=saved,
     )
     return replace(whole, adapters=adapters)
+
+
+def _with_tower(setting: Setting, text: StageParameters) -> StageParameters:
+    """The parameters with those of a vision tower on the first stage, trained or not."""
+    tower, work = setting.model.vision_tower, setting.workload
+    if tower is None or not work.has_tower:
+        return text
+    held = np.where(text.is_first, float(tower_parameters(tower)), 0.0)
+    whole = replace(text, dense=text.dense + held)
+    return replace(whole, adapters=text) if work.freezes_tower else whole
 
 
 def sharded(

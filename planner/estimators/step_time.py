@@ -35,7 +35,7 @@ class Block:
     ``counts`` has shape ``(stages, ...)``; ``whole`` is the number
     in the whole model. ``gather`` is exposed ZeRO communication [s], ``offload`` exposed copies
     to and from the host. ``reference``: passes without gradients, as of a reference model, with
-    all that shows in them.
+    all that shows in them. ``on_first``: it stands before the layers, on the first stage.
     """
 
     time: LayerTime
@@ -44,6 +44,7 @@ class Block:
     counts: FloatArray
     whole: Numeric
     reference: FloatArray = field(default_factory=lambda: np.zeros(()))
+    on_first: bool = False
 
     @property
     def total(self) -> FloatArray:

@@ -10,16 +10,17 @@ from planner.arrays import BoolArray, FloatArray, Numeric
 def mean_keys_per_query(
     *, sequence_length: Numeric, sliding_window: Numeric, causal: bool | BoolArray
 ) -> FloatArray:
-    r"""Keys that an average query attends to under a causal mask and a window; s without a mask.
+    r"""Keys that an average query attends to under a causal mask and a window; all without a mask.
 
     .. math:: w - \frac{w (w - 1)}{2 s}
 
     A query sees min(position, w) keys. A window of s or more leaves (s + 1)/2.
+    Without the mask windows are blocks, and a query sees all w keys of its own.
     """
     s = np.asarray(sequence_length, dtype=np.float64)
     w = np.minimum(sliding_window, s)
     windowed = w - w * (w - 1) / (2 * s)
-    return np.where(causal, windowed, s)
+    return np.where(causal, windowed, w)
 
 
 def attention_core_flops(

@@ -244,6 +244,7 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
         sliding_window=attention.sliding_window,
         index_topk=attention.index_topk,
         index_dim=attention.index_head_dim,
+        causal=attention.causal,
         keeps=(
             kept(read, remade=is_latent),
             kept(a, Element.STATISTIC),

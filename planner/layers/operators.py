@@ -128,6 +128,7 @@ class AttentionCore(Op):
     latent that is cached in place of keys and values, of which the last ``rope_dim`` are the keys'
     rotary part; 0 without latent. ``sliding_window`` and ``index_topk`` are the most keys that a
     query sees, None and 0 where it sees all; ``index_dim`` numbers per token are cached to choose.
+    Keys after a query are seen where it is not ``causal``.
     """
 
     heads: int
@@ -139,6 +140,7 @@ class AttentionCore(Op):
     sliding_window: int | None = None
     index_topk: int = 0
     index_dim: int = 0
+    causal: bool = True
 
     @property
     def latent_rank(self) -> int:

@@ -16,6 +16,7 @@ from planner.plan import Plan
 from planner.report.console import make_table, print_pairs, print_title
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
+from planner.workloads.images import tower_lines
 
 _SHOWN_AS = {kind.value.removesuffix("s"): kind.value for kind in SpecKind}
 
@@ -61,8 +62,11 @@ def ideal_lines(machine: Machine) -> list[str]:
 def omitted_lines(plan: Plan) -> list[str]:
     """What a model has beside its text part, which alone is predicted."""
     model = plan.problem.setting.model
+    work, tower = plan.problem.setting.workload, model.vision_tower
     if "model" in plan.problem.axes or not model.omitted_parts:
         return []
+    if tower is not None:
+        return tower_lines(model, work)
     size = model.omitted_parameters
     about = f" (about {text.large(size)} parameters)" if size else ""
     parts = " and ".join(f"the {part}" for part in model.omitted_parts)

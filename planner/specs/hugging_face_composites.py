@@ -9,6 +9,7 @@ from planner.errors import did_you_mean
 from planner.specs.hugging_face_layers import Table
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rows import Family
+from planner.specs.hugging_face_towers import vision_tower
 from planner.specs.hugging_face_unmodelled import UNMODELLED
 
 # What transformers has where the part of the language model is silent, as in early files.
@@ -122,10 +123,10 @@ COMPOSITES = {
 
 def composites(families: Mapping[str, Family]) -> dict[str, Family]:
     """One family per type of `COMPOSITES`; the language models are read by ``families``."""
-    return {name: _composite(usual, families) for name, usual in COMPOSITES.items()}
+    return {name: _composite(name, usual, families) for name, usual in COMPOSITES.items()}
 
 
-def _composite(usual: str, families: Mapping[str, Family]) -> Family:
+def _composite(whole_name: str, usual: str, families: Mapping[str, Family]) -> Family:
     def read(config: ConfigReader) -> Table:
         whole = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
         text = whole.text()
@@ -137,7 +138,9 @@ def _composite(usual: str, families: Mapping[str, Family]) -> Family:
         table = families[name](text.completed(_DEFAULTS.get(name, {})))
         tied = whole.flag("tie_word_embeddings", table["tie_word_embeddings"])
         notes = f"{_note(whole)} {table.get('notes', '')}".rstrip()
-        omitted = {"omitted_parts": _parts(whole), "omitted_parameters": _tower_size(whole)}
+        omitted: Table = {"omitted_parts": _parts(whole), "omitted_parameters": _tower_size(whole)}
+        if tower := vision_tower(whole_name, whole, table["hidden_size"]):
+            omitted |= {"vision_tower": tower, "omitted_parameters": None}
         return table | {"tie_word_embeddings": tied, "notes": notes, **omitted}
 
     return read

@@ -41,7 +41,8 @@ class AttentionSpec:
     the model's full attention, as ``config.json`` does. Mamba-2 (``kind = "mamba2"``) is read
     as the linear attention it is dual to [1]_: its groups of B and C are key heads, the state
     size their dimension, its heads value heads. With ``qk_norm_per_head`` every head has norm
-    weights of its own instead of one ``head_dim`` for all.
+    weights of its own instead of one ``head_dim`` for all. A query that is not ``causal`` sees the
+    keys after it, too.
 
     References
     ----------
@@ -71,6 +72,7 @@ class AttentionSpec:
     index_n_heads: SizeOrZero = 0
     index_head_dim: SizeOrZero = 0
     index_topk: SizeOrZero = 0
+    causal: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
         model_checks.refuse(model_checks.attention_faults(self))
@@ -192,11 +194,60 @@ class TrainingDefaults:
 
 
 @checked
+class VisionTower:
+    """What makes tokens of images: a transformer over patches, and a projector.
+
+    A patch is ``patch_size`` pixels wide and high, of three colours in ``temporal_patch_size``
+    frames; ``spatial_merge_size`` squared of them become one token of the language model, which
+    meets the ``projector_parameters``: all matrices, biases and norms between the two.
+    ``image_size``: width and height of an image, or of a tile of one, where nobody says how many
+    tokens it has. ``published_parameters`` are those of the whole model.
+
+    References
+    ----------
+    .. [1] A. Dosovitskiy et al., "An image is worth 16x16 words," 2020, arXiv:2010.11929,
+       section 3.1.
+    """
+
+    hidden_size: Size
+    layer_groups: tuple[LayerGroup, ...]
+    patch_size: Size
+    projector_parameters: SizeOrZero
+    source: Annotated[str, MinLen(1)]
+    temporal_patch_size: Size = 1
+    spatial_merge_size: Size = 1
+    patch_bias: bool = False
+    num_position_embeddings: SizeOrZero = 0
+    image_size: Size = 768
+    published_parameters: Annotated[float, Interval(gt=0, lt=1e18)] | None = None
+    published_parameters_source: str = ""
+
+    def __post_init__(self) -> None:
+        model_checks.refuse(model_checks.tower_faults(self))
+
+    @property
+    def patches_per_token(self) -> int:
+        """Patches that one token of the language model is made of."""
+        return self.spatial_merge_size**2
+
+    @property
+    def tokens_per_image(self) -> int:
+        """Tokens of the language model that an image of the usual size has."""
+        return (self.image_size // (self.patch_size * self.spatial_merge_size)) ** 2
+
+    @property
+    def patch_width(self) -> int:
+        """Numbers of a patch."""
+        return 3 * self.temporal_patch_size * self.patch_size**2
+
+
+@checked
 class ModelSpec:
     """A decoder-only language model.
 
     ``omitted_parts``, ``omitted_parameters``: what else the published model has, such as a vision
-    tower, and about how large it is; predictions leave it out and say so.
+    tower, and about how large it is; predictions leave it out and say so, but for the
+    ``vision_tower`` that is described.
 
     ``quantization``, ``expert_quantization``: types of the published weights where they are
     not 16 bit; serving starts from them, training ignores them. ``checkpoints``: what published
@@ -231,6 +282,7 @@ class ModelSpec:
     notes: str = ""
     omitted_parts: tuple[str, ...] = field(default=(), repr=False)
     omitted_parameters: float | None = field(default=None, repr=False)
+    vision_tower: VisionTower | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         model_checks.refuse(model_checks.model_faults(self))

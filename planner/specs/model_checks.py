@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         LayerGroup,
         ModelSpec,
         TrainingDefaults,
+        VisionTower,
     )
 
 MOST_LAYERS = 10_000
@@ -112,6 +113,20 @@ def _linear_faults(attention: AttentionSpec) -> Iterator[str]:
 
 def _set(attention: AttentionSpec, names: Iterable[str]) -> list[str]:
     return [name for name in names if getattr(attention, name)]
+
+
+def tower_faults(tower: VisionTower) -> Iterator[str]:
+    """Faults of one vision tower."""
+    if not tower.layer_groups:
+        yield "layer_groups is empty"
+    for index, group in enumerate(tower.layer_groups):
+        attention = group.attention
+        if attention is None or group.feed_forward is None or group.num_experts:
+            yield f"layer_groups[{index}] of a vision tower has attention and a dense MLP"
+        elif attention.kind is not AttentionKind.STANDARD or attention.causal:
+            yield f"layer_groups[{index}]: attention of a vision tower is standard, causal = false"
+    if tower.tokens_per_image < 1:
+        yield f"image_size {tower.image_size} is smaller than what one token is made of"
 
 
 def layer_faults(layer: LayerGroup) -> Iterator[str]:

@@ -40,7 +40,8 @@ class ServingWorkload:
     step choose the experts of one request. ``redundant_experts``: copies of routed experts in a
     layer beside them; as few as give all ranks equal numbers where not given. ``max_model_len``:
     tokens of the longest request that the engine takes, for which its cache must have room before
-    it starts; where not given it is told a length that finds room.
+    it starts; where not given it is told a length that finds room. ``images_per_sample``: of each
+    prompt, part of whose tokens are their ``tokens_per_image``; 0: as many as is usual.
     """
 
     input_tokens: Tokens
@@ -64,6 +65,8 @@ class ServingWorkload:
     equal_prompts: bool = False
     redundant_experts: Annotated[int, Interval(ge=0, le=10_000)] | None = None
     max_model_len: Tokens | None = None
+    images_per_sample: Annotated[float, Interval(ge=0, le=1_000_000)] = 0.0
+    tokens_per_image: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
 
     @property
     def drafted_in_a_row(self) -> int:

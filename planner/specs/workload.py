@@ -28,6 +28,9 @@ class TrainingWorkload:
     pipeline as Megatron-Core writes them, or their numbers; as the framework deals them where
     empty. A batch counts samples, of which each has `sequences_per_sample`.
     ``precompute_ref_log_probs``: what the reference model says was computed before training.
+    ``images_per_sample``: in each sequence, of packed ones in all its samples; each image is
+    ``tokens_per_image`` of its tokens, 0: as many as the model usually has. The tower is left out
+    where there are no images and nobody says whether it is frozen.
     """
 
     sequence_length: Annotated[int, Interval(ge=1, le=100_000_000)]
@@ -47,6 +50,19 @@ class TrainingWorkload:
     sample_length_deviation: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
     training_objective: TrainingObjective = TrainingObjective.PRETRAIN
     precompute_ref_log_probs: bool = False
+    images_per_sample: Annotated[float, Interval(ge=0, le=1_000_000)] = 0.0
+    tokens_per_image: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
+    freeze_vision_tower: bool | None = None
+
+    @property
+    def has_tower(self) -> bool:
+        """Whether the vision tower of a model is there, which a text model leaves out."""
+        return self.images_per_sample > 0 or self.freeze_vision_tower is not None
+
+    @property
+    def freezes_tower(self) -> bool:
+        """Whether the vision tower and its projector stay as they are; beside adapters always."""
+        return self.is_frozen or bool(self.freeze_vision_tower)
 
     @property
     def sequences_per_sample(self) -> int:

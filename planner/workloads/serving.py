@@ -23,6 +23,7 @@ from planner.workloads.base import Question, Scene, Workload
 from planner.workloads.batches import BatchSource, batch_once
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.engine_options import with_options
+from planner.workloads.images import image_answers
 from planner.workloads.open_facts import open_serving
 from planner.workloads.place import Place
 from planner.workloads.pool_search import PoolSpace
@@ -268,6 +269,7 @@ def _settled(source: Source) -> dict[str, Any]:
     """Answers that a plan was made with where the user gave none, or several."""
     work = source.setting.workload
     lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
+    lengths |= image_answers(source.setting.model, work)
     answers = {"gpu": source.gpu, "engine": source.profile, **lengths, **source.setting.named}
     if isinstance(source, PoolSource):
         answers |= {"mode": source.mode, "prefill_gpu": source.prefill_gpu}

@@ -18,6 +18,7 @@ from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 from planner.specs.serving import ServingWorkload
 from planner.workloads.base import Question
+from planner.workloads.images import image_fields
 from planner.workloads.notes import Notes
 from planner.workloads.place import gpu_counts
 
@@ -104,7 +105,8 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             "--num-requests is of clients who wait for their answers, --request-rate of those who "
             "do not: leave one out."
         )
-    workload = check_spec(ServingWorkload, {**lengths, **values}, where="the workload")
+    images = image_fields(request, model, lengths["input_tokens"], notes)
+    workload = check_spec(ServingWorkload, {**lengths, **values, **images}, where="the workload")
     if request.redundant_experts and not model.num_experts:
         raise SpecError(f"{model.name} has no experts to copy: leave out --redundant-experts.")
     if workload.shared_prefix_tokens > workload.input_tokens:

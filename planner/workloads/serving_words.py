@@ -14,6 +14,7 @@ from planner.specs.serving import ServingWorkload
 from planner.terms import terms_of
 from planner.text import percent
 from planner.workloads.base import Wording
+from planner.workloads.images import served_image_words
 
 _DEGREES = {term.short: name for name, term in terms_of("serve", "parameter").items() if term.short}
 
@@ -41,6 +42,7 @@ def requests(setting: ServingSetting) -> list[str]:
         words.append(f"{work.redundant_experts} copies of experts in a layer")
     if work.lora_rank:
         words.append(f"LoRA adapters of rank {work.lora_rank}, {setting.max_loras:,} in a step")
+    words += served_image_words(setting.model, work)
     return [f"Requests: {', '.join(words)}"]
 
 

@@ -35,6 +35,7 @@ from planner.workloads.adapters import (
     with_expert_adapters,
 )
 from planner.workloads.base import Scene, Wording, Workload, judged_once
+from planner.workloads.images import image_answers, trained_image_words
 from planner.workloads.objectives import objective_answers, objective_words
 from planner.workloads.open_facts import open_training
 from planner.workloads.place import share_of_peak
@@ -211,7 +212,7 @@ def _settled(source: Source) -> dict[str, Any]:
         "total_tokens": work.total_tokens,
         "reliability": source.asked["reliability"],
     }
-    answers |= sample_answers(work) | objective_answers(work)
+    answers |= sample_answers(work) | objective_answers(work) | image_answers(setting.model, work)
     if work.training_objective.is_preference and not work.is_frozen:
         return answers
     if not work.is_frozen:
@@ -222,7 +223,7 @@ def _settled(source: Source) -> dict[str, Any]:
 def _asked(setting: Setting) -> list[str]:
     """What of a frozen model is trained, and what samples take beside a trained sequence."""
     work = setting.workload
-    words = objective_words(work)
+    words = [*objective_words(work), *trained_image_words(setting.model, work)]
     if not work.is_frozen:
         return words
     count = large(adapter_parameter_count(setting))

@@ -17,6 +17,7 @@ from planner.specs.workload import TrainingWorkload
 from planner.training_objectives import TrainingObjective
 from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_layers, sample_fields
 from planner.workloads.base import Question
+from planner.workloads.images import image_fields
 from planner.workloads.notes import Notes
 from planner.workloads.objectives import objective_of
 from planner.workloads.place import gpu_counts
@@ -112,7 +113,7 @@ def _work(
         "training_objective": objective,
         "precompute_ref_log_probs": request.precompute_ref_log_probs,
     }
-    samples = sample_fields(request, s, notes.defaults)
+    samples = sample_fields(request, s, notes.defaults) | image_fields(request, model, s, notes)
     work = check_spec(
         TrainingWorkload, {**values, **told, **adapter, **samples}, where="the workload"
     )

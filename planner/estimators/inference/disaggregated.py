@@ -20,6 +20,7 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.step import step_time
+from planner.estimators.inference.tower import images_time
 from planner.specs.checked import unchecked
 
 HIGHEST_PREFILL_LOAD = 0.9
@@ -118,7 +119,8 @@ def prefill_times(
     queued = step_time(setting, c, batch, decoding=False).cycle(p)
     queued = queued + drafted_prompt_time(setting, c, batch)
     service = np.minimum((alone.cycle(p) + drafted) * rounds / ranks, queued / full)
-    return (alone.total + drafted) * rounds, service / p
+    images = images_time(setting, c)
+    return (alone.total + drafted) * rounds + images, (service + images) / p
 
 
 def decode_workers(

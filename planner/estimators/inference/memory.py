@@ -16,6 +16,7 @@ from planner.estimators.inference.attention_core import cached_bytes, window
 from planner.estimators.inference.drafts import draft_weights, drafter
 from planner.estimators.inference.scans import state_bytes
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
+from planner.estimators.inference.tower import tower_weights
 from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.kv_cache import paged_tokens
 from planner.layers.model import Layer, layer_of
@@ -122,7 +123,7 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     """Memory of every configuration."""
     c = configurations
     held = weight_bytes(setting, c).total
-    weights = held * (1 - c.weight_offload) + draft_weights(setting, c)
+    weights = held * (1 - c.weight_offload) + draft_weights(setting, c) + tower_weights(setting, c)
     adapters = adapter_bytes(setting, c)
     reserved = np.asarray(reserved_bytes(setting, c))
     lengths = setting.workload

@@ -11,6 +11,7 @@ from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
+from planner.estimators.inference.tower import images_time
 from planner.formulas.routing import accepted_tokens
 
 
@@ -172,8 +173,9 @@ def phases(
         np.maximum(step.cycle(micro_batches) - decode, 0.0) + more
         for step, more in zip((prompt, queue), drafted, strict=True)
     )
-    single = single * parts
-    full = full * np.maximum(most * new / room, 1.0)
+    images = images_time(setting, c)
+    single = single * parts + images
+    full = full * np.maximum(most * new / room, 1.0) + most * images
     alone = there > whole
     prompts = np.clip(gathered(setting, whole), 1.0, most)
     # Ranks compute prompts side by side: one more beside a lone one takes nothing.
@@ -181,7 +183,7 @@ def phases(
     return Phases(
         fixed=fixed,
         slope=slope,
-        prompt_time=(prompt.total + drafted[0]) * parts,
+        prompt_time=(prompt.total + drafted[0]) * parts + images,
         single=single / p,
         another=(full - single) / np.maximum(most - 1, 1.0) / p,
         gathered=prompts,

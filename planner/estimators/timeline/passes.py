@@ -43,8 +43,8 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     counts = np.zeros((len(layers), len(time.blocks)))
     counts[:, : layers.shape[1]] = layers
     for block, end in enumerate(time.blocks[layers.shape[1] :], start=layers.shape[1]):
-        # The embedding stands first; logits and further predictions at the end.
-        counts[0 if block == layers.shape[1] else -1, block] = first(end.whole)
+        # Embedding and vision tower stand first; logits and further predictions at the end.
+        counts[0 if end.on_first else -1, block] = first(end.whole)
     each = [_passes(block, time.recomputation, splits=splits) for block in time.blocks]
     sends = first(time.pipeline_transfer) / per_rank / 2
     return [

@@ -8,6 +8,7 @@ from functools import cache
 from planner.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.batch import batch_said, split_said
+from planner.launch.trainer.images import IMAGE_OPTIONS, images_said
 from planner.launch.trainer.objective import OBJECTIVE_OPTIONS, objective_said
 from planner.launch.trainer.said import Collected, Said, whole
 from planner.launch.trainer.states import (
@@ -52,6 +53,7 @@ def answered(said: Said, name: str = "") -> Answers:
     _model(said, found)
     objective_said(said, found, name)
     _adapter(said, found)
+    images_said(said, found)
     split_said(said, found)
     batch_said(said, found)
     _length(said, found)
@@ -69,7 +71,7 @@ def answered(said: Said, name: str = "") -> Answers:
         for option in meaning.options
     }
     told |= {name.removeprefix("--") for name in (*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS)}
-    told |= {name.removeprefix("--") for name in OBJECTIVE_OPTIONS}
+    told |= {name.removeprefix("--") for name in (*OBJECTIVE_OPTIONS, *IMAGE_OPTIONS)}
     told |= {
         "deepspeed",
         "fsdp",

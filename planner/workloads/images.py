@@ -1,0 +1,119 @@
+"""Images in samples and prompts: the answers of a request, and what a plan says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner import text
+from planner.errors import SpecError
+from planner.estimators.parameters import tower_parameters
+from planner.request import Request
+from planner.specs.model import ModelSpec
+from planner.specs.serving import ServingWorkload
+from planner.specs.workload import TrainingWorkload
+from planner.workloads.notes import Notes
+
+_ASKED = ("images_per_sample", "tokens_per_image", "freeze_vision_tower")
+_Work = TrainingWorkload | ServingWorkload
+
+
+def image_fields(
+    request: Request, model: ModelSpec, sequence_length: int, notes: Notes
+) -> dict[str, Any]:
+    """The images of a workload; what nobody gave goes into the notes.
+
+    Raises
+    ------
+    SpecError
+        The model has no vision tower, or they do not find room in the sequence.
+    """
+    given = {name: value for name in _ASKED if (value := getattr(request, name)) is not None}
+    if not any(value is False or value for value in given.values()):
+        return {}
+    tower, images = model.vision_tower, request.images_per_sample or 0.0
+    if tower is None and not images:
+        notes.defaults["freeze_vision_tower"] = f"nothing: no tower of {model.name} is described"
+        return {}
+    if tower is None:
+        what = "is a text model" if not model.omitted_parts else "has a tower of unknown sizes"
+        raise SpecError(
+            f"{model.name} {what}: {next(iter(given))} needs a model whose file has a vision_tower."
+        )
+    if request.adapter != "none" and request.freeze_vision_tower is False:
+        raise SpecError(
+            "The vision tower stays as it is beside an adapter: leave out freeze_vision_tower, or "
+            "the adapter."
+        )
+    each = request.tokens_per_image or tower.tokens_per_image
+    if images and request.tokens_per_image is None:
+        side = tower.image_size
+        notes.defaults["tokens_per_image"] = f"{each:,} (an image of {side} x {side} pixels)"
+    if images and request.workload == "train" and request.freeze_vision_tower is None:
+        notes.defaults["freeze_vision_tower"] = (
+            "yes, beside an adapter"
+            if request.adapter != "none"
+            else "no, it is trained (LLaMA-Factory and ms-swift freeze it where nobody says so)"
+        )
+    if images * each > sequence_length:
+        raise SpecError(
+            f"{images:g} images of {each:,} tokens are {images * each:,.0f} of the "
+            f"{sequence_length:,} tokens of a sequence: give fewer images_per_sample or "
+            "tokens_per_image, or longer sequences."
+        )
+    fields: dict[str, Any] = {"images_per_sample": images}
+    if images:
+        fields["tokens_per_image"] = each
+    if request.freeze_vision_tower is not None:
+        fields["freeze_vision_tower"] = request.freeze_vision_tower
+    return fields
+
+
+def image_answers(model: ModelSpec, work: _Work) -> dict[str, Any]:
+    """What a plan says of images; nothing where there are none."""
+    found: dict[str, Any] = {}
+    if work.images_per_sample:
+        found = {name: getattr(work, name) for name in ("images_per_sample", "tokens_per_image")}
+    if isinstance(work, TrainingWorkload) and work.freeze_vision_tower is not None:
+        found["freeze_vision_tower"] = work.freeze_vision_tower
+    return found
+
+
+def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:
+    """The images of a sequence and what becomes of the tower; nothing of a text model."""
+    tower = model.vision_tower
+    if tower is None or not work.has_tower:
+        return []
+    parameters = text.large(tower_parameters(tower))
+    trained = "frozen" if work.freezes_tower else "trained"
+    words = [f"Vision tower of {parameters} parameters, {trained}"]
+    if work.images_per_sample:
+        words.append(f"{_images(work)} of the {work.sequence_length:,} tokens of a sequence")
+    return ["; ".join(words)]
+
+
+def served_image_words(model: ModelSpec, work: ServingWorkload) -> list[str]:
+    """The images of a prompt; nothing where it has none."""
+    if model.vision_tower is None or not work.images_per_sample:
+        return []
+    return [f"{_images(work)} of the tokens in"]
+
+
+def tower_lines(model: ModelSpec, work: _Work) -> list[str]:
+    """What is left out of a model whose tower is known, or that nothing is asked of it."""
+    if model.vision_tower is None or work.images_per_sample:
+        return []
+    if isinstance(work, TrainingWorkload) and work.has_tower:
+        return []
+    parameters = text.large(tower_parameters(model.vision_tower))
+    if isinstance(work, ServingWorkload):
+        return [f"The vision tower ({parameters} parameters) is kept; --images-per-sample uses it"]
+    return [
+        f"As a text model: the vision tower ({parameters} parameters) is left out; "
+        "--images-per-sample says how many images a sample has"
+    ]
+
+
+def _images(work: _Work) -> str:
+    count, each = work.images_per_sample, work.tokens_per_image
+    word = "image" if count == 1 else "images"
+    return f"{count:g} {word}, {count * each:,.0f}"
