@@ -99,11 +99,6 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
                 f"{usual.usual:g} (as published for {method or 'drafts'}; {usual.low:g} to "
                 f"{usual.high:g} is usual)"
             )
-    if request.num_requests is not None and request.request_rate is not None:
-        raise SpecError(
-            "--num-requests is of clients who wait for their answers, --request-rate of those who "
-            "do not: leave one out."
-        )
     workload = check_spec(ServingWorkload, {**lengths, **values}, where="the workload")
     if request.redundant_experts and not model.num_experts:
         raise SpecError(f"{model.name} has no experts to copy: leave out --redundant-experts.")
