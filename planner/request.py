@@ -143,3 +143,8 @@ class Request:
     def limit_confidence(self) -> float:
         """The confidence that limits are judged at: where none is given, as predicted."""
         return _AS_PREDICTED if self.confidence is None else self.confidence
+
+    @property
+    def lasting_rate(self) -> float | None:
+        """The rate [1/s] that has to be carried: that of requests without an end."""
+        return self.request_rate if self.num_requests is None else None

@@ -61,6 +61,16 @@ class Candidates(ABC):
         return False
 
     @property
+    def is_beyond(self) -> bool:
+        """Whether more is stated than the first can take; of what is not served nothing is."""
+        return False
+
+    @property
+    def output_tokens(self) -> float:
+        """Mean tokens of an answer; none of what answers nothing."""
+        return 0.0
+
+    @property
     def fit_probability(self) -> FloatArray:
         """The probability that the memory is enough; NaN where nothing tells."""
         return np.asarray(np.nan)

@@ -170,7 +170,7 @@ def sure_lines(
     if is_open:
         meaning = "runs like this, open facts included"
     lines = [f"In brackets: 9 of 10 {meaning} (basis: {sure.basis})."]
-    asked = with_rate(plan.problem.constraints, plan.request.request_rate)
+    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     return [*filter(None, (*lines, limits_line(candidates, asked, as_assumed=is_open)))]
 
 

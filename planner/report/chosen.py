@@ -67,7 +67,7 @@ def _limits(plan: Plan, candidates: Candidates | None) -> list[dict[str, Any]]:
     return (
         []
         if candidates is None
-        else limit_rows(candidates, with_rate(plan.problem.constraints, plan.request.request_rate))
+        else limit_rows(candidates, with_rate(plan.problem.constraints, plan.request.lasting_rate))
     )
 
 

@@ -18,7 +18,7 @@ def add_estimate(
     files: RowFiles, plan: Plan, found: Evaluation, command: Sequence[str], **more: Any
 ) -> None:
     """The row of one configuration, the time by operator, and what there is ``more``."""
-    limits = with_rate(plan.problem.constraints, plan.request.request_rate)
+    limits = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     files.add(result_blocks(plan, found.table()))
     files.finish(
         plan_manifest(plan, command),

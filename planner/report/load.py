@@ -12,8 +12,6 @@ from planner.optimize.constraints import with_rate
 from planner.optimize.source import Candidates
 from planner.plan import Plan
 
-_SAME = 1e-3
-
 
 def load_line(plan: Plan, candidates: Candidates) -> str:
     """Whether the first row carries the stated rate, its capacity, and what is in flight.
@@ -25,19 +23,72 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     row = first_row(candidates.columns())
     capacity = row.get("capacity_requests_per_s")
     if rate is None or capacity is None:
-        return _waiting_line(row) if candidates.waits and not row.get("rejected_by") else ""
+        waiting = _waiting_line(row) if candidates.waits and not row.get("rejected_by") else ""
+        return _sentences(waiting, _end_line(plan, candidates, row))
+    if candidates.is_beyond:
+        beyond, end = _beyond_line(plan, row, rate), _end_line(plan, candidates, row)
+        return _sentences(beyond, _room_line(candidates, row), end)
     asked = with_rate(plan.problem.constraints, rate)
     chances = [one for limit in asked if math.isfinite(one := limit.chance(candidates))]
     surely = f" with {text.chance(min(chances))}" if chances else ""
     held = text.significant(row["requests_in_flight"])
-    at_most = f"it carries at most {text.significant(capacity)}"
-    if row["requests_per_s"] < rate * (1 - _SAME):
-        return f"Less than the load: {at_most} requests/s, not {rate:g}{surely}."
     within = " within the limits" if plan.problem.constraints else ""
-    return (
-        f"Carries {rate:g} requests/s{within}{surely}: {at_most}. Times and costs are those at "
-        f"this rate, {held} requests in flight in each."
+    carries = (
+        f"Carries {rate:g} requests/s{within}{surely}: it carries at most "
+        f"{text.significant(capacity)}. Times and costs are those at this rate, {held} requests "
+        "in flight in each."
     )
+    return _sentences(carries, _room_line(candidates, row), _end_line(plan, candidates, row))
+
+
+def overload(plan: Plan, candidates: Candidates) -> str:
+    """That the first row is offered more than it can take, without an end; empty where not."""
+    rate = plan.request.request_rate
+    if rate is None or plan.request.num_requests is not None or not candidates.is_beyond:
+        return ""
+    return _beyond_line(plan, first_row(candidates.columns()), rate)
+
+
+def _beyond_line(plan: Plan, row: Mapping[str, Any], rate: float) -> str:
+    """What becomes of requests that come faster than they are answered."""
+    most = text.significant(row["capacity_requests_per_s"])
+    number = plan.request.num_requests
+    if number is None:
+        return (
+            f"Less than the load: it carries at most {most} requests/s, not {rate:g}. The queue "
+            "grows without end, and so do the times to the first token; give --num-requests for a "
+            "load that ends."
+        )
+    last = text.duration(row["last_time_to_first_token_s"])
+    return (
+        f"More than it can take: {rate:g} requests/s against {most}; the queue grows, the last of "
+        f"{text.count(number)} waits {last} for its first token."
+    )
+
+
+def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, Any]) -> str:
+    """When the last of a number of requests is answered, and what that makes in a second."""
+    number = plan.request.num_requests
+    if number is None or not math.isfinite(row.get("makespan_s") or math.nan):
+        return ""
+    seconds = row["makespan_s"]
+    tokens = text.significant(number * candidates.output_tokens / seconds)
+    return (
+        f"All {text.count(number)} are answered after {text.duration(seconds)}: "
+        f"{text.significant(number / seconds)} requests/s, {tokens} output tokens/s."
+    )
+
+
+def _room_line(candidates: Candidates, row: Mapping[str, Any]) -> str:
+    """How many of the requests at once find room; empty where all do."""
+    if not candidates.waits:
+        return ""
+    room, number = row["most_sequences"], row["concurrency"]
+    return f"At once: {text.count(room)} of {text.count(number)} in each."
+
+
+def _sentences(*lines: str) -> str:
+    return " ".join(filter(None, lines))
 
 
 def _waiting_line(row: Mapping[str, Any]) -> str:

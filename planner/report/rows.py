@@ -24,7 +24,7 @@ Block = Mapping[str, Any]
 
 def result_blocks(plan: Plan, table: Block) -> Iterator[Block]:
     """The columns of results and their intervals, some thousand rows at a time."""
-    limits = with_rate(plan.problem.constraints, plan.request.request_rate)
+    limits = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     yield from blocks(with_limits(full_columns(table, plan.problem.sources), limits))
 
 

@@ -273,6 +273,8 @@ def _check(request: Request, load: Load | None, said: Said) -> None:
     ]
     if load is not None and request.workload != "serve":
         faults.append(f"{said('load')} is of requests: give {said('workload')} serve.")
+    if request.num_requests is not None and request.request_rate is not None:
+        faults.append(f"GPUs are sized for a rate that lasts: leave out {said('num_requests')}.")
     if request.workload == "inference":
         faults.append("A static batch has no rate or deadline: size `train` or `serve`.")
     elif _trains(request):

@@ -34,7 +34,8 @@ class ServingWorkload:
     ``max_loras``: of how many in one step, those that it keeps room for where not given;
     ``lora_targets``: the matrices that may have one. ``expert_dispersion``: variance of the
     experts' popularity over its squared mean; 0 is balanced routing. ``num_requests``: that clients
-    send in all, who all start at once, as those of a benchmark do; without end where not given.
+    send in all, who all start at once, as those of a benchmark do, or that come at the
+    ``request_rate``; without end where not given.
     ``equal_lengths``: all requests have the very same lengths, so that those which start
     together end together. ``equal_prompts``: they have the very same tokens, so that those of a
     step choose the experts of one request. ``redundant_experts``: copies of routed experts in a

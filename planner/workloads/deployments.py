@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from planner.estimators.inference.memory import (
     needed_to_start,
     sequence_bytes,
 )
+from planner.estimators.inference.offered import Offered
 from planner.estimators.inference.prefix import cached_tokens
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw
@@ -50,6 +51,8 @@ class Promises:
     ``request_rate`` is that of all replicas; ``memory_headroom`` that of the fullest GPU;
     ``price`` that of all GPUs in USD/s, NaN if unknown. ``capacity``: the requests per second that
     all replicas carry at most, where the others are promised at the rate of a stated load.
+    ``offered``: what piles up before one replica, or all pools, at a stated load. ``makespan``:
+    seconds until the last of a number of requests is answered.
     """
 
     num_gpus: FloatArray
@@ -59,6 +62,8 @@ class Promises:
     memory_headroom: FloatArray
     price: FloatArray
     capacity: FloatArray | None = None
+    offered: Offered | None = None
+    makespan: FloatArray | None = None
 
 
 class Serving(Candidates):
@@ -128,6 +133,64 @@ class Deployments(Serving):
         """Requests per second that are carried at most."""
         known = self.promises.capacity
         return self.promises.request_rate if known is None else known
+
+    def promised_at(
+        self,
+        *,
+        offered: Offered,
+        replicas: FloatArray,
+        carried: FloatArray,
+        first: FloatArray,
+        token: FloatArray,
+    ) -> Promises:
+        """The promises at a load that is ``offered`` to each of so many replicas.
+
+        ``carried`` [1/s] is the rate of one while requests come, ``first`` and ``token`` are mean
+        seconds. Of a number of requests the rate is that until the last is answered.
+        """
+        work = self.setting.workload
+        number, makespan = work.num_requests, None
+        if number is not None:
+            last = first + offered.last_wait - offered.mean_wait
+            last = last + max(work.output_tokens - 1, 0) * token
+            carried = offered.until_the_end(carried, last)
+            makespan = number / (carried * replicas)
+        return replace(
+            self.promises,
+            request_rate=carried * replicas,
+            time_to_first_token=first,
+            time_per_output_token=token,
+            capacity=self.capacity,
+            offered=offered,
+            makespan=makespan,
+        )
+
+    def offered(self, rate: float, replicas: FloatArray, places: FloatArray) -> Offered:
+        """The requests that come at a rate, shared evenly by so many replicas."""
+        number = self.setting.workload.num_requests
+        return Offered(
+            rate=rate / replicas,
+            number=np.inf if number is None else number / replicas,
+            capacity=self.capacity / replicas,
+            places=places,
+            prompt=self.queued_prompt,
+        )
+
+    @property
+    @abstractmethod
+    def queued_prompt(self) -> FloatArray:
+        """Seconds of a prompt behind which others that have a place still wait unseen."""
+
+    @property
+    def output_tokens(self) -> float:
+        """Mean tokens of an answer."""
+        return float(self.setting.workload.output_tokens)
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether more is stated than the first of the deployments can take."""
+        offered = self.at_load.promises.offered
+        return offered is not None and bool(np.ravel(offered.is_beyond)[0])
 
     @property
     @abstractmethod
@@ -245,13 +308,20 @@ class Deployments(Serving):
 
     @property
     def _of_load(self) -> dict[str, FloatArray]:
-        if self.promises.capacity is None:
-            return {}
-        return {
-            "capacity_requests_per_s": self.capacity,
-            "capacity_requests_per_s_per_gpu": self.capacity_per_gpu,
-            "requests_in_flight": self.in_flight,
-        }
+        found: dict[str, FloatArray] = {}
+        if self.promises.capacity is not None:
+            found = {
+                "capacity_requests_per_s": self.capacity,
+                "capacity_requests_per_s_per_gpu": self.capacity_per_gpu,
+                "requests_in_flight": self.in_flight,
+            }
+        promises = self.promises
+        if promises.makespan is not None:
+            found["makespan_s"] = promises.makespan
+            if promises.offered is not None:
+                later = promises.offered.last_wait - promises.offered.mean_wait
+                found["last_time_to_first_token_s"] = promises.time_to_first_token + later
+        return found
 
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""

@@ -135,7 +135,8 @@ class PoolSource(Source):
         each = prefill.configurations.replica_gpus, decode.configurations.replica_gpus
         costs = self.prefill_site.price, self.site.price
         prices = num_prefill * each[0] * costs[0], num_decode * each[1] * costs[1]
-        return PoolDeployments(
+        number, work = self.setting.workload.num_requests, self.setting.workload
+        found = PoolDeployments(
             source=self,
             configurations=c,
             rejected_by=rejected_by,
@@ -150,8 +151,10 @@ class PoolSource(Source):
                 time_per_output_token=run.time_per_output_token,
                 memory_headroom=np.minimum(headroom(prefill), headroom(decode)),
                 price=np.add(*prices),
+                makespan=None if number is None else number / run.request_rate,
             ),
         )
+        return found if number is None or work.request_rate is None else found.at_load
 
     def _pools(
         self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
@@ -220,7 +223,13 @@ class PoolDeployments(Deployments):
         if self.promises.capacity is None:
             return np.asarray(c.concurrency)
         latency = self.request_latency - request_overhead(self.setting)
-        return np.asarray(run.request_rate * latency / c.replicas)
+        rate = run.request_rate if self.promises.makespan is None else self.request_rate
+        return np.asarray(rate * latency / c.replicas)
+
+    @property
+    def queued_prompt(self) -> FloatArray:
+        """None: the wait of the prompts of all that have a place is in what they meet."""
+        return np.zeros(())
 
     @property
     def decoding(self) -> FloatArray:
@@ -243,12 +252,14 @@ class PoolDeployments(Deployments):
         number = requests_at_rate(self.setting, self.pools, np.asarray(rate))
         most = c.replicas * c.concurrency
         run = disaggregated_run(self.setting, self.pools, np.minimum(number, most))
-        promises = replace(
-            self.promises,
-            request_rate=run.request_rate,
-            time_to_first_token=run.time_to_first_token,
-            time_per_output_token=run.time_per_output_token,
-            capacity=self.capacity,
+        one = np.ones(())
+        offered = self.offered(rate, one, most)
+        promises = self.promised_at(
+            offered=offered,
+            replicas=one,
+            carried=run.request_rate,
+            first=run.time_to_first_token + offered.mean_wait,
+            token=run.time_per_output_token,
         )
         return replace(self, run=run, promises=promises)
 
@@ -258,7 +269,10 @@ class PoolDeployments(Deployments):
         spread = PoolSpread(
             setting=self.setting, run=self.run, fixed=decode.fixed, slope=decode.slope
         )
-        return spread.percentile(quantity, share)
+        found, offered = spread.percentile(quantity, share), self.promises.offered
+        if offered is None or quantity == "time_per_output_token":
+            return found
+        return found + offered.wait_within(share)
 
     @property
     def complexity(self) -> IndexArray:

@@ -13,6 +13,7 @@ from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.estimators.inference.burst import share_until_the_end
 from planner.estimators.inference.estimate import (
     ServingEstimate,
     broken_serving_rule,
@@ -20,8 +21,8 @@ from planner.estimators.inference.estimate import (
     serving_rejections,
 )
 from planner.estimators.inference.loop import (
-    requests_at_rate,
     served_at_concurrency,
+    served_at_rate,
     token_time_at_rate,
 )
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
@@ -127,16 +128,20 @@ class ReplicaSource(Source):
         held = self.filled(configurations, estimate.memory)
         if held is not configurations:
             estimate = evaluate_serving(self.setting, held)
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                served = served_at_concurrency(self.setting, configurations, estimate.memory)
-            estimate = replace(estimate, served=served)
-        return Replicas(
+            # At a rate, those that have no room are in what piles up.
+            if self.setting.workload.request_rate is None:
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    served = served_at_concurrency(self.setting, configurations, estimate.memory)
+                estimate = replace(estimate, served=served)
+        found = Replicas(
             source=self,
             configurations=configurations,
             rejected_by=estimate.rejected_by,
             estimate=estimate,
             promises=self._promises(estimate),
         )
+        # What a number of requests at a rate meets is no share of what clients who wait meet.
+        return found if self.setting.workload.num_requests is None else found.at_load
 
     @property
     def without_waiting(self) -> ReplicaSource:
@@ -171,6 +176,13 @@ class ReplicaSource(Source):
             replicas = rounded_up(self.request_rate / (served.request_rate * self.sure_share))
         num_gpus = replicas * c.replica_gpus
         capacity = self.setting.machine.gpu.allocatable_memory
+        work, makespan = self.setting.workload, None
+        if work.num_requests is not None and work.request_rate is None:
+            at_once = self.setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+            running, each = np.minimum(c.concurrency, at_once), work.num_requests / replicas
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                reported = share_until_the_end(self.setting, served, running, each)
+                makespan = each / (served.request_rate * reported)
         return Promises(
             num_gpus=num_gpus,
             request_rate=served.request_rate * replicas,
@@ -178,6 +190,7 @@ class ReplicaSource(Source):
             time_per_output_token=served.time_per_output_token,
             memory_headroom=capacity - estimate.peak_memory,
             price=num_gpus * self.site.price,
+            makespan=makespan,
         )
 
 
@@ -203,8 +216,16 @@ class Replicas(Deployments):
 
     @property
     def in_flight(self) -> FloatArray:
-        """Requests that are in a replica at once."""
+        """Requests that are in a replica at once; of a number at a rate, with those that wait."""
+        if self.promises.offered is not None and self.promises.makespan is not None:
+            replicas = self.num_gpus / self.configurations.replica_gpus
+            return np.asarray(self.request_rate * self.request_latency / replicas)
         return self.estimate.served.in_flight
+
+    @property
+    def queued_prompt(self) -> FloatArray:
+        """Seconds of a prompt in a queue of them."""
+        return self.estimate.served.phases.queued
 
     def token_time_at_rate(self, rate: float) -> FloatArray:
         """Seconds per output token where so many requests come in a second."""
@@ -213,18 +234,17 @@ class Replicas(Deployments):
 
     def at_rate(self, rate: float) -> Replicas:
         """The same replicas where so many requests come in a second, shared evenly."""
-        c, estimate = self.configurations, self.estimate
+        c, estimate = self.held, self.estimate
         replicas = self.num_gpus / c.replica_gpus
-        number = requests_at_rate(self.setting, c, rate / replicas)
-        served = served_at_concurrency(
-            self.setting, replace(c, concurrency=number), estimate.memory
-        )
-        promises = replace(
-            self.promises,
-            request_rate=served.request_rate * replicas,
-            time_to_first_token=served.time_to_first_token,
-            time_per_output_token=served.time_per_output_token,
-            capacity=self.capacity,
+        at_once = self.setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+        offered = self.offered(rate, replicas, np.minimum(c.concurrency, at_once))
+        served = served_at_rate(self.setting, c, estimate.memory, offered)
+        promises = self.promised_at(
+            offered=offered,
+            replicas=replicas,
+            carried=served.request_rate,
+            first=served.time_to_first_token,
+            token=served.time_per_output_token,
         )
         return replace(self, estimate=replace(estimate, served=served), promises=promises)
 

@@ -89,11 +89,9 @@ def _sources(scene: Scene) -> list[Source]:
 def _waits(scene: Scene, mesh: Any) -> bool:
     """Whether requests at once are a load, of which the engine holds what it has room for.
 
-    Several numbers are a choice of what to hold, and with a rate one is the most.
+    Several numbers are a choice of what to hold.
     """
-    stated = scene.question.request.request_rate is not None
-    continuous = scene.profile.scheduler.continuous
-    return continuous and not stated and len(mesh.values("concurrency")) == 1
+    return scene.profile.scheduler.continuous and len(mesh.values("concurrency")) == 1
 
 
 def _counted_on(source: Source, confidence: float) -> Source:
@@ -235,7 +233,13 @@ def _objectives(question: Question) -> tuple[str, ...]:
 def _limits(question: Question, source: Source) -> dict[str, float]:
     """A rate on given GPUs, and the end of the cluster where GPUs are sized for a rate."""
     request, bounds = question.request, {}
-    if request.request_rate is not None and question.counts and request.space != SINGLE:
+    ends = request.num_requests is not None
+    if (
+        request.request_rate is not None
+        and question.counts
+        and request.space != SINGLE
+        and not ends
+    ):
         bounds["request_rate"] = request.request_rate
     most = source.setting.machine.cluster.max_gpus
     if not question.counts and most is not None:

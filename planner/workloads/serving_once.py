@@ -116,7 +116,7 @@ def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
     share = source.sure_share if isinstance(source, ReplicaSource) else 1.0
     rate, shape = stated / share, configurations.shape
     codes = np.broadcast_to(candidates.rejected_by, shape)
-    reached = np.where(codes == 0, np.broadcast_to(candidates.request_rate, shape), 0.0)
+    reached = np.where(codes == 0, np.broadcast_to(candidates.capacity, shape), 0.0)
     enough = np.flatnonzero(reached >= rate)
     best = int(np.argmax(reached))
     if enough.size:
@@ -125,6 +125,8 @@ def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
         return replace(found, promises=promises)
     if reached[best] == 0:
         return source.judged(configurations.rows([0])).at_load
+    if source.setting.workload.num_requests is not None:
+        return source.judged(configurations.rows([best])).at_load
     raise InfeasibleError(_too_fast(source, configurations.rows([best]), reached[best], rate))
 
 

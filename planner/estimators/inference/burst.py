@@ -7,9 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import FloatArray
+from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.loop import Served
-from planner.estimators.inference.serving import decode_steps, new_tokens, tokens_per_step
+from planner.estimators.inference.served import Served
+from planner.estimators.inference.serving import (
+    decode_steps,
+    new_tokens,
+    phases,
+    request_overhead,
+    tokens_per_step,
+)
 from planner.estimators.inference.setting import ServingSetting
 
 
@@ -46,16 +53,16 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
     The i-th of a wave gets its first token after i prompts; the later prompts of the wave
     stretch its own steps, at most one step each.
     """
-    phases, setting, c = estimate.served.phases, estimate.setting, estimate.configurations
+    costs, setting, c = estimate.served.phases, estimate.setting, estimate.configurations
     each = num_requests / _only(c.data_parallel)
     at_once = setting.engine.scheduler.max_num_seqs * _only(c.attention_data_parallel)
     room = min(_only(c.concurrency), _only(estimate.memory.most_whole_sequences), at_once)
     batch = max(min(each, room), 1.0)
     steps = decode_steps(setting)
-    prompt, lone = _only(phases.queued), _only(phases.prompt_time)
+    prompt, lone = _only(costs.queued), _only(costs.prompt_time)
     per_step = _only(c.replica_step_tokens) / new_tokens(setting)
 
-    seconds = _only(phases.wave(batch, steps))
+    seconds = _only(costs.wave(batch, steps))
     order = np.arange(max(int(np.ceil(each)), 1), dtype=np.float64)
     full = np.floor(order / batch)
     place = order - full * batch
@@ -64,7 +71,7 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
     first = start + lone + place * prompt
     # Prompts still to come while this request decodes: at most those of its own steps.
     behind = np.minimum(np.maximum(size - 1 - place, 0.0), steps * per_step)
-    step = np.ravel(phases.decode_step(np.maximum(size, 1.0)))
+    step = np.ravel(costs.decode_step(np.maximum(size, 1.0)))
     latencies = first + behind * prompt + steps * step
     return Burst(
         num_requests=num_requests,
@@ -75,6 +82,25 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
         first_tokens=first,
         latencies=latencies,
     )
+
+
+def mean_first_token(
+    setting: ServingSetting, configurations: ServingConfigurations, number: FloatArray
+) -> FloatArray:
+    """Mean seconds until the first token of a replica's share of a burst, in waves.
+
+    Waves of its ``concurrency`` requests, the last of those that are left. As those of `burst`,
+    with half of the own prompt and what a request takes outside of the engine.
+    """
+    size = configurations.concurrency
+    costs = phases(setting, configurations, size)
+    wave = costs.wave(size, decode_steps(setting))
+    waves = np.floor(number / size)
+    rest = number - waves * size
+    # Of full waves and of the last one: when they start, and the prompts before one's own.
+    starts = waves * (size * (waves - 1) / 2 + rest) * wave / number
+    before = (waves * size**2 + rest**2) / 2 / number * costs.queued
+    return np.asarray(starts + before + costs.prompt_time + request_overhead(setting))
 
 
 def share_until_the_end(

@@ -11,6 +11,8 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
+from planner.estimators.inference.offered import Offered
+from planner.estimators.inference.served import Served
 from planner.estimators.inference.serving import (
     Phases,
     decode_steps,
@@ -32,38 +34,6 @@ _RATE_ROUNDS = 8
 _STILL_TOGETHER = 0.9
 # A queue that has less than this share of the engine left is as long as its clients make it.
 _LEAST_SHARE = 1e-6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Served:
-    """Means over the requests of one replica; times in seconds.
-
-    ``decoding``: sequences in a step; ``utilization``: share of the engine's time in which
-    prompts are computed; ``wait``: seconds a prompt queues; ``placed_first``: from its place
-    among the sequences to the first token, ``burst`` of them behind prompts that started with it,
-    as a share ``together`` of the requests does; ``queue``: what it meets.
-    """
-
-    phases: Phases
-    in_flight: FloatArray
-    decoding: FloatArray
-    utilization: FloatArray
-    wait: FloatArray
-    placed_first: FloatArray
-    burst: FloatArray
-    together: Numeric
-    time_per_output_token: FloatArray
-    request_rate: FloatArray
-    queue: Queue
-
-    @property
-    def time_to_first_token(self) -> FloatArray:
-        """Seconds from arrival to the first token."""
-        return self.placed_first + self.queue.place_wait
-
-    def request_latency(self, output_tokens: Numeric) -> FloatArray:
-        """Seconds from arrival to the last token."""
-        return self.time_to_first_token + (output_tokens - 1) * self.time_per_output_token
 
 
 def requests_at_rate(
@@ -111,6 +81,24 @@ def _running_at_rate(
         step = met.step
         running = np.minimum(rate * (met.first + met.answer + loop.outside), room)
     return running, step
+
+
+def served_at_rate(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    memory: ServingMemory,
+    offered: Offered,
+    running: FloatArray | None = None,
+) -> Served:
+    """What requests meet that are offered at a rate, and what piles up before them.
+
+    ``running``: so many are answered as fast as they come, or all that there is room for, where
+    that is known.
+    """
+    if running is None:
+        running = requests_at_rate(setting, configurations, np.asarray(offered.rate))
+    c = replace(configurations, concurrency=running)
+    return replace(served_at_concurrency(setting, c, memory), offered=offered)
 
 
 def served_at_concurrency(

@@ -35,7 +35,8 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     behind = mean + 2 * served.burst / together * place
     bulk = np.where(place > 0, np.maximum(bulk, behind), bulk)
     places = _place_quantile(estimate, share)
-    return np.asarray(np.where(places > 0, np.maximum(bulk, mean + places), bulk))
+    bulk = np.where(places > 0, np.maximum(bulk, mean + places), bulk)
+    return _or_piled_up(estimate, share, bulk, served.placed_first)
 
 
 def time_per_output_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
@@ -67,7 +68,7 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
     variance = _first_variance(estimate) + answer**2 * (lengths * (1 + relative / lengths) - 1)
     mean = served.placed_first + answer
     bulk = lognormal_quantile(share=share, mean=mean, variance=variance)
-    return np.asarray(bulk + _place_quantile(estimate, share))
+    return _or_piled_up(estimate, share, bulk + _place_quantile(estimate, share), mean)
 
 
 def percentile(estimate: ServingEstimate, quantity: str, share: float) -> FloatArray:
@@ -84,10 +85,24 @@ _BY_NAME = {
 
 def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:
     """What a ``share`` of the requests does not wait longer for a place [s]."""
-    queue = estimate.served.queue
+    served, queue = estimate.served, estimate.served.queue
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.log(queue.place_share / (1 - share))
-        return np.where(over > 0, over * queue.place_time, 0.0)
+        time = queue.place_time
+        if served.offered is not None and np.any(np.isfinite(served.offered.number)):
+            time = served.place_wait / queue.place_share
+        return np.where(over > 0, over * time, 0.0)
+
+
+def _or_piled_up(
+    estimate: ServingEstimate, share: float, steady: FloatArray, placed: FloatArray
+) -> FloatArray:
+    """A ``steady`` time; where requests come faster than they are answered, the time of one that
+    has its ``placed`` place behind those before it."""
+    offered = estimate.served.offered
+    if offered is None:
+        return np.asarray(steady)
+    return np.where(offered.is_beyond, placed + offered.wait_within(share), steady)
 
 
 def _varied(estimate: ServingEstimate) -> FloatArray:

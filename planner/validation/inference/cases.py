@@ -42,7 +42,7 @@ _ACCEPTANCE = {1: 0.85, 2: 0.8}
 _LEAST_ACCEPTED = 0.75
 _DRAFT_COST = 0.05
 # A benchmark of ten times the concurrency: the first tenth arrives at once.
-_WAVES = 10.0
+WAVES = 10.0
 _WAVES_OF_EQUALS = 100.0
 # A short prompt and answer where nothing is said.
 _USUAL_LENGTHS = {"input_tokens": 32.0, "output_tokens": 128.0}
@@ -111,7 +111,7 @@ class Traffic:
 
         Tables of equal lengths that do not say it are of long runs.
         """
-        waves = _WAVES_OF_EQUALS if self.equal_lengths else _WAVES
+        waves = _WAVES_OF_EQUALS if self.equal_lengths else WAVES
         return self.num_requests or waves * (self.concurrency or np.inf)
 
     @property

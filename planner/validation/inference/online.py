@@ -10,12 +10,14 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
-from planner.estimators.inference.burst import share_until_the_end
-from planner.estimators.inference.loop import Served, served_at_concurrency
+from planner.estimators.inference.burst import mean_first_token, share_until_the_end
+from planner.estimators.inference.loop import served_at_concurrency, served_at_rate
 from planner.estimators.inference.memory import ServingMemory, serving_memory
-from planner.estimators.inference.serving import phases, request_overhead, wave_time
+from planner.estimators.inference.offered import Offered
+from planner.estimators.inference.served import Served
+from planner.estimators.inference.serving import wave_time
 from planner.estimators.inference.setting import ServingSetting
-from planner.validation.inference.cases import InferenceCase, setting_of
+from planner.validation.inference.cases import WAVES, InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
 from planner.validation.inference.outcome import (
     Columns,
@@ -30,9 +32,6 @@ from planner.validation.prediction import RATES
 # Concurrencies that are tried where none is given: half powers of two.
 _GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)
 
-# A share of requests that wait for a place, above which they come faster than they are served.
-_OVERLOADED = 0.5
-
 
 def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
     """Means over the requests, at the concurrency or the offered rate of each run."""
@@ -40,11 +39,12 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
     concurrency = given / Columns.of(cases).replicas
     missing = np.isnan(concurrency)
     if not missing.any():
-        return _outcome(cases, concurrency, np.zeros(len(cases)))
-    found, queue = _at_rates(cases)
-    concurrency = np.where(missing, found, concurrency)
-    outcome = _outcome(cases, concurrency, np.where(missing, queue, 0.0))
-    outcome = _ending(cases, outcome, missing)
+        return _outcome(cases, concurrency)
+    found, offered = _at_rates(cases)
+    # Nothing piles up where clients wait for their answers.
+    offered = replace(offered, number=np.where(missing, offered.number, 0.0))
+    outcome = _outcome(cases, np.where(missing, found, concurrency), offered)
+    outcome = _ending(cases, outcome, offered, missing)
     at_once = np.array([_comes_at_once(case) for case in cases])
     if not at_once.any():
         return outcome
@@ -64,34 +64,22 @@ def _comes_at_once(case: InferenceCase) -> bool:
 
 
 def _burst_wait(cases: Sequence[InferenceCase]) -> FloatArray:
-    """Mean seconds to the first token of requests that come at once, in waves of the places."""
+    """Mean seconds to the first token of requests that come at once."""
     number = np.array([case.traffic.num_requests or 1.0 for case in cases])
     number = np.maximum(number / Columns.of(cases).replicas, 1.0)
     size = np.minimum(_largest_wave(cases), number)
     setting, c = _at(cases, size[:, None])
-    costs = phases(setting, c, size[:, None])
-    wave, lone, queued = (
-        np.broadcast_to(value, (len(cases), 1))[:, 0]
-        for value in (wave_time(setting, c), costs.prompt_time, costs.queued)
-    )
-    waves = np.floor(number / size)
-    rest = number - waves * size
-    # Of full waves and of the last one: when they start, and the prompts before one's own.
-    starts = waves * (size * (waves - 1) / 2 + rest) * wave / number
-    before = (waves * size**2 + rest**2) / 2 / number * queued
-    return np.asarray(starts + before + lone + request_overhead(setting))
+    return mean_first_token(setting, c, number[:, None])[:, 0]
 
 
-def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: BoolArray) -> Outcome:
-    """Rates as a benchmark reports them that offers requests at a rate.
-
-    It divides them by the time until the last is answered, a latency after the last came.
-    """
-    rate = np.array([case.traffic.request_rate or np.inf for case in cases])
-    number = np.array([case.traffic.num_requests or np.inf for case in cases])
-    latency = outcome.quantities["request_latency_s"]
-    seen = np.minimum(outcome.quantities["requests_per_s"], 1 / (1 / rate + latency / number))
-    return _scaled(outcome, np.where(offered, seen / outcome.quantities["requests_per_s"], 1.0))
+def _ending(
+    cases: Sequence[InferenceCase], outcome: Outcome, offered: Offered, at_rate: BoolArray
+) -> Outcome:
+    """Rates as a benchmark reports them that offers requests at a rate."""
+    carried = outcome.quantities["requests_per_s"] / Columns.of(cases).replicas
+    last = outcome.quantities["request_latency_s"] + offered.last_wait - offered.mean_wait
+    seen = offered.until_the_end(carried, last)
+    return _scaled(outcome, np.where(at_rate, seen / carried, 1.0))
 
 
 def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
@@ -112,7 +100,7 @@ def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
     def wave(requests: FloatArray) -> FloatArray:
         return _wave_times(cases, requests[:, None])[:, 0]
 
-    outcome = _outcome(cases, size, np.zeros(len(cases)))
+    outcome = _outcome(cases, size)
     reached = served / in_waves(served, size, seconds[fastest], wave) * replicas
     return _scaled(outcome, reached / outcome.quantities["requests_per_s"])
 
@@ -144,42 +132,35 @@ def _scaled(outcome: Outcome, factor: FloatArray) -> Outcome:
     return replace(outcome, quantities=quantities)
 
 
-def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, FloatArray]:
-    """The concurrency at which a replica finishes requests as fast as they come.
+def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, Offered]:
+    """The concurrency at which a replica finishes requests as fast as they come, and these.
 
-    Where it cannot keep up, the largest, and the mean wait of what piles up over the run once
-    all places are taken.
+    Where it cannot keep up, the largest that it has room for.
     """
     memory, served = _mesh(cases)
     replicas = Columns.of(cases).replicas
-    offered = np.array([case.traffic.request_rate or np.inf for case in cases]) / replicas
+    rate = np.array([case.traffic.request_rate or np.inf for case in cases]) / replicas
     number = np.array([case.traffic.num_requests or np.inf for case in cases]) / replicas
     most = np.minimum(_places(cases, memory.most_sequences), number[:, None])
     rising = np.maximum.accumulate(np.where(most >= _GRID, served.request_rate, 0.0), axis=1)
-    fast = rising >= offered[:, None]
+    fast = rising >= rate[:, None]
     # The first concurrency that is fast enough, or the last that there is room for.
     last = np.argmax(rising, axis=1)
     first = np.where(fast.any(axis=1), np.argmax(fast, axis=1), last)
     below = np.maximum(first - 1, 0)
     lines = np.arange(len(cases))
     step = np.maximum(rising[lines, first] - rising[lines, below], 1e-300)
-    part = np.clip((offered - rising[lines, below]) / step, 0.0, 1.0)
-    served_rate = rising[lines, last]
-    late = np.maximum(1 / served_rate - 1 / offered, 0.0)
-    arriving = np.where(np.isfinite(number), number, 0.0)
-    # Requests in the replica when the last comes, and the share of the time with all places full.
-    held = arriving * late * served_rate
-    full = np.clip(1 - most[lines, last] / np.maximum(held, 1e-300), 0.0, 1.0)
-    full = np.where(np.isfinite(offered), full, 1.0)
-    queue = arriving / 2 * late * full**2
-    # Prompts that come faster than they are computed wait, too, as far as there are places.
-    prompt = np.broadcast_to(served.phases.queued, rising.shape)[lines, last]
-    placed = np.minimum(arriving, most[lines, last])
-    queue = queue + np.where(
-        np.isfinite(offered), placed / 2 * np.maximum(prompt - 1 / offered, 0.0), 0.0
-    )
+    part = np.clip((rate - rising[lines, below]) / step, 0.0, 1.0)
     found: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
-    return found, queue
+    offered = Offered(
+        rate=rate,
+        number=number,
+        capacity=rising[lines, last],
+        places=most[lines, last],
+        prompt=np.broadcast_to(served.phases.queued, rising.shape)[lines, last],
+    )
+    unknown = offered.is_endless & np.isfinite(rate)
+    return found, replace(offered, number=np.where(unknown, WAVES * offered.places, number))
 
 
 def _places(cases: Sequence[InferenceCase], room: FloatArray) -> FloatArray:
@@ -206,18 +187,22 @@ def _at(
     return setting, ServingConfigurations(**{**columns, "concurrency": concurrency})
 
 
-def _outcome(cases: Sequence[InferenceCase], concurrency: FloatArray, queue: FloatArray) -> Outcome:
-    """Predictions at a concurrency per replica, after ``queue`` seconds of waiting."""
+def _outcome(
+    cases: Sequence[InferenceCase], concurrency: FloatArray, offered: Offered | None = None
+) -> Outcome:
+    """Predictions at a concurrency per replica, which may be that of requests at a rate."""
     setting, columns = setting_of(cases), Columns.of(cases)
     c = fitting_cache(
         setting, configurations([case.replica for case in cases], list(concurrency)), cases
     )
     memory = serving_memory(setting, c)
-    served = served_at_concurrency(setting, c, memory)
+    if offered is None:
+        served = served_at_concurrency(setting, c, memory)
+    else:
+        served = served_at_rate(setting, c, memory, offered, concurrency)
     token = np.broadcast_to(served.time_per_output_token, concurrency.shape)
-    number = np.array([case.traffic.num_requests or np.inf for case in cases])
     places = _places(cases, memory.most_sequences[..., None])[:, 0]
-    first = served.placed_first + queue + _place_wait(columns, number, places, served)
+    first = served.time_to_first_token
     latency = first + np.maximum(columns.output_tokens - 1, 0.0) * token
     reported = _until_the_end(cases, setting, served, np.minimum(concurrency, places))
     shape = concurrency.shape
@@ -250,21 +235,6 @@ def _until_the_end(
     each = np.where(known, number, running) / Columns.of(cases).replicas
     share = share_until_the_end(setting, served, np.maximum(running, 1e-3), each)
     return np.where(known, share, 1.0)
-
-
-def _place_wait(
-    columns: Columns, number: FloatArray, places: FloatArray, served: Served
-) -> FloatArray:
-    """The wait for a place in a run that ends before a long queue has built up.
-
-    No more wait than do not find a place if nobody ends. Where requests come faster than they
-    are served, `_at_rates` counts the queue.
-    """
-    each = number / columns.replicas
-    beyond = np.where(np.isfinite(each), np.maximum(1 - places / each, 0.0), 1.0)
-    longest = each / served.request_rate / 2 * beyond**2
-    often = served.queue.place_share >= _OVERLOADED
-    return np.where(often, 0.0, np.minimum(served.queue.place_wait, longest))
 
 
 def fitting_cache(
