@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from planner.configurations.table import word
@@ -14,6 +14,7 @@ from planner.optimize.problem import Problem
 from planner.optimize.relaxing import without_assumed
 from planner.optimize.result import SearchResult
 from planner.plan import Plan, make_plan, one_configuration
+from planner.records import record
 from planner.request import Request
 from planner.terms import glossary, remedies_of
 from planner.units import DAY, GIB, HOUR
@@ -33,7 +34,7 @@ _SCALES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class _Remedy:
     """An option and the request with it; ``is_single``: it asks for one configuration."""
 

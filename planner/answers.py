@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +17,7 @@ from planner.open_facts import MovingFact, moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult
 from planner.plan import Plan, answered
+from planner.records import record
 from planner.sizing.size import Sizes
 from planner.workloads.base import Evaluation
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _ROWS = 10
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Answer(SearchResult):
     """What a search found, with the plan of the question; a table in notebooks."""
 
@@ -90,7 +91,7 @@ class Answer(SearchResult):
         return answer_html(self.plan, self, _ROWS)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Estimated(Evaluation):
     """One configuration judged, with the plan of the question; a table in notebooks."""
 
@@ -154,7 +155,7 @@ class Estimated(Evaluation):
         return infeasible_message(self.plan, result_of(self.plan, self), self)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Explained(Explanation):
     """A plan explained, able to show itself."""
 
@@ -188,7 +189,7 @@ class Explained(Explanation):
         return _preformatted(self.summary())
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Compared(ComparedPlans):
     """Plans side by side, able to show themselves."""
 
@@ -222,7 +223,7 @@ class Compared(ComparedPlans):
         return _preformatted(self.summary())
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Sized(Sizes):
     """What it takes of each GPU; a table in notebooks."""
 
@@ -249,7 +250,7 @@ class Sized(Sizes):
         return sizes_html(self)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Operators(OperatorTimes):
     """Operators with their times, able to show themselves."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Candidates, Columns
 from planner.plan import Plan
+from planner.records import record
 from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
 from planner.units import HOUR
 
@@ -32,7 +32,7 @@ _KINDS = ("input", "cached_input", "output")
 Ends = tuple[float, float]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Offer:
     """A provider's price for the requests that a deployment serves.
 
@@ -48,7 +48,7 @@ class Offer:
     utilization_ends: Ends
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class ApiComparison:
     """A deployment beside APIs for requests of a mix of tokens; times in s, money in USD.
 

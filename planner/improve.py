@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from planner.optimize.result_columns import fit_probability
 from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
 from planner.plan import Plan, make_plan
+from planner.records import record
 from planner.terms import Term, glossary, terms_of
 from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Evaluation
@@ -36,7 +37,7 @@ _ENOUGH = 0.9
 _WORTH = 0.01
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Change:
     """A better configuration and what is different there.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import FOLLOWING, intervals
 from planner.optimize.source import Candidates
 from planner.plan import Plan
+from planner.records import record
 from planner.workloads.open_facts import Chosen, OpenFact
 
 MOVES = 0.1
@@ -21,7 +21,7 @@ MOVES = 0.1
 Ends = tuple[float, float]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class MovingFact:
     """A fact that nobody gave and that moves predictions by more than `MOVES`.
 

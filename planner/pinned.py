@@ -6,7 +6,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from planner.given import make_request
 from planner.inputs import read, shown
 from planner.plan import Plan
 from planner.reading import RESULT, read_json, read_toml
+from planner.records import record
 from planner.request import ALL, Request
 from planner.terms import Term, plain_values, terms_of
 from planner.version import __version__
@@ -25,7 +26,7 @@ _WHOLE_SPACE = "space"
 _OF_POOLS = ("mode", "prefill_gpu")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PinnedPlan:
     """One configuration: what was asked, each answer, and the value of every parameter.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from planner.confidence.quantiles import checked_confidence
@@ -15,6 +15,7 @@ from planner.optimize.objectives import objectives
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.source import Source
+from planner.records import record
 from planner.request import ALL, Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.search_space import SearchSpace
@@ -26,7 +27,7 @@ from planner.workloads.registry import workload_of
 from planner.workloads.scenes import Outer
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Plan:
     """A problem, and what was chosen for the user.
 

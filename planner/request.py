@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from planner.records import record
 
 _AS_PREDICTED = 0.5
 ALL = "all"
 """In place of the names of models, GPUs, frameworks and so on."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Request:
     """A planning question; only the model and the number of GPUs are needed.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -12,6 +12,7 @@ from planner.arrays import FloatArray
 from planner.calibration.measured import Measured, log_ratios
 from planner.calibration.parameters import Parameter
 from planner.errors import CalibrationError
+from planner.records import record
 from planner.validation.predict import Progress
 
 NOISE = 0.08
@@ -33,7 +34,7 @@ _EXACT = 1e-12
 _MOST_EVALUATIONS = 100
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Fitted:
     """A parameter after the fit.
 
@@ -47,7 +48,7 @@ class Fitted:
     refused: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Errors:
     """Mean absolute errors of one quantity as fractions, on its measurements.
 
@@ -61,7 +62,7 @@ class Errors:
     left_out: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Fit:
     """Fitted parameters, and errors of the quantities that some row measured."""
 
@@ -223,7 +224,7 @@ def best_point(
     return near.x, np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class _Line:
     """Ratios over their noise at a point, and how they go on along a line from there.
 

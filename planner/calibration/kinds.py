@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from planner.calibration.inference import engine_parameters, request_times, with_engine_values
 from planner.calibration.parameters import Parameter
 from planner.calibration.training import framework_parameters, step_and_memory, with_values
+from planner.records import record
 from planner.specs.paths import SpecKind
 from planner.validation.columns import TableKind
 from planner.validation.inference.cases import Mode
@@ -23,7 +23,7 @@ Measurement = tuple[str, float, float]
 """A quantity, its value in the unit of the tables, and its weight beside 1 of others."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Calibrated:
     """How profiles of a kind are fitted to tables of its runs.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from planner.arrays import FloatArray
 from planner.calibration.kinds import CALIBRATED, Calibrated
 from planner.calibration.parameters import Parameter
 from planner.errors import CalibrationError
+from planner.records import record
 from planner.validation.kinds import KINDS
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
@@ -20,7 +20,7 @@ from planner.validation.prediction import MEMORY, RATES
 from planner.validation.runs import Run, Runs
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Measured:
     """A case, one of its measured quantities, how much it counts, and who published it.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from planner.errors import CalibrationError, did_you_mean
+from planner.records import record
 from planner.specs.framework import Execution, Memory, Overlap
 
 SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
@@ -28,7 +28,7 @@ _FACTOR = 2.0
 _LARGEST_FACTOR = 16.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Parameter:
     """One number of a framework profile, or of the GPUs of a class.
 

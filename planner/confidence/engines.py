@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 
 from planner.confidence.tables import read_table
+from planner.records import record
 from planner.specs.engine import EngineProfile
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class EngineRule:
     """Which profile stands for an engine; ``nearest``: it is only the closest to it.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -11,9 +10,10 @@ import numpy as np
 from planner.arrays import FloatArray, Numeric
 from planner.confidence.intervals import Tables
 from planner.confidence.tables import read_table
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class MemoryErrors:
     r"""How needed over predicted memory of runs of a kind is distributed: log-logistic.
 

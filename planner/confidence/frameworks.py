@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from planner.confidence.tables import read_table
 from planner.enums import AdapterTargets
+from planner.records import record
 from planner.software_enums import AttentionKernel, LossKernel
 
 # TRL's max_length, where neither a run nor what is known of its framework says one.
 _SAMPLE_LENGTH = 1024
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class FrameworkRule:
     """Which profile stands for a framework, and what it does where a run does not say.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
 from planner.confidence.tables import read_table
+from planner.records import record
 
 LEVEL = 0.9
 FEWEST_ROWS = 5
@@ -33,7 +33,7 @@ class Rule(Protocol):
         """Whether the profile is of another software."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Tables:
     """The files of a kind of runs: of intervals by ``keys``, of what was calibrated, of fits.
 
@@ -64,7 +64,7 @@ INFERENCE_TABLES = Tables(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Interval:
     """Factors on a prediction between which measurements of similar runs lie.
 
@@ -83,7 +83,7 @@ class Interval:
         return sum(map(bool, self.keys)), tuple(map(bool, self.keys))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Confidence:
     """Factors on predicted quantities between which 90 % of published runs of this kind lie.
 

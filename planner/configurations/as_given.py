@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from planner.arrays import BoolArray
 from planner.configurations.choices import checked, listed
 from planner.configurations.training import TrainingConfigurations
 from planner.errors import SearchSpaceError
+from planner.records import record
 
 FOLLOWING = ("data_parallel", "gradient_accumulation_steps")
 _DEGREES = ("tensor_parallel", "context_parallel", "pipeline_parallel")
@@ -20,7 +20,7 @@ _DEGREES = ("tensor_parallel", "context_parallel", "pipeline_parallel")
 _MOST_LISTED = 2**22
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class AsGiven:
     """Values of which a configuration has one each; none where nothing was given."""
 

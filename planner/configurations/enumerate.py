@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, product
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from planner.configurations.table import ConfigurationTable
 from planner.configurations.training import TrainingConfigurations
+from planner.records import record
 from planner.terms import terms_of
 
 Table = TypeVar("Table", bound=ConfigurationTable)
@@ -33,7 +33,7 @@ AXES: tuple[tuple[str, ...], ...] = tuple(
 _BLOCK_ROWS = 2**22
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class OpenMesh(Generic[Table]):
     """All combinations of the entries of the factors of all ``axes``.
 

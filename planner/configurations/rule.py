@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, first_true
+from planner.records import record
 
 Violation = Callable[[Any, Any], BoolArray]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Rule:
     """``violated`` is true where a configuration breaks the rule ``description``, in a context."""
 

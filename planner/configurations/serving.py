@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray
 from planner.configurations.table import ConfigurationTable
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ServingConfigurations(ConfigurationTable):
     """Ways to serve a model; every field broadcasts to ``shape``.
 
@@ -68,7 +69,7 @@ class ServingConfigurations(ConfigurationTable):
 SERVING_NAMES = ServingConfigurations.names()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PoolConfigurations(ServingConfigurations):
     """Pools of prefill and decode workers; the plain parameters are those of the decode workers.
 

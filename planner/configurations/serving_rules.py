@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from planner.configurations.rule import (
 )
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import AttentionKind, CacheType, Precision, Quantization
+from planner.records import record
 from planner.specs.engine import EngineProfile
 from planner.specs.gguf import GGUF_BITS
 from planner.specs.gpu import GpuSpec
@@ -30,7 +30,7 @@ from planner.specs.serving import ServingWorkload, redundant_experts
 _MOST_COPIES = 0.5
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ServingContext:
     """What the rules are judged against.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.configurations.table import ConfigurationTable
 from planner.enums import PipelineSchedule
+from planner.records import record
 from planner.software_enums import AttentionKernel
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class TrainingConfigurations(ConfigurationTable):
     """Layouts of a training step; every field broadcasts to ``shape``."""
 

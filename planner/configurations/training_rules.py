@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray
@@ -43,6 +41,7 @@ from planner.enums import (
     Recompute,
     ZeroStage,
 )
+from planner.records import record
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -50,7 +49,7 @@ from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Context:
     """What the rules are judged against.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from planner.estimators.share import Setting, Share
 from planner.formulas.adapters import adapter_parameters, dequantize_bytes
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Product, Split
+from planner.records import record
 from planner.specs.model import LayerGroup, ModelSpec
 
 _CHOSEN = {
@@ -26,7 +27,7 @@ _CHOSEN = {
 _MODULE = "adapter"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Adapted:
     """A matrix with an adapter, whole; tensor parallelism splits one of its sides.
 

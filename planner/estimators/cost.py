@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import FloatArray
@@ -11,10 +9,11 @@ from planner.estimators.estimate import Estimate
 from planner.estimators.goodput import Goodput, goodput
 from planner.formulas.goodput import calendar_time
 from planner.formulas.money import gpu_seconds, time_to_train
+from planner.records import record
 from planner.specs.site import Site
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class RunCost:
     """A run of ``total_tokens``: seconds, GPU-seconds and USD.
 

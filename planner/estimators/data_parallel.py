@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from planner.estimators.machine import Group
 from planner.estimators.number_bytes import widened
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class DataParallelTime:
     """Seconds of communication, before overlap.
 
@@ -75,7 +76,7 @@ def _units(parameters: StageParameters) -> list[tuple[FloatArray, FloatArray]]:
     return [*layers, (parameters.end, np.zeros(()))]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class _Exchange:
     """Collectives over the groups of a setting's parameters.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray, Numeric
@@ -19,13 +17,14 @@ from planner.estimators.sharding import stage_parameters
 from planner.estimators.share import Setting
 from planner.estimators.stages import logits_in_layers
 from planner.estimators.step_time import StepTime
+from planner.records import record
 
 REJECTIONS = tuple(rule.name for rule in REJECTING)
 
 _OUT_OF_HOST_MEMORY = np.int8(REJECTIONS.index(OUT_OF_HOST_MEMORY.name) + 1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Estimate:
     """Predictions for every configuration; arrays broadcast to the configurations' shape.
 

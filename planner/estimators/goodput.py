@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
 from planner.formulas import goodput as formulas
+from planner.records import record
 from planner.specs.reliability import Checkpoints
 from planner.specs.site import Site
 
@@ -20,7 +20,7 @@ LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers")
 """What takes calendar time from training."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Goodput:
     """Times in seconds, sizes in bytes; arrays have the shape of the numbers of GPUs.
 

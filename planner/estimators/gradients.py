@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import CodeArray, Numeric
 from planner.enums import ComputePrecision, MainPrecision
 from planner.estimators.number_bytes import WIDE_BYTES, is_wide
+from planner.records import record
 from planner.specs.framework import FrameworkProfile
 
 _MAIN_BYTES = np.array([np.nan, 4.0, 2.0])
@@ -16,7 +15,7 @@ _MAIN_BYTES = np.array([np.nan, 4.0, 2.0])
 _WIDE_ACCUMULATION = 12.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Gradients:
     """Bytes per parameter of a framework's ``States``, for each configuration.
 

@@ -6,12 +6,12 @@ The silicon's side stands in the GPU's efficiency files; `Shown` is what softwar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import FloatArray
 from planner.enums import Precision
+from planner.records import record
 from planner.specs.efficiency import gemm_key
 from planner.specs.gpu import Efficiency, GpuSpec, GroupedGemmEfficiency, TiledGemmEfficiency
 from planner.specs.quantization import KernelFormat, first_of
@@ -28,7 +28,7 @@ _ROOFLINE = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")
 _EIGHT_BIT = (Precision.FP8, Precision.FP4)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Shown:
     """What a framework or an engine shows of the kernels measured on a GPU; defaults: all.
 

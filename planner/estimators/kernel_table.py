@@ -7,7 +7,7 @@ same time for the same kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from planner.estimators.ledger import Ledger
 from planner.formulas.attention import wave_fill_factor
 from planner.formulas.interpolation import trilinear
 from planner.formulas.roofline import memory_bound_time, roofline_time, tiled_gemm_flops
+from planner.records import record
 from planner.specs.gemm_table import GemmTable
 from planner.specs.gpu import GpuSpec
 
@@ -33,7 +34,7 @@ _VECTOR_ROWS = 8
 _LEAST_SIZE = 1e-9
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class KernelTable:
     """Kernels of a GPU as some software shows them.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric
 from planner.estimators.kernel_rows import Rows
 from planner.estimators.ledger import COMPUTE, HOST, LAUNCH, MEMORY, Work
+from planner.records import record
 from planner.specs.gpu import GpuSpec
 
 
-@dataclass(frozen=True)
+@record()
 class Done:
     """What a kernel did: the ``flops`` that it needs and those ``paid`` for, and ``moved`` bytes.
 

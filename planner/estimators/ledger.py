@@ -9,10 +9,11 @@ seconds are those of the same functions, so that no prediction depends on a ledg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from planner.arrays import FloatArray, Numeric
+from planner.records import record
 
 COMPUTE, MEMORY, LINK, NETWORK = "compute", "memory", "link", "network"
 LAUNCH, LATENCY, HOST = "launch", "latency", "host"
@@ -20,7 +21,7 @@ LAUNCH, LATENCY, HOST = "launch", "latency", "host"
 Timed = TypeVar("Timed")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Work:
     """One kernel, exchange or copy: what it does, and what that takes.
 

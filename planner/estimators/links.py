@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from planner.formulas.collectives import (
     ranks_per_domain,
     ring_latency,
 )
+from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import CollectiveEfficiency, GpuSpec
@@ -39,7 +40,7 @@ _CROSSINGS = 2.0
 """An all-reduce over two domains, of which ``base_latency`` is, crosses the network twice."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Group:
     """Ranks that communicate: ``size`` of them, ``stride`` GPUs apart."""
 
@@ -47,7 +48,7 @@ class Group:
     stride: Numeric
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Links:
     """The fabric and the network of a cluster of one kind of GPU.
 

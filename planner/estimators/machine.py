@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +15,7 @@ from planner.estimators.kernel_table import KernelTable
 from planner.estimators.kernel_work import copy_work, peak_work
 from planner.estimators.links import Group, Links
 from planner.formulas.roofline import gemm_flops
+from planner.records import record
 from planner.specs.gpu import HostLink
 from planner.specs.quantization import TRAINING_FORMATS
 
@@ -31,7 +31,7 @@ _USUAL_DRIVE_BANDWIDTH = 1.6e9
 _TRAINING = Shown(permutes=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Machine(Links):
     """A GPU in a cluster.
 

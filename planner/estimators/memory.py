@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import chain
 
 import numpy as np
@@ -43,9 +43,10 @@ from planner.estimators.sharding import StageParameters, sharded
 from planner.estimators.share import Share
 from planner.estimators.tower import TowerShare, frozen_tower_bytes
 from planner.formulas.pipeline import micro_batches_in_flight
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class MemoryBreakdown:
     """Bytes on one GPU at its fullest moment; the parts add up to the peak.
 
@@ -97,7 +98,7 @@ MEMORY_PARTS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Memory:
     """Memory of the candidates for the fullest stage, and their maximum.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
@@ -23,6 +21,7 @@ from planner.estimators.share import Setting, recipe_of
 from planner.formulas.optimizers import block_scaled_bytes, newton_schulz_flops
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Product, Split
+from planner.records import record
 from planner.specs.framework import States
 
 # Blocks of bitsandbytes and of torchao.
@@ -47,7 +46,7 @@ _LAYER_STATES = np.array([float(_IN_LAYERS[kind]) for kind in OptimizerKind])
 _END_STATES = np.where([kind is OptimizerKind.MUON for kind in OptimizerKind], 2.0, _LAYER_STATES)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ModelStates:
     """Bytes per parameter of layers and of embedding and logits; ``traffic`` of one update."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
@@ -16,6 +14,7 @@ from planner.estimators.number_bytes import widened
 from planner.estimators.saved_activations import layer_bytes, layer_input_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting, Share
+from planner.records import record
 from planner.specs.model import LayerGroup
 
 HOST_GRADIENT_BYTES = 4.0
@@ -28,7 +27,7 @@ _OF_STATES, _OF_WEIGHTS, _OF_ACTIVATIONS, _TO_DRIVES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class HostCopies:
     """Seconds of copies between a GPU and its host, before overlap.
 

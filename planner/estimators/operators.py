@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,11 +11,12 @@ from planner.estimators.ledger import Work
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Share
 from planner.layers.operators import Op
+from planner.records import record
 
 COLLECTIVES = ("tensor_parallel", "context_parallel", "expert_parallel")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Operator:
     """One operator of one layer and one micro-batch on one GPU.
 
@@ -99,7 +99,7 @@ def gradient_accumulation(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class LayerTime:
     """Seconds of one layer and micro-batch on one GPU, summed over its operators.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from planner.layers.model import Layer, describe, embedding_of, layer_of, logits_of, prediction_of
 from planner.layers.operators import Holder, Op
+from planner.records import record
 from planner.specs.model import LayerGroup, ModelSpec, VisionTower
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class LayerParameters:
     """One layer; ``feed_forward`` is the dense MLP or the shared expert.
 
@@ -32,7 +32,7 @@ class LayerParameters:
         return self.attention + self.feed_forward + self.experts + self.router + self.norms
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ParameterCount:
     """A whole model; tied logits count in ``embedding``.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from planner.formulas.power import (
     range_of_product,
     range_of_sum,
 )
+from planner.records import record
 from planner.specs.power import Between, PowerProfile
 
 # Domains of so many GPUs are racks of trays.
@@ -22,7 +22,7 @@ _LARGEST_NODE = 16
 PARTS = ("boards", "hosts", "network", "facility")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PowerDraw:
     """W of all GPUs of a job by part; NaN where the design power of the GPU is unknown.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,10 +9,11 @@ import numpy as np
 from planner.arrays import BoolArray, CodeArray, FloatArray
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import Recompute
+from planner.records import record
 from planner.software_enums import has_tensor
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Recomputation:
     """``full``: share of the layers that are repeated whole, the same on every stage.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,12 +18,13 @@ from planner.estimators.stages import StageLayers, stage_layers
 from planner.formulas.model_states import sharded_bytes
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of, prediction_of
 from planner.layers.operators import Experts, Product
+from planner.records import record
 from planner.specs.model import ModelSpec
 
 _END_BYTES = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class StageParameters:
     """Parameters on one GPU: those every data-parallel rank has, and routed experts.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,13 +16,14 @@ from planner.estimators.number_bytes import compute_bytes, is_wide, widened
 from planner.estimators.recomputation import Recomputation
 from planner.formulas.overlap import partly_hidden
 from planner.layers.sizes import heads_on_rank
+from planner.records import record
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import training_format
 from planner.specs.workload import TrainingWorkload
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Setting:
     """Everything that is the same for all configurations of a search."""
 
@@ -44,7 +44,7 @@ class Setting:
         return Recomputation.of(c, self.model.num_hidden_layers, reads_alone=alone)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Share:
     """Sizes of one micro-batch on one GPU, and the groups it communicates in."""
 

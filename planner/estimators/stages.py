@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -11,11 +10,12 @@ from numpy.typing import NDArray
 from planner.arrays import FloatArray
 from planner.configurations.training_rules import END_CHUNKS
 from planner.estimators.parameters import count_parameters, logits_met
+from planner.records import record
 from planner.specs.model import LayerGroup, ModelSpec, Placement
 from planner.specs.pipeline_layout import layers_of_chunks
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class StageLayers:
     """Layers of the stages among which the slowest and the fullest are.
 

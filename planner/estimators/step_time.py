@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from planner.arrays import CodeArray, FloatArray, Numeric, add
 from planner.estimators.ledger import Work
 from planner.estimators.operators import COLLECTIVES, LayerTime, Operator
 from planner.estimators.recomputation import Recomputation
+from planner.records import record
 
 _ONCE_A_STEP = ("pipeline_bubble", "data_parallel", "optimizer", "overhead", "slow_nodes")
 TIME_PARTS = (
@@ -28,7 +29,7 @@ TIME_PARTS = (
 _COMPUTING = ("forward", "backward", "recompute", "reference", "optimizer")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Block:
     """Operators that a stage runs ``counts[stage]`` times per micro-batch.
 
@@ -53,7 +54,7 @@ class Block:
         return add((*passes, self.reference)) if np.any(self.reference) else add(passes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class StepTime:
     """Seconds of a step; every part is what shows of it, so that they add up to ``total``.
 

@@ -10,7 +10,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
 
@@ -30,6 +30,7 @@ from planner.estimators.share import Setting, Share
 from planner.estimators.step_time import Block
 from planner.layers.model import Layer
 from planner.layers.tower import patch_embedding, projector, tower_layer
+from planner.records import record
 from planner.specs.model import ModelSpec, VisionTower
 
 _SIXTEEN_BIT = 2.0
@@ -52,7 +53,7 @@ def _encoder(tower: VisionTower) -> ModelSpec:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class TowerShare:
     """The images of a micro-batch on one GPU: as patches before the projector, tokens after it."""
 

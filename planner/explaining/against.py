@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,13 +15,14 @@ from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import intervals
 from planner.pinned import PinnedPlan
 from planner.plan import Plan
+from planner.records import record
 from planner.terms import terms_of
 from planner.workloads.base import Evaluation
 
 _MEMORY, _UNIT, _HEADROOM = "memory_", "_gib", "memory_headroom_gib"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Seen:
     """One plan that is compared: what was asked, what it reaches, what its time is made of."""
 
@@ -83,7 +83,7 @@ class Seen:
         return {**pinned.answers, **settled, **named, **pinned.parameters}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Term:
     """What two plans have of a part of time [s] or memory [GiB], or of a result column.
 
@@ -112,7 +112,7 @@ class Term:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Difference:
     """A plan beside ``other``, that of ``--against``."""
 

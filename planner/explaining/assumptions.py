@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from planner.explaining.against import Seen
 from planner.explaining.changed import outcome, scaled
 from planner.explaining.what_if import STEP, change
 from planner.plan import Plan
+from planner.records import record
 
 _OF_MEMORY = ("peak_memory_gib", "memory_headroom_gib")
 _PARTS_OF_KERNELS = 3  # efficiency.gemm.bf16
@@ -18,7 +18,7 @@ _NOT_KERNELS = ("collective",)  # alternatives of which the faster is taken
 _KINDS = ("gpu", "cluster", "framework", "engine", "reliability", "power")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Assumption:
     """A fact that nobody gave, or a number of a spec that nobody measured, and what it moves most.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from planner.errors import PlannerError
 from planner.optimize.collector import first_row
 from planner.optimize.source import Source
 from planner.plan import Plan, evaluated, one_configuration
+from planner.records import record
 from planner.request import Request
 from planner.specs.checked import unchecked
 from planner.workloads.base import Evaluation
@@ -18,7 +19,7 @@ _SITES = ("site", "prefill_site")
 _SPECS_OF_SITES = ("reliability", "power", "offer")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Outcome:
     """What a changed plan reaches: its ``row`` of result columns, or why it is impossible."""
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from planner.explaining.against import Seen
 from planner.optimize.collector import known_value
 from planner.optimize.result_columns import FOLLOWING
+from planner.records import record
 
 _MEMORY = "peak_memory_gib"
 _HIGH = ("per_s", "utilization", "headroom", "probability", "tflops", "goodput")
 _EQUAL = 1e-9
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Result:
     """A result column of several plans; NaN of one that is impossible or has none.
 
@@ -42,7 +42,7 @@ class Result:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ComparedPlans:
     """Plans by their names; ``missing`` has what has no plan, and why.
 

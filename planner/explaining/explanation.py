@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -17,12 +17,13 @@ from planner.explaining.what_if import Sensitivity, sensitivities
 from planner.optimize.collector import first_row, known_value
 from planner.pinned import PinnedPlan
 from planner.plan import Plan, evaluated
+from planner.records import record
 from planner.workloads.base import Evaluation
 
 MEMORY = ("peak_memory_gib", "memory_headroom_gib")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Explanation:
     """A plan of one configuration, explained; each part is worked out when it is asked for.
 

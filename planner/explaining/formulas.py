@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from planner.estimators.ledger import HOST
 from planner.explaining.numbers import product_of, quantity, seconds
 from planner.formulas import collectives, overlap, pipeline, roofline
+from planner.records import record
 from planner.workloads.timed import Done
 
 WAITING = "waiting"
@@ -28,7 +28,7 @@ UNITS: Mapping[str, str] = {
 """The SI unit of each figure."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Formula:
     """A formula: the ``function`` that has it, its ``title``, and how it reads with numbers."""
 
@@ -150,7 +150,7 @@ FORMULAS: Mapping[str, Formula] = {
 """What `planner.estimators.ledger.Work.formula` stands for."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Wait:
     """A part of a step without work of its own: what ``bounds`` it, why it is there.
 

@@ -7,7 +7,7 @@ of the question; nothing is searched step by step.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from planner.errors import SearchSpaceError
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.source import Source
 from planner.plan import Plan
+from planner.records import record
 from planner.specs.checked import unchecked
 from planner.workloads.base import Evaluation
 
@@ -33,7 +34,7 @@ Grown = Callable[[FloatArray], tuple[Source, Any]]
 """The source and the configurations of a plan with each of some numbers."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Largest:
     """The largest number of a thing with which a plan is feasible.
 

@@ -6,7 +6,7 @@ Times are those of `planner.estimators.machine.Machine`, which every estimate of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from planner.enums import AttentionKernels, ComputePrecision, Fp8Recipe
 from planner.estimators.attention_core import fused_work
 from planner.estimators.attention_rates import rates
 from planner.estimators.machine import Group, Machine
+from planner.records import record
 from planner.software_enums import AttentionKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
@@ -30,7 +31,7 @@ _OPEN = ("key_value_heads", "num_gpus")
 _FORMATS = ("precision", "fp8_recipe")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Case:
     """Operators of a kind that differ in sizes alone: equally long arrays by name, and words.
 
@@ -59,7 +60,7 @@ class Case:
         return training_format(np.asarray(precision), np.asarray(recipe))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Kind:
     """A kind of operator: how long it takes [s], and the terms that it is given by.
 

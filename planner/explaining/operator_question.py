@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from planner.errors import SearchSpaceError
 from planner.explaining.operator_kinds import KINDS
 from planner.inputs import chosen, read, read_all, several, whole
+from planner.records import record
 from planner.request import ALL
 from planner.terms import glossary
 from planner.workloads.place import every_count
@@ -18,7 +19,7 @@ Said = Callable[[str], str]
 _PLACE = ("gpu", "cluster", "framework")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class OperatorQuestion:
     """Which operators, of which sizes, on which GPUs; what is not given is None or not there.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -18,6 +18,7 @@ from planner.explaining.formulas import FORMULAS
 from planner.explaining.operator_kinds import KINDS, OWN_OF_FRAMEWORK, Case, Kind
 from planner.explaining.operator_question import OperatorQuestion
 from planner.explaining.steps import largest_term
+from planner.records import record
 from planner.request import ALL
 from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
@@ -32,7 +33,7 @@ _GIGA, _TERA = 1e9, 1e12
 _USUAL = {"precision": ComputePrecision.BF16.word}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class OperatorTimes:
     """Operators with their times: a row for each, equally long columns by name.
 

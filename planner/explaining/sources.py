@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from planner.plan import Plan
+from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.workloads.timed import Done
 
@@ -15,7 +15,7 @@ _DEFAULT_CLUSTER = "links of the GPU; network latency and efficiency as of Infin
 _OF_KERNELS = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")
 
 
-@dataclass(frozen=True)
+@record()
 class Sources:
     """The specs of a plan of one configuration, with the source of each number."""
 

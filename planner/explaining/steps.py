@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from planner.explaining.formulas import FORMULAS, UNITS, WAITS, references_of
 from planner.explaining.sources import Sources
 from planner.plan import Plan
+from planner.records import record
 from planner.workloads.base import Evaluation
 from planner.workloads.timed import Done, TimedPart, TimedStep, with_ledger
 
@@ -17,7 +17,7 @@ OTHER = "other"
 """What bounds a part of which nothing is recorded."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ExplainedPart:
     """An operator or another part of a step with what bounds it.
 
@@ -51,7 +51,7 @@ class ExplainedPart:
         return wait.words if wait is not None and not self.part.done else ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ExplainedStep:
     """A step: its parts, the longest first, and what bounds them together."""
 

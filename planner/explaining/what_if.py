@@ -6,7 +6,7 @@ Nothing is linearised: each change is a prediction of its own, of the same confi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from planner.explaining.changed import Outcome, asked, outcome, scaled
 from planner.optimize.collector import known_value
 from planner.plan import Plan
+from planner.records import record
 from planner.workloads.base import Evaluation
 
 SOFTWARE = "software"
@@ -25,7 +26,7 @@ _MOST_NODES = 512
 _SOFTWARE = ("launch_time", "overhead")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Sensitivity:
     """A fact that is changed, and what the plan then reaches, by words such as ``10 % better``.
 
@@ -63,7 +64,7 @@ class Sensitivity:
         return max(moves, default=0.0)
 
 
-@dataclass(frozen=True)
+@record()
 class _Fact:
     """Numbers of specs that are better when higher, or lower where ``low``."""
 

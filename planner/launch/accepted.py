@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
 from planner.launch.option_table import FLAG, OptionTable
+from planner.records import record
 
 _FLAG_VALUES = "0"
 _SECTION = "dict"
@@ -20,7 +21,7 @@ _LIST = "list["
 _SHORTEST = 4
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class AcceptedOption:
     """An option of a parser; ``nargs`` is argparse's: 0 of a flag, empty of one value."""
 
@@ -36,7 +37,7 @@ class AcceptedOption:
         return self.nargs == _FLAG_VALUES
 
 
-@dataclass(frozen=True)
+@record()
 class Accepted:
     """The options of a target by name; ``aliases`` maps other spellings to these."""
 

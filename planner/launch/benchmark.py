@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.lengths import common_width, longest_and_ratio, range_word
 from planner.launch.target import Argument, Process, Variable
+from planner.records import record
 
 STEPS = 50
 """Steps of a benchmark of training: the first ones warm up, a median of the rest is steady."""
@@ -61,7 +62,7 @@ _CHECKPOINTS = ("--save", "--load", "checkpoint.save", "checkpoint.load", "--che
 _OUTPUT = "OUTPUT_DIR"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Load:
     """What a benchmark of serving sends: as many clients as ``concurrency``, or a rate [1/s].
 

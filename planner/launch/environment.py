@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from planner.launch.job import Job
 from planner.launch.target import Process, Target
+from planner.records import record
 
 # What loses less than this share of the activations packs them without gaps. [1]
 _PACKED = 0.02
@@ -25,7 +25,7 @@ _REASONS = {
 _OF_TARGET = "as this version needs it"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Assumed:
     """A variable with the reason for its value.
 

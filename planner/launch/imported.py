@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from planner.launch.target import Target
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
 from planner.launch.versions import Version, version_of
+from planner.records import record
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
@@ -43,7 +44,7 @@ _OF_NUMBERS = ("num_gpus", "request_rate")
 _OF_COPIES = ("num_gpus", "replicas", "prefill_replicas")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Imported:
     """One launch of a user's file.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -13,6 +12,7 @@ from planner.errors import InfeasibleError, LaunchError
 from planner.optimize.result_rows import full_rows
 from planner.pinned import PinnedPlan
 from planner.plan import Plan, evaluated, one_configuration
+from planner.records import record
 from planner.request import Request
 from planner.software_enums import AttentionKernel
 from planner.specs.cluster import ClusterSpec
@@ -34,7 +34,7 @@ def _of_software(name: str) -> bool:
     return codes is not None and codes.__module__ == software_enums.__name__
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Job:
     """One plan that is to be started.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 from planner.errors import did_you_mean
@@ -11,6 +10,7 @@ from planner.launch.option_table import Meaning
 from planner.launch.target import Target
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
+from planner.records import record
 
 
 class Status(StrEnum):
@@ -22,7 +22,7 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Line:
     """One option: where it stands, what it says, and what was made of it."""
 

@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from typing import Any, Self
+
+from planner.records import record
 
 FLAG = "flag"
 VALUE = "{}"
@@ -47,7 +48,7 @@ class Role(StrEnum):
     LEFT = "left"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Row:
     """A row of the table; see the module."""
 
@@ -82,7 +83,7 @@ class Row:
         return text[len(before) : len(text) - len(after)] if is_like else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Setting:
     """An option as it is written; a ``text`` of None is that of a flag."""
 
@@ -91,7 +92,7 @@ class Setting:
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Remark:
     """What is told of a parameter: that a target cannot express it, or who decides it."""
 
@@ -104,7 +105,7 @@ class Remark:
         return f"{name}: {self.note}" if name else self.note
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Settings:
     """A plan in the options of a target.
 
@@ -116,7 +117,7 @@ class Settings:
     left: tuple[Remark, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Meaning:
     """The value of a parameter as the options of a file tell it.
 
@@ -128,7 +129,7 @@ class Meaning:
     options: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@record()
 class OptionTable:
     """The rows of a target."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from planner.configurations.serving import OF_PREFILL, PREFILL
@@ -11,6 +10,7 @@ from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
 from planner.launch.serving import PREFILL_POOL, Worker, port_of, workers_of
 from planner.launch.target import PORT, Argument, Draft, File, Process, Variable
+from planner.records import record
 
 _OF_POOL = ("checkpoint_quantization",)
 _NO_ROUTER = (
@@ -19,7 +19,7 @@ _NO_ROUTER = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Server:
     """A worker in the options of its engine.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
 from planner.launch.imported import Imported
@@ -14,11 +14,12 @@ from planner.launch.reading.edit import Changes, Edited, edit_command, edit_docu
 from planner.launch.target import Target
 from planner.launch.text import Given, diff
 from planner.launch.understood import Found, Reading
+from planner.records import record
 
 _Texts = tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Rewritten:
     """A file after a change.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
@@ -19,6 +19,7 @@ from planner.launch.serving import DECODE_POOL, PREFILL_POOL
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
 from planner.reading import json_of
+from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import checkpoint_of
 from planner.specs.drafting import DraftMethod
@@ -37,7 +38,7 @@ _HEADS = (DraftMethod.EAGLE3, DraftMethod.EAGLE)
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Told:
     """What is gathered of one command; ``answers`` makes the answers of it."""
 

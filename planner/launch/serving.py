@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from planner.launch.drafting import draft_method, named_draft
 from planner.launch.job import Job
 from planner.launch.lengths import length_notes
 from planner.launch.target import Argument, Process, Variable
+from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.specs.draft_heads import head_of
 from planner.specs.drafting import DraftMethod
@@ -40,7 +40,7 @@ _ONE_IN_1000 = 3.0902
 _SIXTEEN_BIT = "w16a16"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Worker:
     """Servers that are alike: all of a plan, or those of one of its pools.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from planner.errors import LaunchError
@@ -13,9 +13,10 @@ from planner.launch.option_table import OptionTable, Remark, Setting, Settings
 from planner.launch.reading.edit import Changes
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class File:
     """A file that is written; ``name`` is relative to the directory of the launch.
 
@@ -30,7 +31,7 @@ class File:
     start: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Variable:
     """What only the user knows, as a variable of the shell: a path, an address.
 
@@ -61,7 +62,7 @@ MASTER_PORT = Variable(name="MASTER_PORT", meaning="port on the first of these n
 MASTER_ADDR = Variable(name="MASTER_ADDR", meaning="address of the first of these nodes")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Argument:
     """Words of a command that stand on one line; a ``str`` is quoted, a `Variable` expanded."""
 
@@ -75,7 +76,7 @@ class Argument:
         return cls(words=(setting.option, *texts), note=setting.note)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Process:
     """A program that runs on some GPUs, alike ``copies`` times.
 
@@ -99,7 +100,7 @@ class Process:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Draft:
     """A plan in the words of a target, before a wrapper makes it startable.
 
@@ -116,7 +117,7 @@ class Draft:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Target:
     """A tool at a version.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 
 from planner.reading import MEBIBYTE
+from planner.records import record
 
 LARGEST = 4 * MEBIBYTE
 """Bytes of a file, or characters of a text, up to which it is read."""
@@ -22,7 +23,7 @@ class Span:
     end: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Given:
     """One option of a user's file, as text alone tells it.
 

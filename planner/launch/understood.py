@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.option_table import Meaning
 from planner.launch.text import Given
+from planner.records import record
 
 _LARGEST = 1e18
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class World:
     """On what a file starts its job; None where it does not say.
 
@@ -28,7 +29,7 @@ class World:
     copies: Given | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Found:
     """One command or document of a file that a target reads.
 
@@ -53,7 +54,7 @@ class Found:
     files: Mapping[str, Found] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Answers:
     """What a target makes of a file, in the words of the table of terms.
 
@@ -75,7 +76,7 @@ class Answers:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Reading:
     """A file as its target's table reads it: what `Target.answers` is given."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from planner.launch.understood import Found
+from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 
@@ -24,7 +24,7 @@ _PLACES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Version:
     """A version that stands in a line of a file; ``tool`` is the engine's target."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from planner.errors import LaunchError
@@ -12,6 +12,7 @@ from planner.launch.own import PLAN_FILE
 from planner.launch.target import Draft, File, Target
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
+from planner.records import record
 from planner.request import Request
 from planner.workloads.registry import workload_of
 
@@ -20,7 +21,7 @@ _OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")
 _AS_THEY_ARE = (WRAPPERS[0], "kubernetes")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Launch:
     """What starts a plan; the plan itself is the last of the files."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
@@ -13,12 +13,13 @@ from planner.layers.attention import attention_block
 from planner.layers.feed_forward import feed_forward_block
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
 from planner.layers.sizes import Element, Kept, Part, columns
+from planner.records import record
 from planner.specs.model import LayerGroup, ModelSpec
 
 Kind = TypeVar("Kind", bound=Op)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class Layer:
     """A layer, or an end of a model, as the list of its operators."""
 

@@ -6,10 +6,10 @@ Nothing here knows a GPU, a framework or a configuration; folds bring those.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from planner.layers.sizes import Columns, Kept, Part, Spread, columns
+from planner.records import record
 
 
 class Holder(StrEnum):
@@ -33,7 +33,7 @@ class Split(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Op:
     """What every operator has.
 
@@ -68,12 +68,12 @@ class Op:
         return self.parameters
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Weights(Op):
     """Parameters whose own work is too little to describe: norms of heads, sinks, gates."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Product(Op):
     """A product with a matrix of ``depth`` rows and ``columns``, for the tokens of ``rows``.
 
@@ -101,7 +101,7 @@ class Product(Op):
         return matrix + self.bias + self.weights
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Elementwise(Op):
     """A memory-bound kernel over ``columns`` of each token.
 
@@ -115,12 +115,12 @@ class Elementwise(Op):
     backward: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Lookup(Elementwise):
     """Rows of a table, which get gradients and pass none on."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class AttentionCore(Op):
     """Scores, softmax and weighted values of softmax attention, with its exchange of tokens.
 
@@ -160,7 +160,7 @@ class AttentionCore(Op):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class IndexScores(Op):
     """Scores of all keys before a query by ``heads`` of ``head_dim``, which choose what it reads.
 
@@ -171,7 +171,7 @@ class IndexScores(Op):
     head_dim: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Scan(Op):
     """The recurrence of linear attention or of Mamba-2 over a state of fixed size.
 
@@ -213,7 +213,7 @@ class Scan(Op):
         return self.values * self.key_dim
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Experts(Op):
     """All matrices of routed experts, each on the tokens sent to it.
 
@@ -244,7 +244,7 @@ class Experts(Op):
         return self.per_token * self.one
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Permute(Op):
     """Sorting ``columns`` of each copy of a token by expert, and back after the experts."""
 
@@ -252,7 +252,7 @@ class Permute(Op):
     per_token: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ExpertBias(Op):
     """Adding the weighted bias of each expert to its outputs, where kernels of their own do."""
 
@@ -260,7 +260,7 @@ class ExpertBias(Op):
     per_token: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ExpertExchange(Op):
     """``columns`` of each token's copies go to their experts and come back."""
 
@@ -268,26 +268,26 @@ class ExpertExchange(Op):
     per_token: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class BlockExchange(Op):
     """What tensor parallelism exchanges around a block that ends in a row-split product."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class HeadExchange(Op):
     """Context parallelism trades tokens for heads: ``columns`` before a scan and after it."""
 
     columns: Columns
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class VocabularyReduce(Op):
     """The sum over shards of the vocabulary: of embeddings forward, of gradients ``backward``."""
 
     backward: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Loss(Op):
     """Softmax and cross-entropy over ``columns`` of logits."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from planner.arrays import Numeric
 from planner.enums import AdapterTargets
+from planner.records import record
 
 
 class Spread(StrEnum):
@@ -47,7 +47,7 @@ class Element(StrEnum):
     STATISTIC = "statistic"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Part:
     """``count`` heads or columns of ``width`` numbers that belong together.
 
@@ -68,7 +68,7 @@ class Part:
         return self.count * self.width
 
 
-@dataclass(frozen=True)
+@record()
 class Columns:
     """The columns of a matrix or of a tensor, part by part."""
 
@@ -112,7 +112,7 @@ def plain(width: int, name: str = "") -> Columns:
     return Columns((Part(name=name, count=width),))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Kept:
     """Numbers per token that a layer keeps for its backward pass.
 

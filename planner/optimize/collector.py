@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Simplest
 from planner.optimize.source import Candidates, Columns, Source
+from planner.records import record
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
 _MERGED_ROWS = 2**16
@@ -23,7 +24,7 @@ _MERGED_ROWS = 2**16
 _SAMPLE = 2**10
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class NearestMiss:
     """The configuration that comes closest to keeping the limit that rejected it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from planner.confidence.quantiles import MEDIAN
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.source import Candidates, Source, at_load
 from planner.optimize.sureness import limit_chance, sure_factor, sure_value
+from planner.records import record
 from planner.terms import terms_of
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Constraint:
     """``bound`` in SI units on an attribute of candidates: from above (``sign`` 1) or below (-1).
 

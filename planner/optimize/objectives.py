@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from planner.errors import SearchSpaceError, did_you_mean
+from planner.records import record
 from planner.terms import terms_of
 
 MAX_OBJECTIVES = 3
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Objective:
     """An attribute of candidates; ``sign`` is 1 to minimize it, -1 to maximize it."""
 

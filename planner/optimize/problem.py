@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ from planner.arrays import CodeArray, FloatArray, IndexArray, Numeric
 from planner.optimize.constraints import Constraint
 from planner.optimize.objectives import Objective
 from planner.optimize.source import Candidates, Source
+from planner.records import record
 
 Cell: TypeAlias = Mapping[str, Any]
 """A value of each outer axis: model, GPU, framework or engine, adapter, and so on."""
@@ -21,7 +21,7 @@ MEMORIES = ("host", "gpu")
 """Of which a source's last rules say that they are full."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Problem:
     """Everything a driver needs.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from planner.arrays import FloatArray, IndexArray
 from planner.optimize.source import Candidates, Source
+from planner.records import record
 
 _LEAST_SURE = 0.5
 """Plans that fit less surely are not worth more than half of what they are predicted to be."""
@@ -18,7 +19,7 @@ FURTHEST = 1.25
 """Beyond this factor of the best no plan is as good, however little published runs tell."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Choice:
     """A configuration of a source with its objectives, minimized.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +25,13 @@ from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Choice
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns
+from planner.records import record
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Comparison:
     """The values of one outer axis beside each other.
 
@@ -52,7 +52,7 @@ class Comparison:
         return f"<Comparison by {self.axis}: {found} with a plan{best}, {without} without>"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class SearchResult:
     """The Pareto front, best first objective first, and what became of all the others.
 

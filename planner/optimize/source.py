@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rule import Rule
 from planner.configurations.table import pick
 from planner.optimize.narrowing import in_parts, possible_mesh
+from planner.records import record
 from planner.specs.site import Site
 
 # Predictions take some hundred bytes for each of them at once; rules take few.
@@ -120,7 +121,7 @@ def at_load(candidates: Any) -> Any:
     return getattr(candidates, "at_load", candidates)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Block:
     """A part of a source: what is possible in it, what rules rejected, and its rows.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from planner import text
 from planner.errors import PlannerError
 from planner.pages.content import Block, Cell, Head, Lines, Section, Table
+from planner.records import record
 from planner.specs.catalogue import Catalogue
 
 # A figure that nobody measured, or that its class of GPUs has.
@@ -24,7 +24,7 @@ _LOADED: Mapping[str, Callable[[Catalogue, str], Any]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Rests:
     """What a result rests on.
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, TypeAlias
+
+from planner.records import record
 
 BEST, TIE, BAD = "best", "tie", "bad"
 """What marks a cell or row: the winner, what published runs do not tell from it, no plan."""
@@ -12,7 +14,7 @@ BEST, TIE, BAD = "best", "tie", "bad"
 _LINE = 42
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Cell:
     """A cell: its text, in small what stands beside it, and the number that it is sorted by.
 
@@ -31,7 +33,7 @@ class Cell:
         return len(self.text) > _LINE
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Head:
     """The head of a column; ``title`` says at length what it is."""
 
@@ -41,7 +43,7 @@ class Head:
     numeric: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Table:
     """Rows of cells; ``marked`` are the marks of rows.
 
@@ -63,7 +65,7 @@ class Table:
         return self.marked[row] if self.marked else ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Scatter:
     """Points whose axes the reader may choose among the columns of a table on the page.
 
@@ -88,7 +90,7 @@ class Scatter:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Bars:
     """Stacked bars: for each of ``labels`` the values of parts, in order, in one unit."""
 
@@ -105,7 +107,7 @@ class Bars:
         return {"kind": self.kind, "unit": self.unit, "labels": [*self.labels], "parts": parts}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Pairs:
     """Names and what they are."""
 
@@ -113,7 +115,7 @@ class Pairs:
     pairs: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Lines:
     """Sentences, each a line of its own."""
 
@@ -121,7 +123,7 @@ class Lines:
     lines: Sequence[str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Code:
     """A command, to be copied."""
 
@@ -132,7 +134,7 @@ class Code:
 Block: TypeAlias = Table | Scatter | Bars | Pairs | Lines | Code
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Section:
     """Blocks under a title; a folded one is opened by the reader."""
 
@@ -141,7 +143,7 @@ class Section:
     is_folded: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Page:
     """A page: its title, what was asked, the answer in a sentence, and everything else."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn, Self
 
 from planner.errors import SearchSpaceError, SpecError
+from planner.records import record
 from planner.result_cells import cell_reader, is_result
 from planner.version import __version__
 from planner.workloads.base import Workload
@@ -37,7 +38,7 @@ class Row(dict[str, Any]):
         raise SpecError(f"{self.where}: a row lacks the column {name}, so it cannot be shown.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Document:
     """What a search, a size or an estimate wrote: rows, the manifest, and what there is ``more``.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,6 +13,7 @@ from planner.explaining.other import changed_request
 from planner.given import Said, make_request
 from planner.launch.own import MANIFEST
 from planner.pinned import PinnedPlan
+from planner.records import record
 from planner.report.explained import seen_plan
 from planner.report.recommended import recommended_of
 from planner.request import Request
@@ -31,7 +31,7 @@ _PLAN_OF_SWEEP = "plan.json"
 _NAMED = (SpecKind.GPUS, SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Thing:
     """One of the things that are compared: a ``plan``, the name of a spec, or ``specs``."""
 

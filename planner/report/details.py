@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -14,6 +13,7 @@ from planner.open_facts import moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
+from planner.records import record
 from planner.report.console import print_folded, print_pairs, print_title
 from planner.report.open_facts import open_lines
 from planner.report.parts import host_words, memory_table
@@ -23,7 +23,7 @@ from planner.units import GIB
 from planner.workloads.base import Evaluation
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Details:
     """The part of a report that only one workload has.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
 
+from planner.records import record
 from planner.report.console import make_table
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Column:
     """Cells under a header whose words may stand below each other; ``styles`` are theirs."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from planner import text
 from planner.optimize.collector import first_row, rows_of
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
+from planner.records import record
 from planner.report.console import GOOD, TIE, print_folded, print_title
 from planner.report.fitted import Column, print_fitted
 from planner.report.short import SHORT_WORDS, degrees
@@ -31,7 +32,7 @@ _OF_OBJECTIVES = 3
 _PARALLEL = "_parallel"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ShortFront:
     """Rows of a front: their columns, which are the recommended plan, what marks mean."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from planner.arrays import FloatArray
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.plan import Plan
+from planner.records import record
 from planner.report.front import of_objective, tied_with_first
 from planner.report.short import short_plan
 from planner.report.sure import told_ends
@@ -19,7 +19,7 @@ from planner.report.sure import told_ends
 _MEMORY = "peak_memory_gib"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Points:
     """Values of a column for each plan, with the ends of their 90 % intervals.
 
@@ -31,7 +31,7 @@ class Points:
     ends: FloatArray
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class FrontPoints:
     """The front, and in ``recommended`` the plan to launch, which may not be on it.
 

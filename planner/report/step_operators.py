@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rich.console import Console
 
 from planner.estimators.inference.step import InferenceStep
+from planner.records import record
 from planner.report.console import make_table, print_title
 from planner.report.parts import first
 
@@ -14,7 +13,7 @@ _OTHERS = "all modules"
 _PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class StepRow:
     """Seconds and FLOPs of one operator over all layers, or of a part that belongs to none."""
 

@@ -7,13 +7,13 @@ on a dark ground. Parts of time and memory have the hue of their family and a sh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.step_time import TIME_PARTS
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Theme:
     """Colours as ``#rrggbb``: of the ground, of text and lines, and of what is drawn.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rich.console import Console
 
 from planner.estimators.estimate import Estimate
 from planner.estimators.step_time import TIME_PARTS, StepTime
+from planner.records import record
 from planner.report.console import make_table, print_title
 from planner.report.parts import first
 
@@ -16,7 +16,7 @@ _OTHERS = "all modules"
 _OF_OPERATORS = ("forward", "backward", "recompute")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class OperatorRow:
     """Seconds of a step that one operator, or one part that belongs to none, takes."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from planner.enums import Contract
 from planner.errors import SearchSpaceError
 from planner.plan import make_plan
+from planner.records import record
 from planner.request import Request
 from planner.sizing.fleet import Fleet
 from planner.sizing.load import HOURS, Load, Period
@@ -37,7 +38,7 @@ _LEAST_RATE = 1e-6
 _SPARE = (1.0, 1.1, 1.25, 1.5)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Terms:
     """What a GPU costs in USD/s all day and by the hour, and under which contracts."""
 
@@ -47,7 +48,7 @@ class Terms:
     hourly_contract: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Hour:
     """A period of the day, the GPUs that serve it, and what they could serve [1/s].
 
@@ -65,7 +66,7 @@ class Hour:
         return max(self.num_gpus - self.base, 0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Day:
     """A day on one GPU: the layout of the peak throughout, as many copies as each hour needs.
 

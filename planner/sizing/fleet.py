@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates
 from planner.optimize.sureness import is_unknown, sure_value
 from planner.plan import Plan
+from planner.records import record
 from planner.terms import glossary
 from planner.units import DAY, GIB
 
@@ -27,7 +27,7 @@ _SUFFIXES = {"d": ("_days", DAY), "s": ("_s", 1.0), "GiB": ("_gib", GIB), "USD":
 FEWEST, CHEAPEST, FASTEST = "fewest", "cheapest", "fastest"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Margin:
     """What a plan leaves of a limit, in SI units.
 
@@ -55,7 +55,7 @@ class Margin:
         return self.spare / self.bound if self.bound else math.inf
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Fleet:
     """A plan that keeps every limit: its result columns with intervals, and its margins."""
 
@@ -92,7 +92,7 @@ class Fleet:
         return cls(row=row, margins=tuple(_margins(plan, candidates)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Size:
     """What it takes of one GPU under one contract.
 

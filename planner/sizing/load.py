@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import SpecError
+from planner.records import record
 from planner.specs.csv_table import Rows, number, read_table
 from planner.specs.paths import load_file
 from planner.units import HOUR
@@ -17,7 +17,7 @@ _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _COLUMNS = ("hour", "time", "request_rate")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Period:
     """A part of the day that begins at ``start`` and lasts ``hours``, with its requests per s."""
 
@@ -36,7 +36,7 @@ class Period:
         return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Load:
     """The periods of a day, from midnight to midnight."""
 

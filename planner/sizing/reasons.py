@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from planner import text
 from planner.optimize.collector import NearestMiss
@@ -12,10 +11,11 @@ from planner.optimize.constraints import Constraint
 from planner.optimize.groups import why
 from planner.optimize.result import SearchResult
 from planner.plan import Plan
+from planner.records import record
 from planner.units import GIB
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Missed:
     """What came closest; ``excess`` is how far beyond the bound, as a share.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from planner.given import Said
 from planner.inputs import read, several
 from planner.plan import make_plan
 from planner.processes import TRIES, Lost, on_workers
+from planner.records import record
 from planner.request import ALL, Request
 from planner.sizing.day import day_of
 from planner.sizing.fleet import Size
@@ -40,7 +41,7 @@ _FEW = 3
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Sizes:
     """The sizes of a run or a service, the cheapest first, those without a plan last."""
 
@@ -128,7 +129,7 @@ def size_all(
     return Sizes(request=asked, sizes=sizes, load=load)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Task:
     """One GPU under one contract, or of a load under the cheapest of several."""
 

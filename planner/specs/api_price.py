@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from planner.errors import SpecError
+from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.csv_table import number, read_table
 from planner.specs.files import aliases_of, names
@@ -34,7 +35,7 @@ _DATE = re.compile(r"(<=)?(\d{4}-\d\d-\d\d)")
 _OLD_AFTER_DAYS = 365
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ApiPrice:
     """What a provider asks for a token of a model, in USD, who says so, and of when that is.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from planner.enums import LinkKind
 from planner.errors import SpecError
+from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@record()
 class Catalogue:
     """Where specs are looked for: in ``folder`` before the working directory and what is shipped.
 

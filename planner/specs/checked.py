@@ -60,7 +60,6 @@ def checked(cls: type[Made]) -> type[Made]:
         When one is made of values that its annotations or its validators refuse.
     """
     made: Any = record(kw_only=True)(cls)
-    made.__dataclass_params__.frozen = True  # for dataclasses that inherit from it
     made.__pydantic_config__ = {"extra": "forbid"}
     made.__init__ = _init
     return typing.cast(type[Made], made)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from planner.records import record
 from planner.specs.files import aliases_of, names
 from planner.specs.gguf import gguf_word
 from planner.specs.paths import SpecKind
@@ -37,7 +37,7 @@ _CACHED = re.compile(r"models--(?P<owner>[^/]+?)--(?P<name>[^/]+)")
 _SCHEME = re.compile(r"^[a-z0-9]+://", re.IGNORECASE)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Checkpoint:
     """What a name tells.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from planner.records import record
 
 
 class DraftMethod(StrEnum):
@@ -24,7 +25,7 @@ class DraftMethod(StrEnum):
         return {"mtp": 2, "eagle": 2, "eagle3": 3}.get(self.value, 0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Acceptance:
     """The probability that a drafted token is accepted after those before it, of published runs.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from planner.arrays import FloatArray
 from planner.errors import SpecError, did_you_mean
 from planner.reading import TABLE
+from planner.records import record
 from planner.specs.cache import kept, stamp
 from planner.specs.load import read_text
 from planner.specs.paths import kernel_folders, listing
@@ -19,7 +19,7 @@ COLUMNS = "rows,columns,depth,share"
 _LARGE = 4096
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@record(kw_only=True, eq=False)
 class GemmTable:
     """What products of each size take, as that of large products.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from planner.enums import LinkKind
+from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.cluster import ClusterSpec, ScaleOut, ScaleUp
 from planner.specs.efficiency import with_defaults
@@ -25,7 +25,7 @@ _GPUS_PER_TRAY = 4
 _ASSUMED_NODE_NETWORK = 400 * UNITS["byte/s"]["Gbit/s"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Loaded(Generic[Spec]):
     """A spec with the file it came from.
 

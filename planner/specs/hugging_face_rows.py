@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
+from planner.records import record
 from planner.specs import hugging_face_layers as layers
 from planner.specs.hugging_face_layers import Table
 from planner.specs.hugging_face_reader import ConfigReader
@@ -99,7 +100,7 @@ def among_experts(config: ConfigReader, layer: int) -> bool:
     return layer not in dense and (layer + 1) % config.size("decoder_sparse_step", 1) == 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Only:
     """The only supported value of a key, and what the others would mean."""
 
@@ -125,7 +126,7 @@ def experts(width: str = "moe_intermediate_size", **fields: Any) -> Fields:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Decoder:
     """One family: the fields of its model table, part by part.
 

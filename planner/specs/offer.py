@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 from planner.enums import Contract
+from planner.records import record
 
 UNDATED = "undated"
 _MONTHS = 12
 _DATE = re.compile(r"(\d{4})(?:-(0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Price:
     """What one GPU costs in USD/s under a contract, who says so, and of when that is.
 

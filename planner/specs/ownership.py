@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import SpecError, did_you_mean
+from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.csv_table import number, read_table
 from planner.specs.files import find
@@ -41,7 +41,7 @@ _SHARES = ("card_share_of_server", "network_and_storage_share", "residual_after_
 _POSITIVE = ("card_share_of_server", "lifetime", "utilization", "power_over_tdp")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Figure:
     """A quantity in SI units, the range that sources give it, who says so and when."""
 

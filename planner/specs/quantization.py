@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from planner.arrays import CodeArray
 from planner.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
+from planner.records import record
 from planner.specs.gguf import GGUF_BITS
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class KernelFormat:
     """Bytes per element of weights and activations, scales included, and the arithmetic.
 

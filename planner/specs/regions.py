@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
+from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.csv_table import number, read_table
 from planner.specs.paths import beside_specs
@@ -20,7 +21,7 @@ _DIMENSIONS = {CARBON: "kg/J", PUE: "1", ELECTRICITY: "usd/J"}
 _NEEDED = ("region", "quantity", "value", "unit", "source")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Figure:
     """A number in SI units, who says so, and of which year."""
 
@@ -29,7 +30,7 @@ class Figure:
     year: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Region:
     """A region of a grid or of a cloud, by its code; ``figures`` by their quantity."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from planner.enums import Contract
+from planner.records import record
 from planner.specs.offer import Price
 from planner.specs.power import PowerProfile
 from planner.specs.reliability import IDEAL, ReliabilitySpec
 from planner.units import HOUR
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Site:
     """On what terms GPUs run: ``offer`` is what one costs, None where that is unknown.
 

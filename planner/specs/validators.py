@@ -6,11 +6,12 @@ Bounds are those of `annotated_types`, which pydantic reads itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from planner.records import record
 
-@dataclass(frozen=True)
+
+@record()
 class Before:
     """A function of the value as it is given, and of what holds its ``context``."""
 
@@ -23,7 +24,7 @@ class Before:
         return with_info_before_validator_function(self.func, handler(source))
 
 
-@dataclass(frozen=True)
+@record()
 class After:
     """A function of the value that is right so far."""
 
@@ -36,7 +37,7 @@ class After:
         return no_info_after_validator_function(self.func, handler(source))
 
 
-@dataclass(frozen=True)
+@record()
 class Strict:
     """Nothing is converted: no text is a number, no fraction of zero a whole number."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from planner.records import record
 from planner.sweeps.columns import COST, TIME, Row, measured_alike
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
@@ -27,7 +27,7 @@ class Side(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Change:
     """A scenario that both have and that is not the same in both."""
 
@@ -46,7 +46,7 @@ class Change:
         return abs(math.log(ends[1] / ends[0])) if min(ends) > 0 else math.inf
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Comparison:
     """What differs from one sweep to another.
 

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from planner.errors import MissingDependencyError, WorkersLost
 from planner.interrupts import is_asked_to_stop
 from planner.optimize.exhaustive import StopSearch
+from planner.records import record
 from planner.sweeps.identity import differences, identity
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
@@ -64,7 +65,7 @@ def on_dask(address: str, told: Callable[[str], None] | None = None) -> Run:
     return run
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class _Task:
     """What every part of a sweep is sent with; ``token`` names the sweep."""
 

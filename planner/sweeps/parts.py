@@ -6,13 +6,13 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from planner.errors import SpecError
 from planner.reading import TABLE, json_of, lines, opened
+from planner.records import record
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.scenario import Outcome, run_scenarios
 
@@ -26,7 +26,7 @@ _LEVEL = 3
 _KINDS: Mapping[type, str] = {bool: "flag", int: "count", float: "number", str: "text"}
 
 
-@dataclass(frozen=True)
+@record()
 class Part:
     """The scenarios ``first`` to ``end`` - 1 of a plan."""
 

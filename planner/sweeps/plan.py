@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -16,6 +15,7 @@ from planner.errors import SearchSpaceError
 from planner.given import Said, make_request
 from planner.inputs import shown
 from planner.pinned import toml_value
+from planner.records import record
 from planner.request import Request
 from planner.result_cells import limit_column
 from planner.terms import Term, terms_of
@@ -45,7 +45,7 @@ def askable(workload: str) -> dict[str, Term]:
     return {**terms_of(workload, "limit"), **questions_of(workload)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Work:
     """A kind of work that is asked for everywhere.
 
@@ -90,7 +90,7 @@ def work_columns(work: Work) -> tuple[str, ...]:
     return tuple(name if name in known else limit_column(name) for name in work_questions(work))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Scenario:
     """One question of a sweep: the ``values`` of its questions and limits."""
 
@@ -116,7 +116,7 @@ class Scenario:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SweepPlan:
     """All scenarios, numbered from 0: those of one work after those of the other.
 

@@ -6,12 +6,13 @@ import heapq
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from planner.errors import PlannerError, SearchSpaceError
 from planner.inputs import shown
+from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import MEASURES, VALUE, Row, find_column, measured_alike, read_value
 from planner.sweeps.names import name_of
@@ -27,7 +28,7 @@ _MOST_SEEN = 20
 _WHERE = "--where"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Condition:
     """What a column must be: one of ``values`` (=, !=), or less or more than the one."""
 
@@ -43,7 +44,7 @@ class Condition:
         return _is_number(value) and _OPERATORS[self.operator](value, self.values[0])
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Where:
     """Conditions that all hold; ``seen`` are values that a scenario had where one did not."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from planner.cells import cell_value
 from planner.errors import SearchSpaceError, SpecError
 from planner.reading import RESULT, read_csv, read_json
+from planner.records import record
 from planner.result_cells import cell_reader
 from planner.sweeps.front import front_across
 from planner.sweeps.parts import AGAIN, Part, parts_of, read_head, read_rows
@@ -88,7 +88,7 @@ class PartRow(dict[str, Any]):
         raise SpecError(f"{self.path}: a scenario has no {name}. {AGAIN}")
 
 
-@dataclass(frozen=True)
+@record()
 class Sweep:
     """What ``planner sweep`` wrote into a directory; of one that was ended early what is done.
 

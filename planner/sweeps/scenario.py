@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Columns
 from planner.plan import Plan, make_plan
+from planner.records import record
 from planner.report.infeasible import limit_texts
 from planner.result_cells import limit_column
 from planner.specs.catalogue import Catalogue
@@ -31,7 +32,7 @@ from planner.terms import Term, terms_of
 _OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Outcome:
     """What a scenario gave: a row of values by column, and the columns of its front."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from planner.errors import SearchSpaceError
+from planner.records import record
 from planner.report.console import print_folded, print_title
 from planner.sweeps.against import compare
 from planner.sweeps.columns import COST, MEASURES, VALUE, Row, find_column, find_columns
@@ -28,7 +28,7 @@ USUAL_ROWS = 20
 _ALL = 10**6
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Shown:
     """What of a sweep is to be shown; texts as they stand on the command line.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
+from planner.records import record
 from planner.report.told import label
 from planner.sweeps.columns import (
     COST,
@@ -59,7 +60,7 @@ class Spotted:
     feasible: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Overtaking:
     """From ``num_gpus`` on ``second`` is better than ``first``, by these shares before and after.
 
@@ -239,7 +240,7 @@ class Group:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Summary:
     """The groups of a sweep, and how many of its scenarios they have."""
 

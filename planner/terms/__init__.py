@@ -35,17 +35,17 @@ texts are made from it. Its columns:
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
 from planner import enums, software_enums
+from planner.records import record
 
 _FORMATS = ("ComputePrecision", "Quantization", "CacheType")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Term:
     """A row of the table; see the module for its fields. Those with several words are split."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from planner.enums import ComputePrecision, Quantization
+from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.specs.price import CONTRACTS
@@ -58,7 +58,7 @@ _EXAMPLES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Field:
     """A field of a form: the text that it has, what may be chosen, what its option is called."""
 
@@ -77,7 +77,7 @@ class Field:
         return self.name in _LONG
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Group:
     """Fields that are seen or opened together."""
 

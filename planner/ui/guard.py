@@ -6,9 +6,10 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from planner.records import record
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -43,7 +44,7 @@ def is_loopback(host: str) -> bool:
         return name in _LOCAL_NAMES
 
 
-@dataclass(frozen=True)
+@record()
 class Guard:
     """Lets pass what may be asked; ``token`` is empty where this machine's programs may ask all.
 

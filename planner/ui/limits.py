@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import resource
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from planner.errors import PlannerError
 from planner.processes import num_cores
+from planner.records import record
 
 
 class Refused(PlannerError):
@@ -20,7 +21,7 @@ class Refused(PlannerError):
         return type(self), (str(self), self.status)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Limits:
     """Limits of a request, and of all together.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -12,6 +11,7 @@ from urllib.parse import urlencode
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.given import make_request, parse_settings
 from planner.inputs import shown
+from planner.records import record
 from planner.request import Request
 from planner.terms import Term, glossary, terms_of
 from planner.workloads.registry import known_workload, workload_names
@@ -49,7 +49,7 @@ def fields_of(command: str, workload: str) -> dict[str, Term | None]:
     return fields | ({OBJECTIVES: None} if command == "search" else {})
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Question:
     """A command and its answers as text, by the names of fields, without those left empty."""
 

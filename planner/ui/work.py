@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import InfeasibleError
@@ -13,6 +12,7 @@ from planner.pages.html import environment, page_data
 from planner.pages.read import document_page
 from planner.plan import answered, evaluated, make_plan, one_configuration, result_of
 from planner.reading import json_of
+from planner.records import record
 from planner.report.estimate_object import add_estimate
 from planner.report.infeasible import infeasible_message
 from planner.report.objects import finish_search, object_text
@@ -30,7 +30,7 @@ Tell = Callable[[int, int], None]
 _WHERE = "the answer"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Answer:
     """The object of ``--json`` as text; as a page its content and what its script draws, as HTML
     and JSON.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
 from planner.confidence.tables import read_table
 from planner.errors import did_you_mean
+from planner.records import record
 from planner.validation.tables import FOLDER
 
 MEASURED = "measured_"
@@ -64,7 +64,7 @@ _WHOLE = (ColumnType.COUNT, ColumnType.COUNT_OR_ZERO)
 _NUMERIC = (*_WHOLE, ColumnType.FLAG, ColumnType.NUMBER)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Column:
     """A column, its unit, what it means, and its cell in the example of each template."""
 
@@ -76,7 +76,7 @@ class Column:
     examples: dict[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Schema:
     """The columns of one kind of table; others are kept as they are, and not understood."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from planner.arrays import FloatArray
 from planner.confidence.intervals import LEVEL
+from planner.records import record
 from planner.validation.assumed import assumed
 from planner.validation.columns import MEASURED
 from planner.validation.kinds import Compared, Kind, kind_of
@@ -21,7 +21,7 @@ from planner.validation.regret import regrets
 from planner.validation.runs import Run, Runs
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Row:
     """A run, what is predicted for it, and both compared."""
 
@@ -115,7 +115,7 @@ class Row:
         return high - low + 2 / (1 - LEVEL) * beyond
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Errors:
     """Errors of one group of rows, as fractions; NaN where nothing can be said.
 
@@ -136,7 +136,7 @@ class Errors:
     problems: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class MemoryVerdicts:
     """Runs that ran out and runs that ran, and how many of each are predicted wrongly."""
 

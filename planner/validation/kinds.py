@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from planner.confidence.engines import engine_labels
 from planner.confidence.frameworks import framework_labels, framework_rule
 from planner.confidence.intervals import INFERENCE_TABLES, TRAINING_TABLES, Tables
+from planner.records import record
 from planner.validation.columns import TableKind
 from planner.validation.inference.assumed import inference_choices
 from planner.validation.inference.cases import inference_case
@@ -22,7 +22,7 @@ from planner.validation.training.cases import training_case
 from planner.validation.training.evaluate import predict_training_group
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Compared:
     """What of a row is compared: the first of ``names`` that it measured.
 
@@ -45,7 +45,7 @@ class Compared:
         return MEMORY in self.names
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Kind:
     """A kind of tables; a case of one goes only to the functions beside what made it.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from planner.confidence.classes import gpu_class, has_experts
 from planner.confidence.fits import MemoryErrors
 from planner.confidence.intervals import Rule
+from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import GpuSpec
@@ -27,7 +28,7 @@ MEMORY = "peak_memory_gib"
 OUT_OF_MEMORY = "out_of_memory"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Case(ABC):
     """A run as the estimator sees it; measurements are never read."""
 
@@ -67,7 +68,7 @@ class Case(ABC):
         return "moe" if has_experts(self.model) else "dense"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Prediction:
     """What is predicted for one run, by quantity in the units of the tables.
 
@@ -90,7 +91,7 @@ class Prediction:
     impossible: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Range:
     """A predicted value with the ends of its 90 % interval."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from io import StringIO
 from pathlib import Path
 
 from planner.errors import SpecError, did_you_mean
 from planner.reading import RESULT, csv_of, read_text
+from planner.records import record
 from planner.validation.columns import MEASURED, Schema, TableKind, schema_of
 
 _MEASUREMENTS = Path(__file__).parent / "measurements"
@@ -19,7 +19,7 @@ COMMENT = "#"
 """A row whose first cell begins with this explains the table and is no run."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Run:
     """One row: its line in the file and the text of its cells."""
 
@@ -50,7 +50,7 @@ class Run:
         return None if number is None else bool(number)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Runs:
     """A table of runs, its columns in their order."""
 

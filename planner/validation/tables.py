@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from planner.confidence.tables import read_table
+from planner.records import record
 
 FOLDER = Path(__file__).parent
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ModelRule:
     """The built-in model behind a name, or why none of the kind is predicted."""
 

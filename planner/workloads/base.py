@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
+from planner.records import record
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Question:
     """What is asked, whatever the hardware: the model, the work, the numbers of GPUs.
 
@@ -42,7 +43,7 @@ class Question:
     compares_drafts: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Scene:
     """One GPU and one framework or engine that the question is asked for.
 
@@ -56,7 +57,7 @@ class Scene:
     others: Mapping[str, Place]
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Evaluation:
     """One configuration judged.
 
@@ -96,7 +97,7 @@ class Evaluation:
         return pd.DataFrame(full_columns(self.table(), [self.source]))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Wording:
     """How results of a workload are told.
 
@@ -137,7 +138,7 @@ class Wording:
     unusual: Callable[[Any], Sequence[str]] = lambda _: ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Workload:
     """A kind of work to plan.
 

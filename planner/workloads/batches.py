@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from planner.estimators.inference.static import StaticBatch, static_batch
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.source import Columns, Need, Source
+from planner.records import record
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.units import GIB
@@ -45,7 +46,7 @@ from planner.workloads.serving_simplicity import batch_complexity
 _BLOCK_ROWS = 2**16
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class BatchSource(Source):
     """Batches on one GPU with one engine."""
 
@@ -97,7 +98,7 @@ class BatchSource(Source):
         return Batches(source=self, configurations=c, rejected_by=codes, parts=memory, batch=static)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Batches(Serving):
     """Batches of ``concurrency`` requests a replica; what can be optimized, in SI units."""
 

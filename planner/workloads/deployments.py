@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ from planner.estimators.power import PowerDraw
 from planner.formulas.money import cost_per_million
 from planner.formulas.power import carbon
 from planner.optimize.source import Candidates, Columns, Need
+from planner.records import record
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
 from planner.terms import percentile_of, terms_of
@@ -44,7 +45,7 @@ PERCENTILES = {
 """Limits on what a share of the requests does not exceed: the quantity and the share."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Promises:
     """Arrays that broadcast to the configurations' shape, in SI units.
 
@@ -96,7 +97,7 @@ class Serving(Candidates):
         return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Deployments(Serving):
     """Deployments of one mode; what can be optimized or limited, in SI units."""
 

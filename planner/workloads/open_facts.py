@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.configurations.table import word
 from planner.optimize.source import Candidates, Source
+from planner.records import record
 from planner.request import Request
 from planner.specs.drafting import acceptance
 from planner.specs.search_space import SearchSpace
@@ -30,7 +31,7 @@ _ALTERNATIVES: Mapping[str, Sequence[str]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class OpenFact:
     """A fact that a plan assumes: its ``name``, what is ``assumed``, and the alternatives.
 
@@ -42,7 +43,7 @@ class OpenFact:
     tried: Mapping[str, Candidates]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Chosen:
     """One configuration, judged, with the request and the space that it comes from."""
 

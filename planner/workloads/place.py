@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from planner.enums import Contract, Precision
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal import ideal_hardware, with_compute_share
 from planner.estimators.machine import Machine
+from planner.records import record
 from planner.request import Request
 from planner.specs.catalogue import default_cluster
 from planner.specs.cluster import ClusterSpec
@@ -28,7 +29,7 @@ _MOST_HOST_MEMORY = 1e18
 _USUAL_HOST_SHARE = 2.5
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Place:
     """A GPU in its cluster, and on what terms it runs."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.constraints import Constraint
 from planner.optimize.objectives import Objective
 from planner.optimize.pareto import pareto_front
+from planner.records import record
 from planner.workloads.deployments import rounded_up
 from planner.workloads.ratios import numbers_of_prefill
 
@@ -31,7 +32,7 @@ _CACHES = len(CacheType)
 _HEADROOM = "memory_headroom"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PoolSpace:
     """The layouts of one worker to ``decode`` and one to ``prefill``, and how many there may be.
 
@@ -64,7 +65,7 @@ class PoolSpace:
         return decode_workers(self.decode_setting, mesh, inside_fabric=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Pair:
     """Workers of one size each on axes of their own, and their numbers."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ from planner.optimize.constraints import Constraint
 from planner.optimize.narrowing import count_codes
 from planner.optimize.objectives import Objective
 from planner.optimize.source import Block, Columns, Need, Source
+from planner.records import record
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.columns import counts, floats, repeated
@@ -60,7 +61,7 @@ from planner.workloads.pool_search import PoolSpace, headroom, pairs
 from planner.workloads.serving_simplicity import pool_complexity
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PoolSource(Source):
     """Pools of workers; ``setting`` is that of those that decode, and ``site`` theirs."""
 
@@ -201,7 +202,7 @@ class PoolSource(Source):
         return counts
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class PoolDeployments(Deployments):
     """Deployments of prefill and decode workers."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.narrowing import possible_mesh
 from planner.optimize.source import Columns, Need, Source
+from planner.records import record
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.columns import counts, floats, repeated
@@ -55,7 +56,7 @@ from planner.workloads.serving_simplicity import replica_complexity
 _BLOCK_ROWS = 2**16
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ReplicaSource(Source):
     """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs.
 
@@ -194,7 +195,7 @@ class ReplicaSource(Source):
         )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class Replicas(Deployments):
     """Deployments of replicas that do all."""
 

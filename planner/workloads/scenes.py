@@ -12,6 +12,7 @@ from planner.configurations.table import word
 from planner.errors import PlannerError, SearchSpaceError, SpecError
 from planner.optimize.problem import Cell
 from planner.optimize.source import Source
+from planner.records import record
 from planner.request import ALL, Request
 from planner.specs.search_space import SearchSpace
 from planner.terms import glossary
@@ -25,7 +26,7 @@ _CURRENT = "all current ones that run there"
 _CLUSTER_OF_ALL = "--gpu all compares GPUs on their own links: leave out --cluster."
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Searched:
     """The sources of all scenes, each with its cell, and the cells that have none.
 

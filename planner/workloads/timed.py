@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from planner.arrays import Numeric
 from planner.estimators.ledger import Ledger, Work
+from planner.records import record
 
 ALL_MODULES = ""
 """The module of parts that belong to none."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Done:
     """Work of one kind that a part does, ``times`` over, all that shows of it, in a step."""
 
@@ -43,7 +44,7 @@ class Done:
         return {name: seconds for name, seconds in found.items() if seconds > 0}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class TimedPart:
     """An operator, or a part of a step that belongs to none, on the slowest GPU.
 
@@ -71,7 +72,7 @@ class TimedPart:
         return cls(name=name, module=module, seconds=seconds, terms=shown, done=done, **more)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class TimedStep:
     """A step of one kind: its ``seconds``, and the parts that add up to them."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,7 @@ from planner.estimators.share import Setting
 from planner.formulas.money import cost_per_pflop_day
 from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.records import record
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.training_objectives import TrainingObjective
@@ -36,7 +37,7 @@ from planner.workloads.training_simplicity import complexity
 _BLOCK_ROWS = 2**22
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class TrainingSource(Source):
     """Layouts of a run on one GPU with one framework.
 
@@ -144,7 +145,7 @@ class TrainingSource(Source):
         )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@record(kw_only=True, repr=False)
 class TrainingRuns(Candidates):
     """Runs of ``total_tokens``; what can be optimized or limited, in SI units."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,13 +21,14 @@ from planner.estimators.inference.serving import (
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.estimators.inference.tower import images_time
+from planner.records import record
 from planner.specs.checked import unchecked
 
 HIGHEST_PREFILL_LOAD = 0.9
 _BEYOND_ANY_DOMAIN = 1e9
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PrefillWorkers:
     """Workers that compute prompts alone; arrays of the configurations' shape.
 
@@ -50,7 +51,7 @@ class PrefillWorkers:
         return HIGHEST_PREFILL_LOAD / self.service_time
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class DecodeWorkers:
     """Workers that compute no prompts and hold at most ``places`` of their ``concurrency``.
 

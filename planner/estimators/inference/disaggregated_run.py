@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric
@@ -15,13 +13,14 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
+from planner.records import record
 
 _ROUNDS = 60
 _RATE_ROUNDS = 30
 _BUSIEST = 0.8
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Pools:
     """Workers that prefill and workers that decode; arrays that broadcast, times in seconds.
 
@@ -43,7 +42,7 @@ class Pools:
     stream_interval: FloatArray
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class DisaggregatedRun:
     """Means over the requests of the whole deployment; times in seconds.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray
@@ -17,11 +15,12 @@ from planner.estimators.inference.loop import served_at_concurrency
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.served import Served
 from planner.estimators.inference.setting import ServingSetting
+from planner.records import record
 
 SERVING_REJECTIONS = tuple(rule.name for rule in SERVING_REJECTING)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ServingEstimate:
     """Predictions for every configuration; arrays broadcast to the configurations' shape.
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import CodeArray, FloatArray
 from planner.enums import Quantization
 from planner.estimators.inference.setting import ServingSetting
 from planner.layers.model import Layer
+from planner.records import record
 from planner.specs.checkpoint import Checkpoint
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class WeightFormats:
     """Bytes per weight by code of `planner.enums.Quantization`, as a checkpoint stores them.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +22,7 @@ from planner.estimators.kernel_table import KernelTable
 from planner.estimators.kernel_work import cache_work
 from planner.estimators.machine import Group, Machine
 from planner.formulas.routing import experts_touched, fullest_rank_touched
+from planner.records import record
 from planner.specs.engine import EngineProfile
 from planner.specs.quantization import KernelFormat, format_on
 
@@ -30,7 +30,7 @@ SIXTEEN_BIT = np.asarray(Quantization.W16A16, dtype=np.int8)
 _SCORE_BYTES = 4.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Kernels:
     """Matrices, attention and elementwise work as an engine runs them."""
 

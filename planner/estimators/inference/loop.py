@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,7 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.waits import Queue, Work, queue_of, steady_noise
+from planner.records import record
 
 _ROUNDS = 12
 _PROMPT_ROUNDS = 2
@@ -156,7 +157,7 @@ def _work(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class _Met:
     """What requests meet at a rate; times in seconds.
 
@@ -170,7 +171,7 @@ class _Met:
     queue: Queue
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class _Loop:
     """The requests of a replica, of which ``running`` have places at most.
 

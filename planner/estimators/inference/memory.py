@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,11 @@ from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.kv_cache import paged_tokens
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Holder, Product, Split
+from planner.records import record
 from planner.specs.engine import MemoryShare
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Room:
     """Bytes that a cache may take of one GPU, or of the host memory of one.
 
@@ -57,7 +58,7 @@ class Room:
         return np.asarray(self.shared + (self.longest - self.shared) * sequences)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ServingMemory:
     """Bytes on one GPU; the parts add up to ``total``.
 

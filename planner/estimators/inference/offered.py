@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, Numeric
 from planner.estimators.inference.waits import Queue
+from planner.records import record
 
 # A share of requests that wait for a place, above which they come faster than they are served.
 _OVERLOADED = 0.5
@@ -16,7 +16,7 @@ CARRIED = 1e-3
 """By this share a rate may be beyond what is carried, which is found in steps."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Offered:
     r"""``number`` requests that come at a ``rate`` [1/s] to what answers ``capacity`` [1/s].
 

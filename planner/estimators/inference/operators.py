@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,9 +14,10 @@ from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.setting import Rank
 from planner.estimators.ledger import Work
 from planner.estimators.machine import Group
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class StepOperator:
     """One operator of one layer and one step on one GPU: its seconds and FLOPs.
 
@@ -32,7 +32,7 @@ class StepOperator:
     works: tuple[Work, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class LayerContext:
     """A rank with the kernels that serve it."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import FloatArray
@@ -16,9 +14,10 @@ from planner.formulas.queueing import (
     lognormal_quantile,
     running_variance,
 )
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PoolSpread:
     """A deployment of workers with what spreads in it.
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from planner.arrays import FloatArray, Numeric
 from planner.estimators.inference.offered import Offered
 from planner.estimators.inference.serving import Phases
 from planner.estimators.inference.waits import Queue
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Served:
     """Means over the requests of one replica; times in seconds.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.arrays import FloatArray, Numeric
@@ -13,9 +11,10 @@ from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.estimators.inference.tower import images_time
 from planner.formulas.routing import accepted_tokens
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Phases:
     """What the engine's steps cost.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +12,7 @@ from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType, Precision
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Group, Machine
+from planner.records import record
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import CACHE_BYTES
@@ -24,7 +24,7 @@ _LARGE_MEMORY = 70 * GIB
 _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ServingSetting:
     """Everything that is the same for all configurations of a search.
 
@@ -77,7 +77,7 @@ class ServingSetting:
         return (memory.profiled_seqs_small or usual) if is_small and usual else usual
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Batch:
     """One step of one replica, or of one of its micro-batches in a pipeline.
 
@@ -117,7 +117,7 @@ class Batch:
         return self.decoding * self.tokens_per_sequence + self.prefill_tokens
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Rank:
     """One GPU's share of a batch."""
 

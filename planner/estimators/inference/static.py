@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,9 +19,10 @@ from planner.estimators.inference.serving import (
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import InferenceStep, step_time
 from planner.estimators.inference.tower import images_time
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class StaticBatch:
     """Seconds of a batch of ``concurrency`` requests that starts and ends together.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 
 import numpy as np
@@ -18,10 +18,11 @@ from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.ledger import Work, attributed
 from planner.layers.model import layer_of
+from planner.records import record
 from planner.specs.model import LayerGroup
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class InferenceStep:
     """Seconds of a step through all pipeline stages, part by part; the parts add up.
 

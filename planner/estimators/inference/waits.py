@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,13 @@ from planner.formulas.queueing import (
     place_wait,
     running_variance,
 )
+from planner.records import record
 
 # A queue of a closed loop is bounded by its clients, not by this.
 _BUSIEST = 0.98
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Work:
     """What the requests of a replica ask of its steps; times in seconds.
 
@@ -38,7 +38,7 @@ class Work:
     places: FloatArray
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Queue:
     """What requests meet when they come; times in seconds.
 

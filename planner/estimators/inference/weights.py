@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Product, Split
+from planner.records import record
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
 from planner.specs.serving import redundant_experts
 
@@ -23,7 +23,7 @@ _LATENT: Mapping[str, Callable[[Product], bool]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class WeightBytes:
     """Bytes on one GPU by part; router and norms stay in 16 bit, most engines' ends too."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,11 +14,12 @@ from planner.estimators.stages import chunk_layers
 from planner.estimators.step_time import Block
 from planner.estimators.timeline.schedules import BACKWARD, FORWARD, WEIGHTS
 from planner.estimators.timeline.spans import COMPUTE, EXCHANGE, TRANSFER
+from planner.records import record
 
 PASSES = (FORWARD, BACKWARD, WEIGHTS)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Chunk:
     """Seconds of each pass over a chunk by stream, and the layers that it has."""
 

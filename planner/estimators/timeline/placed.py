@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from planner.enums import PipelineSchedule
 from planner.estimators.timeline.longest_path import in_order, starts
@@ -17,6 +16,7 @@ from planner.estimators.timeline.schedules import (
     one_forward_one_backward,
     zero_bubble,
 )
+from planner.records import record
 
 _ROUNDS = 60
 _CLOSE = 1e-13
@@ -24,7 +24,7 @@ _LEAST_SHOWN = 12
 """Micro-batches that are shown of a short pipeline before any are left out."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Pipeline:
     """Ranks, chunks on each of them, micro-batches, and who takes turns how."""
 
@@ -60,7 +60,7 @@ class Pipeline:
         return one_forward_one_backward(**few)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Placed:
     """Works of each rank with when they start [s]; ``hand_over`` as `placed` says."""
 

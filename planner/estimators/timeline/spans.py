@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from planner.records import record
+
 COMPUTE, EXCHANGE, TRANSFER, WAIT = "compute", "exchange", "transfer", "wait"
 STREAMS = (COMPUTE, EXCHANGE, TRANSFER, WAIT)
 """What a rank does at once only one of, as shown: what hides behind other work is not there."""
@@ -35,7 +37,7 @@ class Span:
         return self.start + self.duration
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Timeline:
     """One step of several lanes: the stages of a pipeline, or a GPU.
 

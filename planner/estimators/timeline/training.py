@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from planner.estimators.timeline.spans import (
     Span,
     Timeline,
 )
+from planner.records import record
 
 ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes")
 """What follows the pipeline, as far as it shows."""
@@ -33,7 +33,7 @@ _LEAST = 1e-12
 """Of a step: shorter gaps are what rounding leaves."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class _Step:
     """The one configuration of an estimate, on every stage of its pipeline."""
 

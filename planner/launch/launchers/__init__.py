@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from planner.errors import LaunchError
 from planner.launch.heading import WRITTEN
@@ -17,6 +17,7 @@ from planner.launch.launchers.world import (
 from planner.launch.reading.shell import Script, Word, read_shell
 from planner.launch.text import Given
 from planner.launch.understood import World
+from planner.records import record
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
@@ -27,7 +28,7 @@ GPUS_OF_COPY = "GPUS_OF_COPY"
 """The variable that lists the GPUs of a copy in batch scripts that are written here."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Inner:
     """A program without what starts it.
 

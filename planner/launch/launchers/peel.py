@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from planner.errors import LaunchError
 from planner.launch.launchers.nested import joined, script_in, script_of
@@ -19,6 +19,7 @@ from planner.launch.launchers.programs import (
 from planner.launch.launchers.world import Layer, hosts, layer_of
 from planner.launch.reading.containers import SHELLS, program_of
 from planner.launch.reading.shell import Command, Script, Word
+from planner.records import record
 
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")
 _PYTHON_VALUED = ("-W", "-X")
@@ -27,7 +28,7 @@ _MOST_NESTED = 6
 _ACCELERATE_MODULE = "accelerate.commands.launch"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Peeled:
     """A program with its words, the variables given to it, and the layers that start it."""
 

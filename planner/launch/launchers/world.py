@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 from planner.launch.reading.shell import Directive, HereDocument, Word
 from planner.launch.text import Given, Span
 from planner.launch.understood import World
+from planner.records import record
 
 _COUNT = re.compile(r"(?:([A-Za-z][\w.-]*):)?(?:([A-Za-z][\w.-]*):)?(\d+)(?:\(.*\))?")
 _GRES = re.compile(r"gpu(?::[A-Za-z_][\w.-]*)?:(\d+)|gpu:([A-Za-z_][\w.-]*)|gpu\b")
@@ -49,7 +49,7 @@ OPTIONS = {
 _BSUB = {"-nnodes": NODES, "-n": TASKS}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Layer:
     """What one launcher or scheduler says; ``kind`` is which."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from planner.errors import LaunchError
@@ -18,6 +18,7 @@ from planner.launch.logs.cells import (
 from planner.launch.logs.planned import TRAIN, Planned
 from planner.launch.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading
 from planner.launch.logs.steady import Steady, steady_state
+from planner.records import record
 from planner.terms import terms_of
 from planner.validation.kinds import KINDS
 from planner.validation.library import Library
@@ -33,7 +34,7 @@ _UNLIKE = 0.02
 _PREFERRED = ("allocated", "reserved", "device")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Compared:
     """A quantity as measured and as predicted, in the unit of its column.
 
@@ -64,7 +65,7 @@ class Compared:
         return ends.low <= self.measured <= ends.high
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Comparison:
     """A log and its plan: quantities, what a reader must know, and the row of the run.
 

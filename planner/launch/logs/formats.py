@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from planner.launch.logs import hugging_face, llama, serving
 from planner.launch.logs.reading import Reading
 from planner.launch.logs.source import Line, Log
 from planner.launch.logs.trainers import TRAINERS, read_trainer
+from planner.records import record
 from planner.validation.prediction import OUT_OF_MEMORY
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class TextFormat:
     """Lines that people read; ``says`` is what they are looked for by."""
 
@@ -28,7 +29,7 @@ class TextFormat:
     read: Callable[[Log], Reading]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class FileFormat:
     """JSON; of several objects in a file the last is read unless ``read`` takes them all."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from planner.optimize.collector import first_row
 from planner.optimize.result_columns import intervals
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, one_configuration
+from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
 from planner.units import GIB
@@ -32,7 +33,7 @@ _OUTSIDE: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Planned:
     """A plan, and its one configuration evaluated."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from planner.records import record
 
 STEP_TIME = "step_time_s"
 TOKENS = "tokens_per_s_per_gpu"
@@ -30,7 +32,7 @@ def plain_count(given: Any) -> int:
     return int(plain_number(given) or 0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Step:
     """A line about one step, or about the steps since the line before.
 
@@ -46,7 +48,7 @@ class Step:
     after: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Reading:
     """What was understood of a log.
 

@@ -9,13 +9,13 @@ import re
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from planner.errors import LaunchError
 from planner.reading import opened, unreadable
+from planner.records import record
 
 _GZIP = b"\x1f\x8b"
 _LONGEST_LINE = 1 << 16
@@ -27,7 +27,7 @@ _NUMBER_AT_END = re.compile(r"\d[\d.,eE+-]*$")
 _RANK = re.compile(r"\s*(?:\[(?:rank|default)?(\d+)\]:|(\d+):(?=\s))\s?")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Line:
     """A line without colours and without what a launcher wrote before it.
 
@@ -39,7 +39,7 @@ class Line:
     text: str
 
 
-@dataclass(frozen=True)
+@record()
 class Log:
     """A log file, read line by line as often as it is asked for."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median, quantiles
 
 from planner.launch.logs.reading import STEP_TIME, Step
+from planner.records import record
 
 _WARMUP_STEPS = 3
 _WARMUP_SHARE = 0.1
@@ -20,7 +21,7 @@ _SLOW = 1.5
 _MOST_TOLD = 3
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Steady:
     """A quantity in steady state: its median, and what 80 % of its steps lie between.
 

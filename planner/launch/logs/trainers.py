@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median
 
 from planner.launch.logs.reading import (
@@ -17,6 +17,7 @@ from planner.launch.logs.reading import (
     plain_number,
 )
 from planner.launch.logs.source import Line, Log
+from planner.records import record
 from planner.units import GIB
 
 _NUMBER = r"([\d,]+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
@@ -32,7 +33,7 @@ EVENTS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Trainer:
     """How a trainer prints steps.
 

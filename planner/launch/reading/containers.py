@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from planner.launch.reading.inner import read_inner
@@ -17,6 +17,7 @@ from planner.launch.reading.shell.values import Piece, Pieces, Word, computed, u
 from planner.launch.reading.yaml_places import Place, documents
 from planner.launch.text import Given, Span
 from planner.launch.understood import World
+from planner.records import record
 
 # Images that start a program by themselves, by the beginning of their names.
 _PROGRAMS = (
@@ -46,7 +47,7 @@ _PARALLELISM = {
 _MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Container:
     """One kind of container of a file.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 
@@ -27,6 +27,7 @@ from planner.launch.reading.shell.values import (
     why_unknown,
 )
 from planner.launch.text import Span
+from planner.records import record
 
 # What is not known stands for one character that no quote changes and no script has.
 _FIRST_UNKNOWN = 0xE000
@@ -77,7 +78,7 @@ def read_inner(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class _Inside:
     """The text of an inner script, and where each of its characters comes from."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from planner.errors import LaunchError
@@ -14,12 +14,13 @@ from planner.launch.reading.nodes import Growth, Node
 from planner.launch.reading.shell import refuse_unreadable
 from planner.launch.reading.yaml_nodes import yaml_documents
 from planner.launch.text import Given, Span
+from planner.records import record
 
 _PLAIN_KEY = re.compile(r"[^.\"]+")
 _JSON_BEGINS = re.compile(r"\s*(?:\{\s*[\"}]|\[)")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Leaf:
     """A value, or a list of plain values.
 
@@ -50,7 +51,7 @@ class Leaf:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Place:
     """Where a mapping, a list or a value stands, for edits; ``node`` is its content."""
 
@@ -59,7 +60,7 @@ class Place:
     parent: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Tree:
     """One document: its leaves by path, ``model.tensor_model_parallel_size``, ``datasets.0.path``.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from planner.launch.reading.nodes import Node
 from planner.launch.reading.shell.values import Piece, Pieces, computed, cut, span_of
 from planner.launch.reading.tree import followed, members, read_trees
 from planner.launch.text import Given
+from planner.records import record
 
 
-@dataclass(frozen=True)
+@record()
 class Place:
     """A value of a document, or nothing where a key is absent."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from planner.launch.drafting import draft_word
@@ -25,6 +25,7 @@ from planner.launch.target import Argument, Draft, File, Target, Variable
 from planner.launch.targets import sglang, tensorrt_llm, vllm
 from planner.launch.targets.dynamo_read import answers
 from planner.launch.yaml_text import yaml_text
+from planner.records import record
 
 NAME = "dynamo"
 _VERSION = "1.6.1"
@@ -34,7 +35,7 @@ _DRAFT_METHODS = ("draft_model", "STANDALONE", "Draft_Target")
 _TYPES = {AGGREGATED: "worker", PREFILL_POOL: "prefill", "decode": "decode"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class _Engine:
     """How Dynamo runs an engine: its framework's name, its table, its options as words."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
+from planner.records import record
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
 """Those that exchange most come first: they stand within a node."""
@@ -61,7 +61,7 @@ def axes_of(job: Job) -> dict[str, int]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Mesh:
     """The GPUs of each axis as a file tells them; ``num_gpus`` None where it does not."""
 

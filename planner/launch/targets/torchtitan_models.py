@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from planner.enums import AttentionKind
 from planner.errors import LaunchError
 from planner.launch.config_json import config_json, without_modules
 from planner.launch.job import Job
+from planner.records import record
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 
@@ -23,7 +23,7 @@ SUFFIXES = {"fp8": "_float8", "fp4": "_nvfp4"}
 _MXFP8 = ("blackwell",)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Shipped:
     """A model of torchtitan 0.3.0; ``config`` is its function in 16 bits, empty without one."""
 

@@ -14,6 +14,7 @@ from planner.launch.targets.model_names import model_named
 from planner.launch.targets.torchtitan_models import SHIPPED
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
+from planner.records import record
 from planner.specs.model_catalogue import load_model
 
 # Keys of earlier versions, and what they are called now.
@@ -34,7 +35,7 @@ _MODES = ("none", "selective", "full")
 _KINDS = (("float8", "fp8"), ("fp8", "fp8"), ("mxfp8", "fp8"), ("nvfp4", "fp4"))
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class _Function:
     """What a shipped configuration function sets where no override does."""
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from planner.launch.option_table import Meaning
 from planner.launch.understood import World
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Said:
     """What the tables made of each source; see `planner.launch.trainer.reading`.
 

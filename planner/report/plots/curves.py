@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner import text
+from planner.records import record
 from planner.report.plots.canvas import Canvas, drawing, log_where_wide
 from planner.report.plots.picture import Picture
 
@@ -22,7 +23,7 @@ _SMALLEST, _LARGEST = 22.0, 95.0
 """Areas of points in square points: the more GPUs, the larger."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Curve:
     """Points of one kind of GPU: their values, ends of intervals, numbers of GPUs, ties.
 
@@ -38,7 +39,7 @@ class Curve:
     ties: Sequence[bool]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Curves:
     """What stands in one panel.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.records import record
 from planner.report.plots.canvas import Canvas, drawing
 from planner.report.plots.picture import Picture
 from planner.report.theme import blended, readable_on
@@ -21,7 +21,7 @@ _STRONGEST = 0.85
 """Share of the colour that the best cell has; the ground is the rest."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Matrix:
     """Cells in rows and columns.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from planner import text
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
+from planner.records import record
 from planner.report.details import details_of
 from planner.report.overview import question_title
 from planner.report.parts import memory_parts
@@ -45,7 +45,7 @@ _MOST_LABELLED = 0.05
 """Of a bar: shares below have their number in the legend alone."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Bar:
     """Parts that add up to a whole, in a unit; ``ends`` of its interval, ``bound`` that it keeps.
 

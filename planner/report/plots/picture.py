@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import MissingDependencyError, OutputError, SearchSpaceError, did_you_mean
 from planner.files import check_path
 from planner.inputs import whole
+from planner.records import record
 from planner.report.plots.names import PICTURES, USUAL_WIDTH
 from planner.report.theme import DARK, LIGHT, Theme
 
@@ -17,7 +17,7 @@ LEAST_WIDTH, MOST_WIDTH = 320, 8000
 _NARROW = 640
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Picture:
     """A picture to be drawn: its name, its file, its look.
 

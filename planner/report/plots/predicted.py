@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray
 from planner.confidence.intervals import LEVEL
+from planner.records import record
 from planner.report.plots.canvas import Canvas, decades, drawing
 from planner.report.plots.picture import Picture
 from planner.report.theme import axis_label
@@ -24,7 +24,7 @@ _RASTERIZED = 500
 """Points from which they are pixels in an SVG file, too."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Compared:
     """Measured and predicted values of a quantity, and the ends of the predictions' intervals."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from planner.explaining.steps import ExplainedStep, explained_steps
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
+from planner.records import record
 from planner.report.overview import question_title
 from planner.report.plots.canvas import Canvas, decades, drawing
 from planner.report.plots.picture import Picture
@@ -29,7 +29,7 @@ _SMALLEST, _LARGEST = 24.0, 320.0
 """Areas of points in square points: the longer a kernel takes, the larger."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Kernel:
     """A kernel of a step: FLOPs, bytes and seconds of one run, and all its seconds in a step.
 

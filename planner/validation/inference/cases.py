@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.intervals import INFERENCE_TABLES
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
+from planner.records import record
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -64,7 +65,7 @@ class Mode(StrEnum):
 _MODES = {mode.value: mode for mode in Mode} | {"agg": Mode.ONLINE, "": Mode.ONLINE}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Traffic:
     """Lengths and arrivals as a row gives them; None where it does not.
 
@@ -128,7 +129,7 @@ class Traffic:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class WorkloadRows(ServingWorkload):
     """The workloads of many runs that differ in their lengths: one per row, not checked again."""
 
@@ -137,7 +138,7 @@ class WorkloadRows(ServingWorkload):
     num_requests: Any = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Pool:
     """Prefill workers of a disaggregated run; a number of 0 is not given."""
 
@@ -145,7 +146,7 @@ class Pool:
     workers: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class InferenceCase(Case):
     """A run as the estimator sees it.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from planner.confidence.classes import has_experts
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType, Quantization
+from planner.records import record
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -39,7 +39,7 @@ _OFFLOAD = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Deployment:
     """Equal replicas of a model, all of one kind; ``replicas`` of them share the requests.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, Numeric
 from planner.estimators.inference.memory import ServingMemory
+from planner.records import record
 from planner.validation.inference.cases import InferenceCase
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Outcome:
     """A column per quantity, in the units of the tables; memory in bytes on a GPU.
 
@@ -26,7 +26,7 @@ class Outcome:
     needed: FloatArray
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Columns:
     """Numbers of the runs of a group, one column each."""
 

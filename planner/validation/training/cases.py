@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from pydantic import ValidationError
@@ -18,6 +18,7 @@ from planner.enums import AdapterKind, AdapterTargets, Padding
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
+from planner.records import record
 from planner.software_enums import LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
@@ -51,7 +52,7 @@ _LOSSES = {code.word: code for code in LossKernel} | {"chunked": LossKernel.LINE
 """Of runs, of which chunked says that the last matrix takes a part of the tokens at a time, too."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Samples:
     """Lengths of samples that do not fill their sequences, and how these are padded."""
 
@@ -60,7 +61,7 @@ class Samples:
     deviation: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class TrainingCase(Case):
     """A run as the estimator sees it: what is the same for all its plausible layouts, and these.
 

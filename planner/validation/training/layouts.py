@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from planner.confidence.classes import has_experts
@@ -23,6 +23,7 @@ from planner.enums import (
 )
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
+from planner.records import record
 from planner.software_enums import TENSORS, AttentionKernel, ExpertCompute, KeptTensors, LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
@@ -56,7 +57,7 @@ _NO_OFFLOAD = ("", "no", "0", "none")
 _CPU_OFFLOAD = ("cpu", "cpu_offload", "zero_cpu_offload", "1")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Layout:
     """One configuration, in the words of ``TrainingConfigurations``."""
 
@@ -110,7 +111,7 @@ class Layout:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Open:
     """What a layout of a run is chosen against."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from planner.records import record
 
 Texts = tuple[str | None, ...]
 Changes = Mapping[str, tuple[str, ...] | None]
 """Options with their new texts, none for a flag; None takes the option out."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Edited:
     """A file after changes; ``unwritten`` are those whose place text alone does not tell."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from planner.launch.reading.shell.values import Pieces, Word
 from planner.launch.text import Span
+from planner.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Command:
     """One command with its words expanded, and the variables that it is given."""
 
@@ -19,7 +20,7 @@ class Command:
     span: Span
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Directive:
     """An option for the scheduler in a comment: ``#SBATCH --nodes=4``.
 
@@ -35,7 +36,7 @@ class Directive:
     whole: Span
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class HereDocument:
     """A text that the script gives to a command or writes to a file.
 
@@ -68,7 +69,7 @@ class HereDocument:
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Script:
     """A shell script as far as its text alone tells; nothing of it was run.
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from planner.launch.text import Span
+from planner.records import record
 
 NOT_GIVEN = "is an argument that this file does not give"
 _LONGEST_TRAIL = 8
@@ -102,7 +103,7 @@ def cut(pieces: Iterable[Piece], start: int) -> Pieces:
     return tuple(told or rest)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Word:
     """One word of a command, as far as text alone tells it.
 
