@@ -50,6 +50,12 @@ def _first(values: dict[str, Any], context: dict[str, Any]) -> str | None:
 
 # A rule, the configuration that breaks it, the nearest that does not, what they are judged by.
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    (
+        "saved_tensors",
+        {"saved_tensors": 2},
+        {"recompute": 3, "saved_tensors": 2},
+        {"framework": "maxtext"},
+    ),
     ("attention_kernel", {"attention_kernel": 4}, {"attention_kernel": 3}, {}),
     ("loss_chunks", {"loss_kernel": 3, "loss_chunks": 4}, {"loss_kernel": 4, "loss_chunks": 4}, {}),
     ("attention_kernel", {"attention_kernel": 5}, {"attention_kernel": 6}, {"gpu": "rtx5090"}),

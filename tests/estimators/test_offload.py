@@ -87,7 +87,8 @@ def test_activations_on_the_host_leave_two_layers() -> None:
     kept = offloaded("none", settings=settings).memory
     moved = offloaded("activations", settings=settings).memory
     whole = number(kept.fullest.activations)
-    assert number(moved.fullest.activations) == pytest.approx(whole * 2 / 32)
+    backward = moved.moments[0][0]  # what is fullest then is the step of the optimizer
+    assert number(backward.activations) == pytest.approx(whole * 2 / 32)
     assert number(moved.host) == pytest.approx(whole)
 
 

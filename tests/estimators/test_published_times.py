@@ -14,6 +14,7 @@ from planner.estimators.recomputation import Recomputation
 from planner.specs.site import Site
 
 NO = np.bool_(False)
+NONE_KEPT = {"saved": np.zeros((), np.int8), "offloaded": np.zeros((), np.int8)}
 LLAMA_GPU_HOURS = {  # arXiv:2302.13971, Table 15
     "llama-7b": 82_432,
     "llama-13b": 135_168,
@@ -125,7 +126,7 @@ def _equation_3(layers: int, hidden: int) -> float:
 def test_flops_with_full_recomputation(model: str, layers: int, hidden: int) -> None:
     """The paper leaves out biases and norms, below 0.1 % of the parameters."""
     spec = setting(model, sequence_length=S).model
-    full = Recomputation(full=np.ones(()), selective=NO, feed_forward=NO)
+    full = Recomputation(full=np.ones(()), selective=NO, feed_forward=NO, **NONE_KEPT)
     repeated = recomputed_flops_per_token(spec, S, full, np.bool_(False))
     flops = model_flops_per_token(spec, S) + float(repeated)
     assert flops == pytest.approx(_equation_3(layers, hidden), rel=1e-3)
@@ -166,7 +167,7 @@ def test_selective_recomputation_repeats_few_flops(model: str, overhead: float) 
     """The repeated attention cores, over the forward pass of the linear layers."""
     spec = setting(model, sequence_length=S).model
     layers, hidden = GPT_SIZES[model]
-    selective = Recomputation(full=np.zeros(()), selective=~NO, feed_forward=NO)
+    selective = Recomputation(full=np.zeros(()), selective=~NO, feed_forward=NO, **NONE_KEPT)
     repeated = float(recomputed_flops_per_token(spec, S, selective, np.bool_(False)))
     assert repeated / (24 * layers * hidden**2) == pytest.approx(overhead, abs=0.001)
 
