@@ -53,7 +53,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     (
         "saved_tensors",
         {"saved_tensors": 2},
-        {"recompute": 3, "saved_tensors": 2},
+        {"recompute": 2, "saved_tensors": 2},
         {"framework": "maxtext"},
     ),
     ("attention_kernel", {"attention_kernel": 4}, {"attention_kernel": 3}, {}),
