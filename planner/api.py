@@ -19,7 +19,7 @@ from planner.launch.write import Launch, launch_of
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, make_plan, one_configuration
-from planner.plan_questions import compare, explain, max_batch, max_length
+from planner.plan_questions import compare, explain, max_batch, max_batches, max_length
 from planner.processes import num_cores
 from planner.report.launch import recommended_plan
 from planner.request import Request
@@ -40,6 +40,7 @@ __all__ = [
     "estimate",
     "explain",
     "max_batch",
+    "max_batches",
     "max_length",
     "operators",
     "read_launch",

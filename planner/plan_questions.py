@@ -12,6 +12,7 @@ from planner.errors import SearchSpaceError
 from planner.explaining.largest import Largest
 from planner.explaining.largest import largest_batch as _largest_batch
 from planner.explaining.largest import largest_length as _largest_length
+from planner.explaining.methods import Methods, methods_of_layouts
 from planner.explaining.other import changed_request
 from planner.given import make_request, read_burst
 from planner.plan import Plan
@@ -133,6 +134,36 @@ def max_batch(
     return _largest_batch(*_one_plan(plan, row, base, request))
 
 
+def max_batches(
+    plan: str | os.PathLike[str] | None = None,
+    *,
+    row: int | None = None,
+    base: Request | None = None,
+    **request: Any,
+) -> Methods:
+    """The largest batch of each of several methods: every combination of what is listed.
+
+    Parameters
+    ----------
+    plan, row, base, request : as `max_batch` takes them; ``settings``, ``gpu``, ``num_gpus``,
+        ``model``, ``adapter``, ``framework``, ``engine`` and ``precision`` may be several. What
+        is not set keeps its default: nothing is searched
+
+    Raises
+    ------
+    SpecError, SearchSpaceError, LaunchError
+        As `max_batch` raises them; or there are more than 2,000 methods. One that does not fit
+        is none of them, but a row without a batch.
+
+    >>> found = max_batches(model="llama-7b", num_gpus=8, settings={"recompute": "none,full"})
+    >>> found.columns["recompute"], found.columns["micro_batch_size"]
+    (['none', 'full'], [2, 16])
+    """
+    if plan is not None:
+        base = pinned_in(Path(plan), row).request()
+    return methods_of_layouts(make_request(request, base=base))
+
+
 def max_length(
     plan: str | os.PathLike[str] | None = None,
     *,
@@ -172,4 +203,5 @@ def _one_plan(
 
 explain.__signature__ = signature_of(explain)  # type: ignore[attr-defined]
 max_batch.__signature__ = signature_of(max_batch)  # type: ignore[attr-defined]
+max_batches.__signature__ = signature_of(max_batches)  # type: ignore[attr-defined]
 max_length.__signature__ = signature_of(max_length)  # type: ignore[attr-defined]

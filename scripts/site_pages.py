@@ -50,6 +50,7 @@ _INTERFACE = """Python interface
 .. autofunction:: planner.explain
 .. autofunction:: planner.compare
 .. autofunction:: planner.max_batch
+.. autofunction:: planner.max_batches
 .. autofunction:: planner.max_length
 .. autofunction:: planner.operators
 .. autoclass:: planner.Request
@@ -66,6 +67,10 @@ Results
 .. autoclass:: planner.explaining.compared.ComparedPlans
    :members:
 .. autoclass:: planner.explaining.largest.Largest
+   :members:
+.. autoclass:: planner.explaining.methods.Methods
+   :members:
+.. autoclass:: planner.explaining.methods.Method
    :members:
 .. autoclass:: planner.explaining.operators.OperatorTimes
    :members:

@@ -190,6 +190,7 @@ def test_the_package_shows_its_public_names():
         "estimate",
         "explain",
         "max_batch",
+        "max_batches",
         "max_length",
         "operators",
         "read_launch",

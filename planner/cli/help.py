@@ -96,6 +96,8 @@ _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
     "max-batch": {
         "train": (
             "--model llama-65b --gpus 2048 --set tp=4 --set pp=4 --set sp=true --confidence 0.9",
+            "--model llama-7b --gpus 8 --framework deepspeed --set zero_stage=0,2,3 "
+            "--set recompute=none,full --csv methods.csv",
         ),
         "serve": (
             "--workload serve --model llama-3.1-70b --gpu h200 --gpus 8 --set tp=4 --tpot 40ms",

@@ -21,12 +21,22 @@ _HOW = (
 )  # fmt: skip
 
 
-@options.taking("question", "limit", without=("space",), how=_HOW)
+@options.taking("question", "limit", without=("space",), how=(*_HOW, "csv"))
 def max_batch(given: options.Given) -> None:
     """Find the largest micro-batch, or the most requests at once, that fits and keeps limits."""
+    from planner.errors import SearchSpaceError
     from planner.explaining.largest import largest_batch
+    from planner.explaining.methods import has_several
 
-    _show(given, lambda plan, found: [largest_batch(plan, found)])
+    request = make_request(given)
+    if not _is_open(given) and has_several(request):
+        _show_methods(given, _with_limits(given, request))
+        return
+    if given["csv"]:
+        raise SearchSpaceError(
+            "--csv has a row for each of several methods: list some, as --set zero_stage=2,3."
+        )
+    _show(given, request, lambda plan, found: [largest_batch(plan, found)])
 
 
 @options.taking("question", "limit", without=("space",), how=_HOW)
@@ -36,12 +46,43 @@ def max_length(given: options.Given) -> None:
 
     _show(
         given,
+        make_request(given),
         lambda plan, found: [largest_length(plan, found, name) for name in plan.workload.lengths],
     )
 
 
-def _show(given: options.Given, find: Callable[[Plan, Evaluation], Sequence[Largest]]) -> None:
-    request = _with_limits(given, as_started(given, make_request(given)))
+def _is_open(given: options.Given) -> bool:
+    """Whether the layout is that of the recommended plan."""
+    return not (given["plan"] or given["from_file"] or given["settings"])
+
+
+def _show_methods(given: options.Given, request: Request) -> None:
+    """A row for each method that the question lists."""
+    from planner.errors import SearchSpaceError
+    from planner.explaining.methods import methods_of_layouts
+    from planner.files import check_outputs
+    from planner.report.console import make_console
+    from planner.report.methods import add_methods, check_some, print_methods
+    from planner.report.rows import row_files
+
+    if given.get("imported") is not None:
+        raise SearchSpaceError("A launch file has one method: give one value of each parameter.")
+    csv, json = given["csv"], given["json"]
+    check_outputs(csv, json)
+    found = methods_of_layouts(request)
+    with row_files(csv, json) as files:
+        add_methods(files, found, given["context"].obj)
+    if not given["quiet"]:
+        print_methods(make_console(stderr=Path("-") in (csv, json)), found)
+    check_some(found)
+
+
+def _show(
+    given: options.Given,
+    asked: Request,
+    find: Callable[[Plan, Evaluation], Sequence[Largest]],
+) -> None:
+    request = _with_limits(given, as_started(given, asked))
     from planner.errors import InfeasibleError
     from planner.files import check_outputs
     from planner.optimize.collector import first_row
@@ -55,8 +96,7 @@ def _show(given: options.Given, find: Callable[[Plan, Evaluation], Sequence[Larg
 
     json = given["json"]
     check_outputs(None, json)
-    is_open = not (given["plan"] or given["from_file"] or given["settings"])
-    plan, evaluation = planned(request, is_open=is_open)
+    plan, evaluation = planned(request, is_open=_is_open(given))
     found = find(plan, evaluation)
     document: list[dict[str, Any]] = [
         {**one.to_dict(), "sentences": largest_lines(plan, one)} for one in found

@@ -70,12 +70,18 @@ class Largest:
 
 def largest_batch(plan: Plan, found: Evaluation) -> Largest:
     """The most sequences of a micro-batch, or requests at once of a replica or worker."""
-    name, configurations = plan.workload.batch, found.candidates.configurations
-    most = _most_in_batch(configurations)
+    return largest_batch_of(plan, found.source, found.candidates.configurations)
+
+
+def largest_batch_of(
+    plan: Plan, source: Source, configurations: Any, *, alone: bool = False
+) -> Largest:
+    """The same of the one configuration of a source; ``alone``: its row and no smaller ones."""
+    name, most = plan.workload.batch, _most_in_batch(configurations)
 
     def grown(numbers: FloatArray) -> tuple[Source, Any]:
         rows = configurations.rows(np.zeros(numbers.size, dtype=np.intp))
-        return found.source.without_waiting, replace(rows, **{name: rows.cast(name, numbers)})
+        return source.without_waiting, replace(rows, **{name: rows.cast(name, numbers)})
 
     return _largest(
         plan,
@@ -84,6 +90,7 @@ def largest_batch(plan: Plan, found: Evaluation) -> Largest:
         most=most,
         grown=grown,
         ends_at=_SHARE if most < _MOST_BATCH else "",
+        alone=alone,
     )
 
 
@@ -140,7 +147,9 @@ def _most_in_batch(configurations: Any) -> int:
     return max(int(batch // ranks), 1)
 
 
-def _largest(plan: Plan, name: str, *, own: int, most: int, grown: Grown, ends_at: str) -> Largest:
+def _largest(
+    plan: Plan, name: str, *, own: int, most: int, grown: Grown, ends_at: str, alone: bool = False
+) -> Largest:
     numbers = _allowed(plan, grown, np.arange(1.0, most + 1))
     tried, codes = _judged(plan, grown, numbers)
     feasible = np.flatnonzero(codes == 0)
@@ -157,7 +166,7 @@ def _largest(plan: Plan, name: str, *, own: int, most: int, grown: Grown, ends_a
         largest=largest,
         following=None if following is None else int(tried[following]),
         reason=_reason(plan, int(code)) if code else "",
-        rows={number: _row(grown, number) for number in _shown(numbers, largest, own)},
+        rows={number: _row(grown, number) for number in _shown(numbers, largest, own, alone)},
     )
 
 
@@ -199,10 +208,12 @@ def _reason(plan: Plan, code: int) -> str:
     return rules.get(name, f"it misses the limit {name}")
 
 
-def _shown(numbers: FloatArray, largest: int | None, own: int) -> list[int]:
-    """Some numbers up to the largest: about halves of it, and the plan's own."""
+def _shown(numbers: FloatArray, largest: int | None, own: int, alone: bool) -> list[int]:
+    """Some numbers up to the largest: about halves of it, and the plan's own, or it ``alone``."""
     if largest is None:
         return []
+    if alone:
+        return [largest]
     known = numbers[numbers <= largest].astype(int)
     halves = [known[np.searchsorted(known, largest / 2**power)] for power in range(_HALVES)]
     return sorted({*map(int, halves), *({own} & set(known.tolist()))})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -71,7 +72,8 @@ def test_it_fits_the_terminal(planner, monkeypatch, width):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--set", "tp=4,8"), "2 configurations"),
+        (("--set", "mbs=1,2"), "micro_batch_size is what grows"),
+        (("--set", "tp=8", "--csv", "-"), "--csv has a row for each of several methods"),
         (("--set", "tp=8", "--ttft", "1s"), "--ttft"),
         (("--set", "tp=8", "--json", "no/folder.json"), "there is no folder"),
         (("--row", "1"), "--row needs --from"),
@@ -81,6 +83,56 @@ def test_errors_say_what_and_where(planner, options, said):
     done = planner("max-batch", *TRAINING, *options)
     assert done.exit_code != 0
     assert said in done.err.replace("\n", " ")
+
+
+METHODS = (
+    *("--model", "llama-7b", "--gpus", "8", "--framework", "deepspeed"),
+    *("--set", "zero_stage=0,3", "--set", "recompute=none,full"),
+)
+
+
+@pytest.mark.parametrize("width", ["40", "80"])
+def test_lists_give_a_row_for_each_method(planner, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    done = planner("max-batch", *METHODS)
+    assert done.exit_code == 0
+    assert max(map(len, done.out.splitlines())) <= int(width)
+    assert "largest micro batch size of 4 methods" in done.out
+    assert "(1) the fullest GPU needs more memory" in done.out.replace("\n  ", " ")
+
+
+def test_methods_as_files_have_the_same_rows(planner, tmp_path):
+    path = tmp_path / "methods.json"
+    done = planner("max-batch", *METHODS, "--csv", "-", "--json", path, "--quiet")
+    told = json.loads(path.read_text())
+    read = list(csv.DictReader(done.out.splitlines()))
+    assert [row["zero_stage"] for row in told["rows"]] == [0, 0, 3, 3]
+    for row, cells in zip(told["rows"], read, strict=True):
+        assert cells["micro_batch_size"] == str(row["micro_batch_size"] or "")
+        assert cells["ended_by"] == row["ended_by"]
+    assert told["manifest"]["command"].startswith("planner max-batch")
+
+
+def test_methods_to_serve_have_their_throughput(planner, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    out = planner("max-batch", *SERVED[:-2], "--set", "tp=4,8", "--tpot", "30ms").out
+    assert "largest concurrency of 2 methods" in out
+    assert "tok/s/GPU" in out
+    assert "(1) it misses the limit time_per_output_token" in out
+
+
+def test_methods_vary_the_plan_of_a_file(planner, tmp_path):
+    path = tmp_path / "plan.toml"
+    planner("search", "--model", "llama-7b", "--gpus", "8", "--save-plan", path, "--quiet")
+    done = planner("max-batch", "--plan", path, "--set", "recompute=none,full")
+    assert done.exit_code == 0
+    assert "largest micro batch size of 2 methods" in done.out
+
+
+def test_where_no_method_fits_the_exit_code_says_so(planner):
+    done = planner("max-batch", *TRAINING, "--set", "tp=1", "--set", "recompute=none,selective")
+    assert done.exit_code == 4
+    assert "with any method" in done.err.replace("\n", " ")
 
 
 def test_where_nothing_fits_the_exit_code_says_so(planner):
