@@ -32,7 +32,7 @@ def row_of(planner: Command, name: str, num_gpus: int = 8) -> dict[str, Any]:
         **{f"memory_{part.replace(' ', '_')}_gib": float(text) for part, text in parts},
         "peak_memory_gib": float(re.findall(r"^peak +([\d.]+)", out, re.MULTILINE)[0]),
         "sequence_length": int(str(said["sequence_length"])),
-        "adapter": said["adapter"],
+        "adapter": said.get("adapter", "none"),
     }
 
 
