@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from planner.errors import SearchSpaceError
 from planner.explaining.largest import Largest, largest_batch_of
 from planner.optimize.collector import known_value
 from planner.plan import Plan, make_plan
+from planner.records import record
 from planner.request import ALL, Request
 from planner.terms import glossary
 from planner.workloads.base import only
@@ -20,7 +21,7 @@ from planner.workloads.registry import workload_of
 MOST_METHODS = 2_000
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Method:
     """One of several methods: the ``values`` by which it differs, and the most that fits.
 
@@ -39,7 +40,7 @@ class Method:
         return {} if found is None else found
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Methods:
     """Methods with the largest batch of each, ordered by what they differ in.
 
