@@ -277,8 +277,11 @@ def _word(workload: str) -> str:
 
 def _values(term: Term) -> str:
     if term.codes is not None:
-        shown = (str(int(code)) if term.is_level else code.word for code in term.codes)
-        return ", ".join(map(_code, shown))
+        if term.is_level:
+            return ", ".join(_code(str(int(code))) for code in term.codes)
+        words = term.codes.words()
+        joined = ", or several joined by `+`" if len(words) < len(term.codes) else ""
+        return ", ".join(map(_code, words)) + joined
     least = f" from {term.least}" if term.least else ""
     unit = (
         f", {term.unit}" if term.type in ("number", "count", "price") and term.unit != "1" else ""
