@@ -31,7 +31,7 @@ from planner.validation.training.evaluate import predict_training_group
         ("DeepSpeed ZeRO-3 2021", "deepspeed-2022", False),
         ("DeepSpeed ZeRO-3 2024", "deepspeed", False),
         ("HF Trainer + DeepSpeed ZeRO 2021", "deepspeed-2022", False),
-        ("MaxText (JAX)", "torchtitan", True),
+        ("MaxText (JAX)", "maxtext", False),
         ("something new", "megatron-lm", True),
         ("", "megatron-lm", True),
     ],

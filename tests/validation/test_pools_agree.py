@@ -58,7 +58,7 @@ def run_of(found: dict) -> dict:
 
 def test_a_plan_of_pools_is_predicted_as_a_run_of_it_is(monkeypatch):
     """Benchmarks start all requests at once; a search is for a steady load, so here both are."""
-    monkeypatch.setattr(cases, "_WAVES", float("inf"))
+    monkeypatch.setattr(cases, "WAVES", float("inf"))
     table = planner.search(**QUESTION).table
     rows = len(table["num_gpus"])
     plans = [{name: values[i] for name, values in table.items()} for i in range(0, rows, rows // 7)]

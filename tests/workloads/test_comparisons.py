@@ -113,8 +113,9 @@ def test_current_frameworks_of_the_vendor_are_tried_where_none_is_named() -> Non
     assert {"Megatron-LM", "Megatron-Bridge", "torchtitan", "DeepSpeed"} <= nvidia
     assert {"Megatron-LM", "torchtitan"} <= amd < nvidia
     assert not {"Megatron-LM 2022", "Megatron-DeepSpeed", "HF Trainer"} & nvidia
-    with pytest.raises(SearchSpaceError, match="no current framework runs on tpu-v5p of Google"):
-        tried(gpu="tpu-v5p")
+    assert tried(gpu="tpu-v5p") == {"MaxText"}
+    with pytest.raises(SearchSpaceError, match="no current framework runs on trainium2 of A"):
+        tried(gpu="trainium2")
     frozen = tried(gpu="h100", adapter="lora")
     assert {"HF Trainer", "HF Trainer Triton", "NeMo", "NeMo AutoModel"} <= frozen
     assert not {"Megatron-LM", "torchtitan"} & frozen
