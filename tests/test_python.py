@@ -47,7 +47,7 @@ REFUSED = {
     "workload": ({**TRAIN, "workload": "srve"}, "Unknown workload 'srve'. Did you mean serve"),
     "no mapping": ({**TRAIN, "settings": [("tp", 8)]}, "settings is a mapping"),
     "nothing": ({**TRAIN, "gpu": []}, "no value for gpu"),
-    "part of a name": ({**TRAIN, "settings": {"parallel": 8}}, "tensor_parallel or expert_parallel"),
+    "part of a name": ({**TRAIN, "settings": {"parallel": 8}}, "tensor_parallel or expert"),
     "short name": ({**TRAIN, "settings": {"tpp": 8}}, "Unknown parameter 'tpp'. Did you mean tp"),
 }  # fmt: skip
 HOW = {
