@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.gpus import number_of
-from planner.launch.launchers import Inner, inner_commands, read_script
+from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.reading.arguments import read_arguments
 from planner.launch.reading.config_maps import config_maps
 from planner.launch.reading.containers import Container, containers_of, script_of
@@ -110,7 +110,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
         unknown=(*arguments.unknown, *arguments.untold),
         repeated=tuple(arguments.repeated),
         positional=tuple(arguments.positional),
-        environment={name: _given(name, word) for name, word in inner.environment.items()},
+        environment={name: given_by(name, word) for name, word in inner.environment.items()},
         world=inner.world,
         files=_files(path, script, [*arguments.options.values(), *arguments.positional]),
     )
@@ -121,17 +121,6 @@ def _told(word: Word) -> str:
     if word.text is not None:
         return word.text
     return next((piece.text for piece in reversed(word.pieces) if piece.text), "")
-
-
-def _given(name: str, word: Word) -> Given:
-    return Given(
-        option=name,
-        texts=(word.text,),
-        line=word.line,
-        spans=(word.span,),
-        whole=None,
-        unknown=word.unknown,
-    )
 
 
 def _files(

@@ -44,6 +44,11 @@ class Given:
     """Why a value cannot be told: ``$WORLD_SIZE is set by nothing in this file``."""
 
 
+def stated(option: str, text: str, line: int = 1) -> Given:
+    """An option that a program has by itself: it stands nowhere in the file."""
+    return Given(option=option, texts=(text,), line=line, spans=(None,), whole=None)
+
+
 def edited(text: str, edits: Mapping[Span, str]) -> str:
     """``text`` with each span replaced; an empty span puts something in.
 

@@ -120,8 +120,11 @@ def _counts_itself(one: Peeled) -> bool:
 
 def _number(one: Peeled, name: str) -> Given | None:
     word = one.environment.get(name)
-    if word is None:
-        return None
+    return None if word is None else given_by(name, word)
+
+
+def given_by(name: str, word: Word) -> Given:
+    """The option that a word of a script is the value of."""
     return Given(
         option=name,
         texts=(word.text,),

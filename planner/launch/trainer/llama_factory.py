@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import SpecError
 from planner.launch.reading.edit import Changes
-from planner.launch.text import Given
+from planner.launch.text import Given, stated
 
 if TYPE_CHECKING:
     from planner.launch.trainer.reading import Sources
@@ -115,23 +115,23 @@ def in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     ):
         if own in script:
             script.setdefault(option, script[own])
-    if kernel := _ATTENTION.get(_text(sources, "--flash_attn") or ""):
+    if kernel := _ATTENTION.get(sources.text("--flash_attn") or ""):
         script["--attn_implementation"] = _as(script["--flash_attn"], kernel)
     for option in ("--lora_target", "--lora_modules_to_save"):
-        if modules := _text(sources, option):
+        if modules := sources.text(option):
             script[option] = _as(script[option], " ".join(modules.replace(",", " ").split()))
     # The Trainer's own key of it is overruled: prepare_model_for_training reads this alone.
     script.pop("--gradient_checkpointing", None)
     if disabled := script.get("--disable_gradient_checkpointing"):
-        is_off = _text(sources, "--disable_gradient_checkpointing") == "true"
+        is_off = sources.text("--disable_gradient_checkpointing") == "true"
         script["--gradient_checkpointing"] = _as(disabled, str(not is_off).lower())
-    if _text(sources, "--use_unsloth_gc") == "true":
+    if sources.text("--use_unsloth_gc") == "true":
         script["--activation_offloading"] = script["--use_unsloth_gc"]
-    if _text(sources, "--pure_bf16") == "true":
+    if sources.text("--pure_bf16") == "true":
         script["--bf16"] = script["--pure_bf16"]
         script.setdefault("--dtype", _as(script["--pure_bf16"], "bfloat16"))
-    if _text(sources, "--neat_packing") == "true" or (
-        _text(sources, "--stage") == "pt" and "--packing" not in script
+    if sources.text("--neat_packing") == "true" or (
+        sources.text("--stage") == "pt" and "--packing" not in script
     ):
         script["--packing"] = _as(script.get("--neat_packing") or script["--stage"], "true")
     return _with_defaults(sources)
@@ -140,20 +140,20 @@ def in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
 def _with_defaults(sources: Sources) -> dict[str, str]:
     script, told = sources.script, {}
     for option, (term, text, reason) in _DEFAULTS.items():
-        is_adapted = _text(sources, "--finetuning_type") == "lora"
+        is_adapted = sources.text("--finetuning_type") == "lora"
         if option in script or (option in _OF_ADAPTERS and not is_adapted):
             continue
-        script[option] = _stated(option, text)
+        script[option] = stated(option, text)
         told[term] = reason
     if not {"--bf16", "--fp16", "--pure_bf16"} & set(script):
-        script["--bf16"] = _stated("--bf16", "true")
+        script["--bf16"] = stated("--bf16", "true")
         told["precision"] = "no bf16 or fp16: LLaMA-Factory computes in the checkpoint's bf16"
     return told
 
 
 def _refuse(sources: Sources, name: str) -> None:
-    kind = _text(sources, "--finetuning_type")
-    named = next((key for key in _UNPREDICTED if _text(sources, f"--{key}") == "true"), None)
+    kind = sources.text("--finetuning_type")
+    named = next((key for key in _UNPREDICTED if sources.text(f"--{key}") == "true"), None)
     if kind in (None, "lora", "full") and named is None:
         return
     what = f"finetuning_type: {kind}" if named is None else f"{named}: true"
@@ -163,21 +163,8 @@ def _refuse(sources: Sources, name: str) -> None:
     )
 
 
-def _text(sources: Sources, option: str) -> str | None:
-    given = sources.script.get(option)
-    if given is None:
-        return None
-    texts = [text for text in given.texts if text is not None]
-    text = " ".join(texts) if given.texts else "true"
-    return text.lower() if text.lower() in ("true", "false") else text
-
-
 def _as(given: Given, text: str) -> Given:
     return replace(given, texts=(text,), spans=(None,))
-
-
-def _stated(option: str, text: str) -> Given:
-    return Given(option=option, texts=(text,), line=1, spans=(None,), whole=None)
 
 
 def in_own_words(changes: Changes) -> Changes:

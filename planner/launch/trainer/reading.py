@@ -119,6 +119,15 @@ class Sources:
         place.setdefault(name, given)
         self.spelled.setdefault(name.removeprefix("--"), given.option)
 
+    def text(self, option: str) -> str | None:
+        """The text of an option of the script, None of one that is not there."""
+        given = self.script.get(option)
+        if given is None:
+            return None
+        texts = [text for text in given.texts if text is not None]
+        text = " ".join(texts) if given.texts else "true"
+        return text.lower() if text.lower() in ("true", "false") else text
+
 
 def trainer_answers(reading: Reading) -> Answers:
     """What a file says in the words of the table of terms; see the module."""

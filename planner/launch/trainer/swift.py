@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner.errors import SpecError
-from planner.launch.text import Given
+from planner.launch.text import stated
 from planner.launch.trainer.batch import gpus_of
 
 if TYPE_CHECKING:
@@ -95,21 +95,21 @@ def in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
         if own in script and own != option:
             script.setdefault(option, script[own])
     _kind(sources, name, told)
-    if modules := _text(sources, "--lora_target_modules"):
-        script["--lora_target_modules"] = _stated("--lora_target_modules", modules)
-    if kernel := _ATTENTION.get(_text(sources, "--attn_impl") or ""):
-        script["--attn_implementation"] = _stated("--attn_implementation", kernel)
-    kind = _text(sources, "--torch_dtype") or _text(sources, "--dtype") or ""
+    if modules := sources.text("--lora_target_modules"):
+        script["--lora_target_modules"] = stated("--lora_target_modules", modules)
+    if kernel := _ATTENTION.get(sources.text("--attn_impl") or ""):
+        script["--attn_implementation"] = stated("--attn_implementation", kernel)
+    kind = sources.text("--torch_dtype") or sources.text("--dtype") or ""
     if not {"--bf16", "--fp16"} & set(script):
         option = _TYPES.get(kind, "--bf16")
-        script[option] = _stated(option, "true")
+        script[option] = stated(option, "true")
         if not kind:
             told["precision"] = "no torch_dtype: ms-swift computes in the checkpoint's bf16"
-    if _text(sources, "--quant_bits") or _text(sources, "--quantization_bit"):
-        bits = _text(sources, "--quant_bits") or _text(sources, "--quantization_bit") or ""
-        script["--quantization_bit"] = _stated("--quantization_bit", bits)
+    if sources.text("--quant_bits") or sources.text("--quantization_bit"):
+        bits = sources.text("--quant_bits") or sources.text("--quantization_bit") or ""
+        script["--quantization_bit"] = stated("--quantization_bit", bits)
     if "--gradient_checkpointing" not in script:
-        script["--gradient_checkpointing"] = _stated("--gradient_checkpointing", "true")
+        script["--gradient_checkpointing"] = stated("--gradient_checkpointing", "true")
         told["recompute"] = "no gradient_checkpointing: ms-swift repeats every layer"
     _batch(sources, told)
     _shards(sources)
@@ -119,7 +119,7 @@ def in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
 def _kind(sources: Sources, name: str, told: dict[str, str]) -> None:
     """What is trained: adapters, unless it says otherwise; ``swift pt`` trains all."""
     script = sources.script
-    kind = next((text for option in _KINDS if (text := _text(sources, option))), None)
+    kind = next((text for option in _KINDS if (text := sources.text(option))), None)
     if kind is None:
         is_whole = "pt" in sources.words[1:2]
         kind = "full" if is_whole else "lora"
@@ -130,7 +130,7 @@ def _kind(sources: Sources, name: str, told: dict[str, str]) -> None:
             "parameters: lora and full are."
         )
     # LLaMA-Factory's word, which the Trainer's reader knows.
-    script["--finetuning_type"] = _stated("--finetuning_type", kind)
+    script["--finetuning_type"] = stated("--finetuning_type", kind)
     if kind == "full":
         return
     for option, text, term, reason in (
@@ -139,22 +139,22 @@ def _kind(sources: Sources, name: str, told: dict[str, str]) -> None:
          "no target_modules: ms-swift adapts all matrices"),
     ):  # fmt: skip
         if option not in script:
-            script[option] = _stated(option, text)
+            script[option] = stated(option, text)
             told[term] = reason
 
 
 def _batch(sources: Sources, told: dict[str, str]) -> None:
     """A micro-batch of 1, and as many of them as make 16 samples, where neither is given."""
     script = sources.script
-    micro = _text(sources, "--per_device_train_batch_size")
+    micro = sources.text("--per_device_train_batch_size")
     if "--per_device_train_batch_size" not in script:
         micro = "1"
-        script["--per_device_train_batch_size"] = _stated("--per_device_train_batch_size", micro)
+        script["--per_device_train_batch_size"] = stated("--per_device_train_batch_size", micro)
         told["micro_batch_size"] = "no per_device_train_batch_size: 1 is ms-swift's"
     gpus = gpus_of(sources.worlds[0])
     if "--gradient_accumulation_steps" not in script and gpus and (micro or "").isdecimal():
         steps = math.ceil(_TOTAL_BATCH / (int(micro or 1) * gpus))
-        given = _stated("--gradient_accumulation_steps", str(steps))
+        given = stated("--gradient_accumulation_steps", str(steps))
         script["--gradient_accumulation_steps"] = given
         told["global_batch_size"] = (
             "no gradient_accumulation_steps: ms-swift makes 16 samples a step"
@@ -163,7 +163,7 @@ def _batch(sources: Sources, told: dict[str, str]) -> None:
 
 def _shards(sources: Sources) -> None:
     """A word for one of its own files of DeepSpeed is that file."""
-    word = _text(sources, "--deepspeed") or ""
+    word = sources.text("--deepspeed") or ""
     if word in _OFF:
         sources.script.pop("--deepspeed", None)
     if word not in _STAGES:
@@ -173,17 +173,4 @@ def _shards(sources: Sources) -> None:
     keys |= {f"zero_optimization.offload_{one}.device": "cpu" for one in away}
     line = sources.script["--deepspeed"].line
     for key, text in keys.items():
-        sources.deepspeed.setdefault(key, _stated(key, text, line))
-
-
-def _text(sources: Sources, option: str) -> str | None:
-    given = sources.script.get(option)
-    if given is None:
-        return None
-    texts = [text for text in given.texts if text is not None]
-    text = " ".join(texts) if given.texts else "true"
-    return text.lower() if text.lower() in ("true", "false") else text
-
-
-def _stated(option: str, text: str, line: int = 1) -> Given:
-    return Given(option=option, texts=(text,), line=line, spans=(None,), whole=None)
+        sources.deepspeed.setdefault(key, stated(key, text, line))
