@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from planner.errors import SearchSpaceError
@@ -15,7 +16,7 @@ from planner.specs.search_space import (
     SearchSpace,
     expand,
 )
-from planner.terms import Term, glossary
+from planner.terms import glossary
 
 
 def refuse_unknown(
@@ -66,7 +67,7 @@ def checked(name: str, values: Iterable[Any]) -> list[Any]:
     known = list(
         dict.fromkeys(
             # Thousands of numbers, as spaces have, are read at once.
-            value if type(value) is int and least <= value <= LARGEST else _coded(term, value)
+            value if type(value) is int and least <= value <= LARGEST else _coded(name, value)
             for value in values
         )
     )
@@ -77,5 +78,15 @@ def checked(name: str, values: Iterable[Any]) -> list[Any]:
     return known
 
 
-def _coded(term: Term, value: Any) -> Any:
+def _coded(name: str, value: Any) -> Any:
+    if type(value) in (str, int, float, bool):
+        return _known_code(name, value)
+    term = glossary()[name]
+    return term.coded(read(term, value))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _known_code(name: str, value: str | float) -> Any:
+    """The same of a plain word or number, of which the spaces of all frameworks have the same."""
+    term = glossary()[name]
     return term.coded(read(term, value))

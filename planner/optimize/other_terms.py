@@ -6,13 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import Group
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
 
 
-def on_other_terms(result: SearchResult, problem: Problem) -> SearchResult | None:
+def searched(problem: Problem, before: SearchResult | None) -> SearchResult:
+    """What a search finds, without one where one was made ``before`` on other terms."""
+    result = None if before is None else _on_other_terms(before, problem)
+    return exhaustive_search(problem) if result is None else result
+
+
+def _on_other_terms(result: SearchResult, problem: Problem) -> SearchResult | None:
     """What a search of a problem would find that differs in the sites of its sources alone.
 
     None where objectives or limits depend on them: that has to be searched.

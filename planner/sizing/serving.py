@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 
 from planner.optimize.collector import Collector
 from planner.optimize.constraints import Constraint
-from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.other_terms import searched
 from planner.optimize.result import SearchResult
 from planner.plan import Plan, make_plan
 from planner.request import Request
@@ -19,16 +19,20 @@ from planner.workloads.deployments import DISAGGREGATED
 
 _FEWEST = ("num_gpus", "request_latency")
 _CHEAPEST = ("cost_per_hour", "num_gpus", "request_latency")
+Searches = MutableMapping[Hashable, SearchResult]
+"""What was searched for a contract: the next one takes it where it chooses no plan."""
+
 # How often the GPUs of a plan that waits too long are doubled.
 _DOUBLINGS = 6
 # So many numbers of GPUs are searched at once.
 _AT_ONCE = 4
 
 
-def serving_size(request: Request) -> Size:
+def serving_size(request: Request, searches: Searches) -> Size:
     """The fewest GPUs that keep the limits, and the cheapest.
 
     With one GPU everywhere these are the same; with others for the prompts they need not be.
+    ``searches`` has those of the same request under other contracts.
 
     Raises
     ------
@@ -36,14 +40,14 @@ def serving_size(request: Request) -> Size:
         Something is unknown, faulty or impossible.
     """
     head = Size(gpu=str(request.gpu), contract=request.contract or "")
-    fewest, reason = _fewest(request)
+    fewest, reason = _fewest(request, searches)
     if fewest is None:
         return replace(head, reason=reason)
     cheapest: Fleet | None = fewest
     if math.isnan(fewest.cost):
         cheapest = None
     elif request.prefill_gpu is not None:
-        cheapest = _best(*_searched(replace(request, objectives=_CHEAPEST)))
+        cheapest = _best(*_searched(replace(request, objectives=_CHEAPEST), searches))
     return replace(head, fewest=fewest, cheapest=cheapest)
 
 
@@ -55,17 +59,17 @@ def fleet_of(request: Request) -> Fleet | None:
     SpecError, SearchSpaceError
         Something is unknown, faulty or impossible.
     """
-    return _fewest(request)[0]
+    return _fewest(request, {})[0]
 
 
-def _fewest(request: Request) -> tuple[Fleet | None, str]:
+def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
     """The plan of the fewest GPUs; without one, why there is none.
 
     A rate takes so many workers that the queue of prompts stays bounded. Fewer may keep every
     limit too, and a short wait may take more: pools are then searched on numbers of GPUs.
     """
     request = replace(request, objectives=_FEWEST)
-    plan, result = _searched(request)
+    plan, result = _searched(request, searches)
     best, reason = _best(plan, result), ""
     if best is None:
         reason = reason_of([Missed.of(plan, result)])
@@ -75,7 +79,7 @@ def _fewest(request: Request) -> tuple[Fleet | None, str]:
     pools = replace(request, mode=DISAGGREGATED)
     if best is None:
         for count in _beyond(plan, result):
-            if best := _best(*_searched(replace(pools, num_gpus=count), limits)):
+            if best := _best(*_searched(replace(pools, num_gpus=count), searches, limits)):
                 break
     if best is None:
         return None, reason
@@ -86,7 +90,7 @@ def _fewest(request: Request) -> tuple[Fleet | None, str]:
         if len(open_below) > 2 * _AT_ONCE:
             open_below = open_below[len(open_below) // 2 :][:1]
         on_these = replace(pools, num_gpus=tuple(open_below))
-        fewer = _best(*_searched(on_these, limits)) if open_below else None
+        fewer = _best(*_searched(on_these, searches, limits)) if open_below else None
         if fewer is None:
             failed = max(open_below, default=best.num_gpus)
         best = fewer or best
@@ -109,7 +113,9 @@ def _beyond(plan: Plan, result: SearchResult) -> Iterator[int]:
             yield int(count)
 
 
-def _searched(request: Request, limits: Sequence[Constraint] = ()) -> tuple[Plan, SearchResult]:
+def _searched(
+    request: Request, searches: Searches, limits: Sequence[Constraint] = ()
+) -> tuple[Plan, SearchResult]:
     """What a search finds; ``limits`` replace its own and are not widened."""
     plan = make_plan(request)
     if limits:
@@ -117,7 +123,8 @@ def _searched(request: Request, limits: Sequence[Constraint] = ()) -> tuple[Plan
         given = {limit.name: limit for limit in plan.problem.constraints}
         problem = replace(plan.problem, constraints=tuple({**given, **known}.values()))
         plan = replace(plan, problem=problem)
-    result = exhaustive_search(plan.problem)
+    asked = (request.objectives, request.num_gpus, request.mode)
+    result = searches[asked] = searched(plan.problem, searches.get(asked))
     return replace(plan, problem=result.problem), result
 
 

@@ -6,7 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.confidence.classes import gpu_class
 from planner.confidence.quantiles import checked_confidence
@@ -14,6 +14,7 @@ from planner.enums import Contract
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.given import Said
 from planner.inputs import read, several
+from planner.optimize.result import SearchResult
 from planner.plan import make_plan
 from planner.processes import TRIES, Lost, on_workers
 from planner.records import record
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Progress = Callable[[int], None]
+Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 
 # Without any of them the fewest GPUs are those whose memory is large enough.
 _TRAINING = (*DEADLINES, "step_time", "cost", "model_flops_utilization")
@@ -113,16 +115,17 @@ def size_all(
     """
     tasks = tasks_of(request, contracts, load=load, said=said)
     found, errors = list[Size](), list[PlannerError]()
-    for number, outcome in enumerate(_run(tasks, workers), start=1):
-        if isinstance(outcome, PlannerError):
-            errors.append(outcome)
-            task = tasks[number - 1].request
-            words = " ".join(str(outcome).split())
-            outcome = Size(gpu=str(task.gpu), contract=task.contract or "", reason=words)
-        found.append(outcome)
+    for number, outcomes in enumerate(_run(tasks, workers), start=1):
+        for contract, outcome in outcomes:
+            if isinstance(outcome, PlannerError):
+                errors.append(outcome)
+                words = " ".join(str(outcome).split())
+                gpu = str(tasks[number - 1].request.gpu)
+                outcome = Size(gpu=gpu, contract=contract or "", reason=words)
+            found.append(outcome)
         if progress is not None:
             progress(number)
-    if len(errors) == len(tasks) and len({str(error) for error in errors}) == 1:
+    if len(errors) == len(found) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     asked = request if load is None else replace(request, request_rate=load.peak)
     sizes = tuple(sorted(found, key=lambda one: one.order))
@@ -131,11 +134,11 @@ def size_all(
 
 @record(kw_only=True)
 class Task:
-    """One GPU under one contract, or of a load under the cheapest of several."""
+    """One GPU under each of some contracts, or of a load under the cheapest of them."""
 
     request: Request
+    contracts: tuple[str | None, ...]
     load: Load | None = None
-    contracts: tuple[str | None, ...] = (None,)
 
 
 def tasks_of(
@@ -145,7 +148,7 @@ def tasks_of(
     load: Load | None = None,
     said: Said = str,
 ) -> list[Task]:
-    """What is to be sized: each GPU under each contract; of a load each GPU once.
+    """What is to be sized: a task for each GPU.
 
     Raises
     ------
@@ -155,24 +158,19 @@ def tasks_of(
     _check(request, load, said)
     asked = _asked(request)
     if load is not None:
-        asked, several = replace(asked, request_rate=load.peak), tuple(contracts)
-        return [
-            Task(request=replace(asked, gpu=gpu, contract=None), load=load, contracts=several)
-            for gpu in _gpus(request)
-        ]
+        asked = replace(asked, request_rate=load.peak)
     return [
-        Task(request=replace(asked, gpu=gpu, contract=contract))
+        Task(request=replace(asked, gpu=gpu, contract=None), contracts=tuple(contracts), load=load)
         for gpu in _gpus(request)
-        for contract in contracts
     ]
 
 
-def _run(tasks: Sequence[Task], workers: int) -> Iterator[Size | PlannerError]:
-    """The size of each, in their order; what cannot be planned is its error."""
+def _run(tasks: Sequence[Task], workers: int) -> Iterator[Sizing]:
+    """The sizes of each, in their order; what cannot be planned is its error."""
     if workers < 2 or len(tasks) < _FEW or "fork" not in multiprocessing.get_all_start_methods():
-        yield from map(_size, tasks)
+        yield from map(_sizes, tasks)
         return
-    numbers, found = range(len(tasks)), dict[int, Size | PlannerError]()
+    numbers, found = range(len(tasks)), dict[int, Sizing]()
     try:
         shared = on_workers(partial(_numbered, tasks), numbers, min(workers, len(tasks)))
         for number in numbers:
@@ -188,8 +186,8 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[Size | PlannerError]:
         ) from error
 
 
-def _numbered(tasks: Sequence[Task], number: int) -> Size | PlannerError:
-    return _size(tasks[number])
+def _numbered(tasks: Sequence[Task], number: int) -> Sizing:
+    return _sizes(tasks[number])
 
 
 def contracts_given(given: Any, said: str = "contract") -> list[str | None]:
@@ -208,12 +206,24 @@ def contracts_given(given: Any, said: str = "contract") -> list[str | None]:
     return [*dict.fromkeys(read(term, word, said) for word in words)]
 
 
-def _size(task: Task) -> Size | PlannerError:
-    request = task.request
+def _sizes(task: Task) -> Sizing:
+    """The size under each contract; what they do not change is searched once."""
+    searches: dict[Any, SearchResult] = {}
+    contracts = task.contracts if task.load is None else (None,)
+    return [
+        (contract, _size(replace(task.request, contract=contract), task, searches))
+        for contract in contracts
+    ]
+
+
+def _size(request: Request, task: Task, searches: dict[Any, SearchResult]) -> Size | PlannerError:
     try:
         if request.contract is not None and (reason := _no_price(request)):
             return Size(gpu=str(request.gpu), contract=request.contract, reason=reason)
-        found = TrainingSizer(request=request).size() if _trains(request) else serving_size(request)
+        if _trains(request):
+            found = TrainingSizer(request=request, searches=searches).size()
+        else:
+            found = serving_size(request, searches)
         if task.load is not None and found.fewest is not None:
             day = day_of(request, found.fewest, task.load, task.contracts)
             found = replace(found, day=day)

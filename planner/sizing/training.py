@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from planner.estimators.share import Setting
-from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.other_terms import searched
+from planner.optimize.result import SearchResult
 from planner.plan import make_plan
 from planner.request import ALL, Request
 from planner.sizing.counts import coarse, thinned, whole_nodes
@@ -31,11 +32,13 @@ _TRIED_BELOW = 12
 class TrainingSizer:
     """Searches one GPU under one contract, every number of GPUs at most once.
 
+    ``searches`` has those of the same request under other contracts, by the number of GPUs.
     ``floor`` tells below which number none need be looked at; ``not_tried`` are whole nodes between
     it and the fewest GPUs that were not, for being many.
     """
 
     request: Request
+    searches: dict[int, SearchResult] = field(default_factory=dict)
     floor: Floor = field(default_factory=Floor)
     found: dict[int, Fleet | None] = field(default_factory=dict)
     missed: list[Missed] = field(default_factory=list)
@@ -206,7 +209,7 @@ class TrainingSizer:
         if count in self.found:
             return self.found[count]
         plan = make_plan(replace(self.request, num_gpus=count))
-        result = exhaustive_search(plan.problem)
+        result = self.searches[count] = searched(plan.problem, self.searches.get(count))
         best = result.fastest
         fleet = None if best is None else Fleet.of(plan, best)
         self.found[count] = fleet

@@ -13,9 +13,8 @@ from planner import text
 from planner.errors import PlannerError
 from planner.inputs import read
 from planner.optimize.collector import known_value, plain
-from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import why
-from planner.optimize.other_terms import on_other_terms
+from planner.optimize.other_terms import searched
 from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Columns
@@ -65,8 +64,7 @@ def _run(
     try:
         plan = make_plan(scenario.request(specs))
         asked |= _common(plan)
-        result = None if before is None else on_other_terms(before, plan.problem)
-        result = exhaustive_search(plan.problem) if result is None else result
+        result = searched(plan.problem, before)
     except PlannerError as error:
         reason = _one_line(str(error))
         return Outcome(row={**asked, "feasible": False, "reason": reason}), None

@@ -137,6 +137,8 @@ def mesh_of(
 
 def _supported(name: str, values: list[Any], framework: FrameworkProfile) -> list[Any]:
     """Those of a space's values that the framework has at all; if it has none, all."""
+    if len(values) == 1:
+        return values
     alone = TrainingConfigurations.of(**{**_PLAINEST, name: values})
     lacking = unsupported(alone, framework).get(name)
     if lacking is None:

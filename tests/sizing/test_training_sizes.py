@@ -4,11 +4,13 @@ import itertools
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import planner
 from planner import text
 from planner.errors import SearchSpaceError, SpecError
+from planner.optimize.exhaustive import exhaustive_search
 from planner.sizing.counts import coarse, thinned, whole_nodes
 from planner.units import DAY
 
@@ -229,6 +231,38 @@ def test_processes_find_what_one_finds():
     one, two = (sized("13d", gpu=gpus, workers=number) for number in (1, 2))
     # What is unknown is not equal to itself.
     assert repr(one.table) == repr(two.table)
+
+
+@pytest.mark.parametrize(
+    ("bound", "searches"), [({"calendar_time": "13d"}, "shared"), ({"cost": 40_000}, "own")]
+)
+def test_contracts_share_the_searches_that_they_do_not_change(monkeypatch, bound, searches):
+    """Costs alone differ, unless a limit is one; spot GPUs, taken away, are slower."""
+    contracts = ["on-demand", "reserved-1y", "spot"]
+    made = []
+
+    def search(problem):
+        made.append(problem)
+        return exhaustive_search(problem)
+
+    monkeypatch.setattr("planner.optimize.other_terms.exhaustive_search", search)
+
+    def table(contract):
+        asked = {**RUN, **GPU, **LIMITS, "constraints": bound, "num_gpus": [16, 32, 64]}
+        made.clear()
+        return planner.size(**asked, contract=contract).to_frame()
+
+    alone, number = [], 0
+    for contract in contracts[:2]:
+        alone.append(table(contract))
+        number += len(made)
+    both = table(contracts[:2])
+    assert len(made) == (number // 2 if searches == "shared" else number)
+    spot = table("spot")
+    every = pd.concat([*alone, spot]).sort_values(["contract", "choice"]).reset_index(drop=True)
+    together = table(contracts).sort_values(["contract", "choice"]).reset_index(drop=True)
+    pd.testing.assert_frame_equal(together[every.columns], every, check_exact=True)
+    assert set(both.contract) == set(contracts[:2])
 
 
 @pytest.mark.parametrize(
