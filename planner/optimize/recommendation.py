@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,12 @@ class Choice:
     weighed: float
     complexity: int
     num_gpus: float
+
+    @cached_property
+    def judged(self) -> Candidates:
+        """The configuration alone, predicted."""
+        judged: Candidates = self.source.judged(self.configuration)
+        return judged
 
     @property
     def tie_factor(self) -> float:

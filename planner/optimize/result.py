@@ -24,7 +24,7 @@ from planner.optimize.groups import (
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Choice
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import Candidates, Columns
+from planner.optimize.source import Candidates, Columns, Source
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -104,8 +104,12 @@ class SearchResult:
     @cached_property
     def fastest(self) -> Candidates | None:
         """The best by the first objective, judged; None if nothing is feasible."""
-        found = first(self.groups)
-        return None if found is None else found[0].judged(found[1])
+        found, chosen = first(self.groups), self._choice
+        if found is None:
+            return None
+        if chosen is not None and _is_same(chosen, *found):
+            return chosen.judged
+        return found[0].judged(found[1])
 
     @cached_property
     def recommended(self) -> Candidates | None:
@@ -114,8 +118,7 @@ class SearchResult:
         Of the cell that the fastest is of the simplest plan that published runs do not tell from
         it.
         """
-        found = self._choice
-        return None if found is None else found.source.judged(found.configuration)
+        return None if self._choice is None else self._choice.judged
 
     @cached_property
     def _choice(self) -> Choice | None:
@@ -157,7 +160,7 @@ class SearchResult:
                 without[value] = reason
         found.sort(key=lambda one: tuple(one.values))
         found = found if chosen is None else [chosen, *found]
-        rows = [one.source.judged(one.configuration).columns() for one in found]
+        rows = [one.judged.columns() for one in found]
         losses = [_loss(one.values[0], found[0].values[0]) for one in found]
         return Comparison(
             axis=axis,
@@ -175,6 +178,14 @@ class SearchResult:
 def columns_of(pieces: Pieces) -> Columns:
     """Candidates of several sources as columns, in the order of their places."""
     return in_order([(places, judged.columns()) for places, judged in pieces])
+
+
+def _is_same(choice: Choice, source: Source, configuration: Any) -> bool:
+    """Whether a choice is this one: each parameter has the same value."""
+    mine = choice.configuration
+    return choice.source is source and all(
+        np.array_equal(getattr(mine, name), getattr(configuration, name)) for name in mine.names()
+    )
 
 
 def _reason(problem: Problem, groups: Sequence[Group]) -> str:

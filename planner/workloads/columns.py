@@ -19,6 +19,8 @@ def repeated(values: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, lis
 def worded(name: str, values: Any, shape: tuple[int, ...], of: str | None = None) -> list[Any]:
     """The values of the parameter ``of``, or of this name, as they are shown."""
     flat = np.broadcast_to(values, shape).ravel()
+    if flat.size == 1:
+        return [word(of or name, flat[0])]
     distinct, which = np.unique(flat, return_inverse=True)
     words = np.array([word(of or name, value) for value in distinct], dtype=object)
     shown: list[Any] = words[which].tolist()
