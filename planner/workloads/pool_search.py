@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -28,6 +28,8 @@ from planner.workloads.ratios import numbers_of_prefill
 
 Workers = TypeVar("Workers", PrefillWorkers, DecodeWorkers)
 
+# Predictions of so many rows cost little more than those of one.
+_ROWS = 2**13
 _CACHES = len(CacheType)
 _HEADROOM = "memory_headroom"
 
@@ -67,7 +69,7 @@ class PoolSpace:
 
 @record(kw_only=True)
 class Pair:
-    """Workers of one size each on axes of their own, and their numbers."""
+    """Workers that prefill and workers that decode, row by row, and their numbers."""
 
     prefill: PrefillWorkers
     decode: DecodeWorkers
@@ -83,14 +85,15 @@ def pairs(
     limits: Sequence[Constraint],
 ) -> Iterator[Pair]:
     """Undominated workers in pairs of each size, in all numbers that fill the GPUs."""
-    kept = _prefill_front(prefill, goals, limits), _decode_front(decode, goals, limits)
-    for first, second in _pairs(*kept):
-        for count in space.counts or (0,):
-            numbers = _numbers(space, first, second, count)
-            if numbers is not None:
-                yield Pair(
-                    prefill=first, decode=second, num_prefill=numbers[0], num_decode=numbers[1]
-                )
+    first, second = _prefill_front(prefill, goals, limits), _decode_front(decode, goals, limits)
+    for table in _tables(_paired(space, first, second)):
+        before, after = (np.asarray(rows, dtype=np.intp) for rows in table[:2])
+        yield Pair(
+            prefill=_rows(first, before),
+            decode=_rows(second, after),
+            num_prefill=table[2],
+            num_decode=table[3],
+        )
 
 
 def one_each(
@@ -121,20 +124,34 @@ def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
     return workers.setting.machine.gpu.allocatable_memory - workers.memory.total
 
 
-def _pairs(
-    prefill: PrefillWorkers, decode: DecodeWorkers
-) -> Iterator[tuple[PrefillWorkers, DecodeWorkers]]:
-    """Workers of one size each on axes of their own, with their caches in one format."""
-    firsts, seconds = _by_kind(prefill, axis=0), _by_kind(decode, axis=1)
-    for kind, first in firsts.items():
-        for other, second in seconds.items():
-            if kind % _CACHES == other % _CACHES:
-                yield first, second
+def _paired(
+    space: PoolSpace, prefill: PrefillWorkers, decode: DecodeWorkers
+) -> Iterator[FloatArray]:
+    """The rows of workers with their caches in one format, and how many of each, in columns."""
+    kinds = _kinds(prefill), _kinds(decode)
+    for kind in np.unique(kinds[0]):
+        for other in np.unique(kinds[1]):
+            if kind % _CACHES != other % _CACHES:
+                continue
+            before, after = (np.flatnonzero(kinds[n] == k) for n, k in ((0, kind), (1, other)))
+            sizes = int(kind // _CACHES), int(other // _CACHES)
+            for first in np.array_split(before, -(-before.size * after.size // _ROWS)):
+                places = np.repeat(first, after.size), np.tile(after, first.size)
+                for count in space.counts or (0,):
+                    yield _numbered(space, (prefill, decode), places, sizes, count)
 
 
-def _by_kind(workers: Workers, axis: int) -> dict[int, Workers]:
-    kinds = _kinds(workers)
-    return {int(kind): _on(axis, _rows(workers, kinds == kind)) for kind in np.unique(kinds)}
+def _tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
+    """Tables below each other until they have rows enough, so that there are few."""
+    waiting, number = list[FloatArray](), 0
+    for part in parts:
+        waiting.append(part)
+        number += part.shape[1]
+        if number >= _ROWS:
+            yield np.concatenate(waiting, axis=1)
+            waiting, number = [], 0
+    if number:
+        yield np.concatenate(waiting, axis=1)
 
 
 def _prefill_front(
@@ -211,18 +228,6 @@ def _rows(workers: Workers, rows: Any) -> Workers:
     )
 
 
-def _on(axis: int, workers: Workers) -> Workers:
-    """Flat workers on one of three axes: prefill workers, decode workers, their numbers."""
-    c, shape = workers.configurations, [1, 1, 1]
-    shape[axis] = c.size
-
-    def placed(values: Any) -> Any:
-        return np.reshape(values, shape)
-
-    table = {name: placed(getattr(c, name)) for name in c.names()}
-    return _changed(workers, replace(c, **table), placed)
-
-
 def _changed(workers: Workers, configurations: Any, change: Any) -> Workers:
     """The workers with every array changed."""
     whole = ("setting", "configurations", "memory")
@@ -231,20 +236,26 @@ def _changed(workers: Workers, configurations: Any, change: Any) -> Workers:
     return replace(workers, configurations=configurations, memory=memory, **arrays)
 
 
-def _numbers(
-    space: PoolSpace, prefill: PrefillWorkers, decode: DecodeWorkers, count: int
-) -> tuple[FloatArray, FloatArray] | None:
-    """Numbers of workers that fill ``count`` GPUs, or those that keep up with the rate."""
-    each = [float(one.configurations.replica_gpus.flat[0]) for one in (prefill, decode)]
+def _numbered(
+    space: PoolSpace,
+    workers: tuple[PrefillWorkers, DecodeWorkers],
+    places: tuple[IndexArray, IndexArray],
+    sizes: tuple[int, int],
+    count: int,
+) -> FloatArray:
+    """Pairs of workers in the numbers that fill ``count`` GPUs, or that keep up with the rate."""
     wanted = space.prefill_replicas, space.replicas
-    if None not in wanted and not count:
-        return np.array([float(wanted[0] or 0)]), np.array([float(wanted[1] or 0)])
-    if not count:
-        rate = space.request_rate or 0.0
-        first = rounded_up(rate / prefill.request_rate)
-        return first, rounded_up(_most_decode_workers(prefill, decode, first, rate))
-    first, second = numbers_that_fill(space, count, int(each[0]), int(each[1]))
-    return (first, second) if first.size else None
+    if count:
+        first, second = numbers_that_fill(space, count, *sizes)
+        every = [np.repeat(each, first.size) for each in places]
+        return np.stack([*every, *(np.tile(each, places[0].size) for each in (first, second))])
+    if None not in wanted:
+        return np.stack([*places, *(np.full(places[0].size, number) for number in wanted)])
+    prefill, decode = _rows(workers[0], places[0]), _rows(workers[1], places[1])
+    rate = space.request_rate or 0.0
+    first = rounded_up(rate / prefill.request_rate)
+    second = rounded_up(_most_decode_workers(prefill, decode, first, rate))
+    return np.stack([*places, first, second])
 
 
 def numbers_that_fill(
