@@ -33,7 +33,7 @@ from planner.sweeps.run import run_sweep
 from planner.sweeps.workers import on_cores
 
 if TYPE_CHECKING:
-    from planner.launch.logs.compare import Comparison
+    from planner.validation.logs.compare import Comparison
 
 __all__ = [
     "compare",
@@ -334,9 +334,9 @@ def validate_log(
     SpecError, SearchSpaceError
         The plan is none, or names what is unknown.
     """
-    from planner.launch.logs.compare import compare
-    from planner.launch.logs.formats import read_log
-    from planner.launch.logs.planned import Planned
+    from planner.logs.formats import read_log
+    from planner.validation.logs.compare import compare
+    from planner.validation.logs.planned import Planned
 
     planned = Planned.read(Path(plan), None if specs is None else Path(specs))
     return compare(read_log(Path(log), log_format), planned, Path(log).name)

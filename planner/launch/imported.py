@@ -17,11 +17,11 @@ from planner.launch.option_table import Role
 from planner.launch.own import told_by_plan
 from planner.launch.same_shape import find_model, write_model
 from planner.launch.target import Target
-from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
 from planner.launch.versions import Version, version_of
 from planner.records import record
 from planner.request import Request
+from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
 from planner.specs.files import aliased

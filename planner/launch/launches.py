@@ -8,20 +8,20 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from planner.documents.config_maps import config_maps
+from planner.documents.tree import Tree, read_trees
 from planner.errors import LaunchError
+from planner.launch.arguments import read_arguments
 from planner.launch.gpus import number_of
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
-from planner.launch.reading.arguments import read_arguments
-from planner.launch.reading.config_maps import config_maps
-from planner.launch.reading.containers import Container, containers_of, script_of
-from planner.launch.reading.shell import HereDocument, Script, Word
-from planner.launch.reading.shell.values import computed
-from planner.launch.reading.tree import Tree, read_trees
+from planner.launch.launchers.containers import Container, containers_of, script_of
 from planner.launch.target import Target
 from planner.launch.targets import targets
-from planner.launch.text import LARGEST, Given
 from planner.launch.understood import Found, World
 from planner.reading import read_text, toml_of
+from planner.shell import HereDocument, Script, Word
+from planner.shell.text import LARGEST, Given
+from planner.shell.values import computed
 
 _MOST_NAMED = 5
 # All but one of so many options of a list must be known.

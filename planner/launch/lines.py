@@ -8,9 +8,9 @@ from enum import StrEnum
 from planner.errors import did_you_mean
 from planner.launch.option_table import Meaning
 from planner.launch.target import Target
-from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
 from planner.records import record
+from planner.shell.text import Given
 
 
 class Status(StrEnum):

@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import PlannerError, SpecError
-from planner.pinned import PinnedPlan
+from planner.pinned import PLAN_FILE, PinnedPlan
 from planner.reading import read_json
-
-PLAN_FILE = "plan.toml"
-"""What the plan is called in the directory of a launch."""
 
 MANIFEST = "launch.json"
 """What planner wrote into a directory, with digests."""

@@ -8,10 +8,10 @@ from typing import Any
 from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.names import WRAPPERS
-from planner.launch.own import PLAN_FILE
 from planner.launch.target import Draft, File, Target
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
+from planner.pinned import PLAN_FILE
 from planner.records import record
 from planner.request import Request
 from planner.workloads.registry import workload_of

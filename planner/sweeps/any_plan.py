@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from planner.launch.own import MANIFEST, PLAN_FILE
+from planner.launch.own import MANIFEST
 from planner.launch.rows import plan_in
-from planner.pinned import PinnedPlan
+from planner.pinned import PLAN_FILE, PinnedPlan
 
 
 def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedPlan:

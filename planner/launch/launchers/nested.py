@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.launch.reading.inner import read_inner
-from planner.launch.reading.shell import Command, HereDocument, Script, Word
-from planner.launch.reading.shell.values import Piece, Pieces, computed
+from planner.shell import Command, HereDocument, Script, Word
+from planner.shell.inner import read_inner
+from planner.shell.values import Piece, Pieces, computed
 
 _NO_VARIABLES: Mapping[str, Word] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.launch.launchers.programs import Program
-from planner.launch.reading.shell import Word
+from planner.shell import Word
 
 Options = list[tuple[str, Word | None]]
 

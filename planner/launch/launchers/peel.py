@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.errors import LaunchError
+from planner.launch.launchers.containers import SHELLS, program_of
 from planner.launch.launchers.nested import joined, script_in, script_of
 from planner.launch.launchers.options import consumed
 from planner.launch.launchers.programs import (
@@ -17,9 +18,8 @@ from planner.launch.launchers.programs import (
     Program,
 )
 from planner.launch.launchers.world import Layer, hosts, layer_of
-from planner.launch.reading.containers import SHELLS, program_of
-from planner.launch.reading.shell import Command, Script, Word
 from planner.records import record
+from planner.shell import Command, Script, Word
 
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")
 _PYTHON_VALUED = ("-W", "-X")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.documents.yaml_text import yaml_text
 from planner.enums import Offload
 from planner.errors import LaunchError
 from planner.launch.benchmark import measured
@@ -22,7 +23,6 @@ from planner.launch.trainer.writing import (
     nested,
     unnamed_optimizer,
 )
-from planner.launch.yaml_text import yaml_text
 from planner.optimizer_names import transformers_name
 
 CONFIG = "axolotl.yaml"

@@ -16,8 +16,8 @@ from planner.launch.accepted import Accepted
 from planner.launch.option_table import FLAG, OptionTable
 from planner.launch.targets.megatron_read import read_megatron
 from planner.launch.targets.model_names import model_named
-from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
+from planner.shell.text import Given
 
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"

@@ -17,8 +17,8 @@ from planner.launch.served import (
     words_of,
 )
 from planner.launch.serving import AGGREGATED, DECODE_POOL, PREFILL_POOL
-from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
+from planner.shell.text import Given
 
 _MODULE = "dynamo.trtllm"
 _PROGRAMS = (

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.launch.text import Given
 from planner.launch.trainer.reading import Sources, answers_of, gather, text_of
 from planner.launch.understood import Answers, Found, Reading
+from planner.shell.text import Given
 
 _SAME = {
     "base_model": "--model_name_or_path",

@@ -6,9 +6,9 @@ Transformers 5 (``training_args.py``, ``Trainer.create_accelerator_and_postproce
 
 from __future__ import annotations
 
-from planner.launch.reading.edit import Changes
 from planner.launch.trainer.llama_factory import in_own_words, is_llama_factory_document
 from planner.launch.understood import Found
+from planner.shell.changes import Changes
 
 _RECOMPUTE = "fsdp_config.activation_checkpointing"
 _IN_DEEPSPEED = {

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from planner.launch.environment import environment_of
 from planner.launch.job import Job
-from planner.launch.quoting import shell_word
 from planner.launch.target import Draft, Process, Target
 from planner.launch.wrappers.placing import Placed
 from planner.launch.wrappers.script import STRICT
 from planner.launch.wrappers.shell import MASTER_PORT, arguments_lines, asked, command, exports
+from planner.shell.quoting import shell_word
 
 FOLDER = "/launch"
 """Where the files beside the commands are mounted."""

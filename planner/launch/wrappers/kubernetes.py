@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.documents.yaml_objects import documents
 from planner.errors import LaunchError
 from planner.launch.heading import heading, variables_of
 from planner.launch.job import Job
@@ -24,7 +25,6 @@ from planner.launch.wrappers.images import (
 from planner.launch.wrappers.placing import placed
 from planner.launch.wrappers.script import MEASURES, SOME_STEPS, benchmark, reaches
 from planner.launch.wrappers.shell import runs_by_rank, uses
-from planner.launch.wrappers.yaml_text import documents
 
 _LONGEST_NAME = 40
 _GROUP = "leaderworkerset.sigs.k8s.io/group-index"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from planner.errors import LaunchError
 from planner.launch.environment import Assumed
 from planner.launch.heading import comment, one_line, variables_of
-from planner.launch.quoting import shell_word
 from planner.launch.target import Argument, Process, Variable
+from planner.shell.quoting import shell_word
 
 MASTER_PORT = 29500
 """Where processes of several nodes find each other: the usual port of PyTorch."""

@@ -1,0 +1,360 @@
+"""Words as they become when a shell expands them, as far as text alone tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from planner.errors import LaunchError
+from planner.shell import arithmetic, patterns
+from planner.shell.scope import Scope
+from planner.shell.syntax import (
+    Arithmetic,
+    Literal,
+    Parameter,
+    Part,
+    RawWord,
+    Run,
+    Source,
+)
+from planner.shell.text import Span
+from planner.shell.values import (
+    NOT_GIVEN,
+    Element,
+    Fields,
+    Piece,
+    Pieces,
+    Variable,
+    Word,
+    computed,
+    span_of,
+    text_of,
+    untold,
+    why_unknown,
+)
+
+MOST_WORDS = 200_000
+LONGEST_WORD = 1_000_000
+_MOST_PIECES = 2_000_000
+_MOST_CHARACTERS = 64_000_000
+_LONGEST_SHOWN = 60
+_AT_RUN_TIME = frozenset("?$!-_")
+
+
+class Expander:
+    """Expands words with the variables of `scope`; counts what it makes and refuses too much."""
+
+    def __init__(self, source: Source, scope: Scope) -> None:
+        self.source = source
+        self.scope = scope
+        self.arguments: tuple[Element, ...] | None = None
+        self.elsewhere = ""
+        self._pieces = 0
+        self._characters = 0
+        self._words = 0
+
+    def words(self, raw: RawWord) -> list[Word]:
+        """The words that one written word becomes: none, one or several."""
+        elements = self.elements(raw)
+        own = Span(raw.start, raw.end)
+        places = [own if len(elements) == 1 else self._place(one, own) for one in elements]
+        return [
+            self.word(element, place.start, place.end)
+            for element, place in zip(elements, places, strict=True)
+        ]
+
+    def _place(self, element: Element, own: Span) -> Span:
+        """Where one of several words stands itself, as in an array; else where all are used."""
+        (innermost, *_) = (*element.regions, own)
+        return innermost if innermost.end <= len(self.source.text) else own
+
+    def word(self, element: Element, start: int, end: int) -> Word:
+        """A word that stands from ``start`` to ``end`` of the file."""
+        pieces, span = element.pieces, span_of(element.pieces)
+        return Word(
+            text=text_of(pieces),
+            span=span,
+            line=self.source.line(start if span is None else span.start),
+            raw=self.source.text[start:end],
+            unknown=why_unknown(pieces),
+            pieces=pieces,
+            regions=element.regions,
+        )
+
+    def elements(self, raw: RawWord) -> list[Element]:
+        """The words that a written word becomes, without their lines."""
+        fields = Fields()
+        for part in raw.parts:
+            self._part(part, fields)
+        fields.end()
+        for element in fields.ended:
+            self.spend(element.pieces, raw.start)
+        self.count(len(fields.ended), raw.start)
+        own = Span(raw.start, raw.end)
+        if len(fields.ended) == 1:
+            first = fields.ended[0]
+            return [Element(first.pieces, tuple(dict.fromkeys((*first.regions, own))))]
+        return fields.ended
+
+    def count(self, number: int, position: int) -> None:
+        """Counts words and steps, and refuses too many."""
+        self._words += number
+        if self._words > MOST_WORDS:
+            raise LaunchError(
+                f"{self.source.at(position)}: the script becomes more than {MOST_WORDS:,} words: "
+                "that is not read."
+            )
+
+    def spend(self, pieces: Sequence[Piece], position: int) -> None:
+        """Counts what was made, and refuses what grows without end."""
+        length = sum(len(piece.text) for piece in pieces)
+        self._pieces += len(pieces)
+        self._characters += length
+        too_long = length > LONGEST_WORD
+        if too_long or self._pieces > _MOST_PIECES or self._characters > _MOST_CHARACTERS:
+            raise LaunchError(
+                f"{self.source.at(position)}: the variables expand to too much text "
+                f"(more than {LONGEST_WORD if too_long else _MOST_CHARACTERS:,} characters)."
+            )
+
+    def text(self, parts: Iterable[Part], position: int) -> Pieces:
+        """Parts as one text that is not split: of an assignment, in quotes."""
+        pieces: list[Piece] = []
+        for part in parts:
+            pieces += self._joined(part)
+        self.spend(pieces, position)
+        return tuple(pieces)
+
+    def _part(self, part: Part, fields: Fields) -> None:
+        if isinstance(part, Literal):
+            fields.join((_piece(part),))
+        elif isinstance(part, Parameter) and self._is_list(part):
+            self._list(part, fields)
+        elif part.quoted:
+            fields.join(self._joined(part))
+        elif (
+            isinstance(part, Parameter) and part.argument and part.operator[-1:] in ("-", "=", "+")
+        ):
+            # The default's own quotes count: ${X:---option "a b"}.
+            self._default(part, fields)
+        else:
+            fields.split(self._joined(part))
+
+    def _joined(self, part: Part) -> Pieces:
+        if isinstance(part, Literal):
+            return (_piece(part),)
+        span = Span(part.start, part.end)
+        if isinstance(part, Run):
+            shown = self._shown(span)
+            is_gap = shown.startswith("<") and shown.endswith(">")
+            reason = f"{shown} is {'to be filled in' if is_gap else 'known only when it runs'}"
+            return (Piece("", unknown=reason, trail=(span,)),)
+        if isinstance(part, Arithmetic):
+            return tuple(piece.through(span) for piece in self._number(part))
+        if self._is_list(part):
+            return self._list_text(part)
+        pieces = self.parameter(part)
+        self.spend(pieces, part.start)
+        return tuple(piece.through(span) for piece in pieces)
+
+    def _shown(self, span: Span) -> str:
+        text = " ".join(self.source.text[span.start : span.end].split())
+        return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+    def _number(self, part: Arithmetic) -> Pieces:
+        pieces = self.text(part.parts, part.start)
+        text = text_of(pieces)
+        if text is None:
+            return untold(why_unknown(pieces))
+        try:
+            return computed(str(arithmetic.value(text, self.number)))
+        except arithmetic.NotKnown as error:
+            return untold(str(error))
+
+    def number(self, name: str) -> int:
+        """The whole number that a variable holds; raises `arithmetic.NotKnown`."""
+        pieces = self.parameter(Parameter(name, 0, 0, True))
+        text = text_of(pieces)
+        if text is None:
+            raise arithmetic.NotKnown(why_unknown(pieces))
+        return arithmetic.number(text) if text.strip() else 0
+
+    # Parameters
+
+    def parameter(self, part: Parameter) -> Pieces:
+        """What ``${...}`` is as one text."""
+        variable, operator = self.variable(part), part.operator
+        if operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
+            return self._chosen(part, variable)
+        if operator == "length":
+            return self._length(part, variable)
+        if variable is None:
+            return untold(self.unset(part))
+        pieces = self._subscripted(part, variable)
+        text = text_of(pieces)
+        if not operator and not part.argument:
+            return pieces
+        if text is None:
+            return untold(why_unknown(pieces))
+        if operator == "indirect":
+            return self.parameter(Parameter(text, part.start, part.end, part.quoted))
+        argument = self.text(part.argument, part.start)
+        pattern = text_of(argument)
+        if pattern is None:
+            return untold(why_unknown(argument))
+        result = patterns.changed(text, operator, pattern)
+        shown = self._shown(Span(part.start, part.end))
+        return untold(f"{shown} is not computed here") if result is None else computed(result)
+
+    def variable(self, part: Parameter) -> Variable | None:
+        """The variable that a parameter names; arguments of functions by number."""
+        if part.name.isdigit() and self.arguments is not None:
+            index = int(part.name[:6]) - 1
+            if 0 <= index < len(self.arguments):
+                return Variable((self.arguments[index],))
+            return None if index >= 0 else self.scope.get(part.name)
+        if part.name == "#":
+            return Variable((Element(computed(str(self.num_arguments))),))
+        return self.scope.get(part.name)
+
+    @property
+    def num_arguments(self) -> int:
+        """How many arguments there are; a script has those that the user gives, else none."""
+        if self.arguments is not None:
+            return len(self.arguments)
+        number = 0
+        while self.scope.get(str(number + 1)) is not None:
+            number += 1
+        return number
+
+    def unset(self, part: Parameter) -> str:
+        """Why a parameter that nothing set has no value."""
+        name = part.name
+        if name in _AT_RUN_TIME or name == "0":
+            return f"${name} is known only when it runs"
+        if name.isdigit():
+            return f"${name} {NOT_GIVEN}"
+        return f"${name} is set by nothing in this file{self.elsewhere}"
+
+    def _kept(self, part: Parameter, variable: Variable | None) -> Pieces | None:
+        """What ``${X:-default}`` and its like are where the argument is not taken."""
+        operator = part.operator
+        pieces = None if variable is None else self._subscripted(part, variable)
+        if pieces is not None and any(piece.unknown for piece in pieces):
+            return pieces
+        is_set = pieces is not None and (operator[0] != ":" or bool(text_of(pieces)))
+        if operator[-1] == "+":
+            return None if is_set else (Piece(""),)
+        return pieces if is_set else None
+
+    def _chosen(self, part: Parameter, variable: Variable | None) -> Pieces:
+        kept = self._kept(part, variable)
+        if kept is not None:
+            return kept
+        if part.operator[-1] == "?":
+            return untold(f"${part.name} must be given, says line {self.source.line(part.start)}")
+        argument = self.text(part.argument, part.start)
+        if part.operator[-1] == "=":
+            self.scope.put(part.name, Variable((Element(argument),), assigned=(part.start,)))
+        return argument
+
+    def _default(self, part: Parameter, fields: Fields) -> None:
+        through = Span(part.start, part.end)
+        kept = self._kept(part, self.variable(part))
+        if kept is not None or part.operator[-1] == "=":
+            fields.split(self._joined(part))
+            return
+        for inner in part.argument:
+            if isinstance(inner, Literal) and not inner.quote:
+                fields.split((_piece(inner).through(through),))
+            else:
+                self._part(inner, fields)
+
+    def _subscripted(self, part: Parameter, variable: Variable) -> Pieces:
+        if not part.subscript or variable.unknown:
+            return variable.pieces
+        try:
+            index = arithmetic.value(part.subscript, self.number)
+        except arithmetic.NotKnown as error:
+            return untold(str(error))
+        if not -len(variable.elements) <= index < len(variable.elements):
+            return (Piece(""),)
+        return variable.elements[index].pieces
+
+    def _length(self, part: Parameter, variable: Variable | None) -> Pieces:
+        if variable is None:
+            return untold(self.unset(part))
+        if part.subscript in ("@", "*"):
+            known = not variable.unknown
+            return computed(str(len(variable.elements))) if known else untold(variable.unknown)
+        pieces = self._subscripted(part, variable)
+        text = text_of(pieces)
+        return untold(why_unknown(pieces)) if text is None else computed(str(len(text)))
+
+    # Lists: arrays and arguments
+
+    def _is_list(self, part: Parameter) -> bool:
+        every = part.name in ("@", "*") or part.subscript in ("@", "*")
+        return every and part.operator != "length"
+
+    def _elements(self, part: Parameter) -> tuple[Element, ...] | str:
+        """The values of a list, or why they are not known."""
+        if part.operator or part.argument:
+            return self._of_list(part)
+        if part.name in ("@", "*"):
+            reason = f"${part.name} are the arguments of the script"
+            return reason if self.arguments is None else self.arguments
+        variable = self.scope.get(part.name)
+        if variable is None:
+            return self.unset(part)
+        return variable.unknown or variable.elements
+
+    def _of_list(self, part: Parameter) -> tuple[Element, ...] | str:
+        """``${A[@]:-default}`` and ``${A[@]+"${A[@]}"}``; the rest is not computed."""
+        plain = Parameter(part.name, part.start, part.end, part.quoted, part.subscript)
+        values = self._elements(plain)
+        is_set = self.scope.get(part.name) is not None or self.arguments is not None
+        if part.operator[-1:] == "+" and (not is_set or values == ()):
+            return ()
+        if part.operator in ("-", ":-") and (not is_set or values == ()):
+            fields = Fields()
+            for inner in part.argument:
+                self._part(inner, fields)
+            fields.end()
+            return tuple(fields.ended)
+        if part.operator in ("-", ":-", "+", ":+"):
+            return values
+        return f"{self._shown(Span(part.start, part.end))} is not computed here"
+
+    def _list(self, part: Parameter, fields: Fields) -> None:
+        values, span = self._elements(part), Span(part.start, part.end)
+        if isinstance(values, str):
+            fields.join((Piece("", unknown=values, trail=(span,)),))
+            return
+        if part.quoted and "*" in (part.name, part.subscript):
+            fields.join(self._list_text(part))
+            return
+        self.count(len(values), part.start)
+        for index, value in enumerate(values):
+            self.spend(value.pieces, part.start)
+            pieces = tuple(piece.through(span) for piece in value.pieces)
+            if index:
+                fields.end()
+            text = text_of(pieces)
+            if part.quoted or (text and not any(blank in text for blank in " \t\n")):
+                fields.element(Element(pieces, value.regions))
+            else:
+                fields.split(pieces)
+
+    def _list_text(self, part: Parameter) -> Pieces:
+        values = self._elements(part)
+        if isinstance(values, str):
+            return untold(values)
+        pieces: list[Piece] = []
+        for value in values:
+            self.spend(value.pieces, part.start)
+            pieces += [*computed(" "), *value.pieces] if pieces else value.pieces
+        return tuple(pieces) or (Piece(""),)
+
+
+def _piece(part: Literal) -> Piece:
+    return Piece(part.text, part.start, part.end, part.quote)
