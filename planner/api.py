@@ -14,8 +14,7 @@ from planner.explaining.operators import operator_times
 from planner.given import make_request, question_of, read_burst, read_driver
 from planner.inputs import shown, whole
 from planner.launch.read import read_launch as read_file
-from planner.launch.save import save_launch
-from planner.launch.write import Launch, launch_of
+from planner.launch.write import Launch, launch_of, save_launch
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, make_plan, one_configuration

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from planner.documents.nodes import Node
-from planner.documents.tree import Leaf, Place, Tree, path_keys, read_trees
+from planner.documents.tree import Leaf, Node, Place, Tree, path_keys, read_trees
+from planner.documents.writing import json_scalar, yaml_scalar
 from planner.errors import LaunchError
-from planner.shell.changes import (
+from planner.shell.text import (
     Changes,
     Edited,
+    Span,
     Texts,
     after_change,
+    edited,
     first_that_reads,
 )
-from planner.shell.quoting import json_scalar, yaml_scalar
-from planner.shell.text import Span, edited
 
 _JSON_PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 _YAML_PLAIN = re.compile(r"[-+]?\.?\d[\w.+-]*|true|false|null|~|yes|no|on|off", re.I)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.documents.nodes import Node
-from planner.documents.tree import followed, members, read_trees
+from planner.documents.tree import Node, followed, members, read_trees
 from planner.records import record
 from planner.shell.text import Given
 from planner.shell.values import Piece, Pieces, computed, cut, span_of

@@ -14,9 +14,8 @@ from planner.launch.option_table import Remark, Role, Row
 from planner.launch.target import Target
 from planner.launch.understood import Found, Reading
 from planner.records import record
-from planner.shell.changes import Changes, Edited
 from planner.shell.edit import edit_command
-from planner.shell.text import Given, diff
+from planner.shell.text import Changes, Edited, Given, diff
 
 _Texts = tuple[str, ...]
 

@@ -12,8 +12,7 @@ from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Setting, Settings
 from planner.launch.understood import Answers, Found, Reading
 from planner.records import record
-from planner.shell.changes import Changes
-from planner.shell.text import Given
+from planner.shell.text import Changes, Given
 
 
 @record(kw_only=True)

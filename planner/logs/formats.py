@@ -11,10 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import LaunchError, did_you_mean
-from planner.logs import hugging_face, llama, serving
-from planner.logs.reading import OUT_OF_MEMORY, Reading
-from planner.logs.source import Line, Log
-from planner.logs.trainers import TRAINERS, read_trainer
+from planner.logs import llama, serving
+from planner.logs.reading import OUT_OF_MEMORY, Line, Log, Reading
+from planner.logs.trainers import (
+    HUGGING_FACE,
+    TRAINERS,
+    is_state,
+    read_state,
+    read_trainer,
+    read_trainer_log,
+    reads_hugging_face,
+)
 from planner.records import record
 
 
@@ -68,10 +75,10 @@ TEXTS = (
         for trainer in TRAINERS
     ),
     TextFormat(
-        name=hugging_face.NAME,
+        name=HUGGING_FACE,
         says="{'train_runtime': ..., 'train_steps_per_second': ...}",
-        reads=hugging_face.reads,
-        read=hugging_face.read_trainer_log,
+        reads=reads_hugging_face,
+        read=read_trainer_log,
     ),
     TextFormat(
         name=serving.BENCH,
@@ -106,10 +113,10 @@ TEXTS = (
 )
 FILES = (
     FileFormat(
-        name=hugging_face.NAME,
+        name=HUGGING_FACE,
         says="log_history or train_runtime",
-        knows=hugging_face.is_state,
-        read=hugging_face.read_state,
+        knows=is_state,
+        read=read_state,
     ),
     FileFormat(
         name=serving.BENCH,

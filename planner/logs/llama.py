@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from planner.logs.reading import Reading, plain_count, plain_number
+from planner.logs.reading import Line, Log, Reading, plain_count, plain_number
 from planner.logs.serving import FIRST, TOKEN
-from planner.logs.source import Line, Log
 
 BENCH, SERVER = "llama-bench", "llama-server"
 _ROW = re.compile(r"\|\s*(pp|tg)(\d+)\s*\|\s*([\d.]+)(?:\s*[^\d|]+[\d.]+)?\s*\|")

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.logs.reading import Reading, plain_number
-from planner.logs.source import Log
+from planner.logs.reading import Log, Reading, plain_number
 
 FIRST, TOKEN, LATENCY = "time_to_first_token_s", "time_per_output_token_s", "request_latency_s"
 OUTPUT_RATE, TOTAL_RATE, REQUESTS = "output_tokens_per_s", "total_tokens_per_s", "requests_per_s"

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from planner.estimators.inference.setting import ServingSetting
 from planner.improve import Change
-from planner.launch.imported import Imported
-from planner.launch.lines import Line, Status
+from planner.launch.imported import Imported, Line, Status
 from planner.launch.rewrite import Rewritten
 from planner.plan import Plan
 from planner.report.console import make_table, print_folded, print_title

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from planner.errors import LaunchError
-from planner.shell.directives import directives
-from planner.shell.follow import Follower
+from planner.shell.follow import Follower, variable_word
 from planner.shell.parsing import Parser
 from planner.shell.script import Command as Command
 from planner.shell.script import Directive as Directive
 from planner.shell.script import HereDocument as HereDocument
 from planner.shell.script import Script as Script
-from planner.shell.simple import variable_word
+from planner.shell.script import directives
 from planner.shell.syntax import Source
 from planner.shell.text import LARGEST
 from planner.shell.values import Word as Word

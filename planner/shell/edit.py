@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from planner.shell.changes import (
+from planner.shell.text import (
     Changes,
     Edited,
+    Given,
+    Span,
     Texts,
     after_change,
+    edited,
     first_that_reads,
+    shell_word,
 )
-from planner.shell.quoting import shell_word
-from planner.shell.text import Given, Span, edited
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
 # Quotes of a string that is split into words do not keep these from the shell.

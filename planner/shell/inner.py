@@ -10,11 +10,9 @@ from itertools import islice
 
 from planner.records import record
 from planner.shell import refuse_unreadable
-from planner.shell.directives import directives
-from planner.shell.follow import Follower
+from planner.shell.follow import Follower, variable_word
 from planner.shell.parsing import Parser
-from planner.shell.script import Command, Directive, HereDocument, Script
-from planner.shell.simple import variable_word
+from planner.shell.script import Command, Directive, HereDocument, Script, directives
 from planner.shell.syntax import Source
 from planner.shell.text import Span
 from planner.shell.values import (

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from difflib import unified_diff
 
+from planner.errors import LaunchError
 from planner.reading import MEBIBYTE
 from planner.records import record
 
 LARGEST = 4 * MEBIBYTE
 """Bytes of a file, or characters of a text, up to which it is read."""
 
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
@@ -88,3 +91,55 @@ def _lines(text: str) -> Iterator[str]:
         end = text.find("\n", start) + 1 or len(text)
         yield text[start:end]
         start = end
+
+
+Texts = tuple[str | None, ...]
+Changes = Mapping[str, tuple[str, ...] | None]
+"""Options with their new texts, none for a flag; None takes the option out."""
+
+
+@record(kw_only=True)
+class Edited:
+    """A file after changes; ``unwritten`` are those whose place text alone does not tell."""
+
+    text: str
+    unwritten: Changes = field(default_factory=dict)
+
+
+def first_that_reads(
+    candidates: Iterable[str],
+    wanted: Mapping[str, Texts],
+    read: Callable[[str], Mapping[str, Texts]],
+) -> str | None:
+    """The first text that reads as wanted; None if there is none."""
+    for candidate in candidates:
+        try:
+            found = read(candidate)
+        except LaunchError:
+            continue
+        if dict(found) == dict(wanted):
+            return candidate
+    return None
+
+
+def after_change(
+    options: Mapping[str, Texts], name: str, texts: tuple[str, ...] | None
+) -> dict[str, Texts]:
+    """The options that a change asks for; all others stay."""
+    rest = {option: old for option, old in options.items() if option != name}
+    return rest if texts is None else {**rest, name: texts}
+
+
+def shell_word(text: str) -> str:
+    """``text`` as one argument of a command of a POSIX shell, whatever it holds.
+
+    Raises LaunchError for a NUL character, which no argument of a command can hold.
+
+    >>> print(shell_word("bf16"), shell_word("a b"), shell_word("it's $(rm -rf ~)"))
+    bf16 'a b' 'it'"'"'s $(rm -rf ~)'
+    """
+    if "\0" in text:
+        raise LaunchError(f"{text!r} holds a NUL character, which no argument of a command can.")
+    if _PLAIN_WORD.fullmatch(text):
+        return text
+    return "'" + text.replace("'", "'\"'\"'") + "'"

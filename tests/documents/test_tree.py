@@ -12,10 +12,10 @@ from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.documents import nodes
+from planner.documents import tree as nodes
 from planner.documents.tree import key_path, path_keys, read_tree, read_trees
+from planner.documents.writing import yaml_scalar
 from planner.errors import LaunchError
-from planner.shell.quoting import yaml_scalar
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=6)
 SCALAR = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), TEXT)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from planner.documents.edit import edit_document
 from planner.documents.tree import key_path, read_tree
+from planner.documents.writing import yaml_scalar
 from planner.launch.accepted import Accepted, AcceptedOption
-from planner.launch.arguments import read_arguments
+from planner.launch.launches import read_arguments
 from planner.shell import read_shell
 from planner.shell.edit import edit_command
-from planner.shell.quoting import shell_word, yaml_scalar
-from planner.shell.text import Given
+from planner.shell.text import Given, shell_word
 
 NAMES = [f"--option-{letter}" for letter in "abcdef"]
 FLAGS = ["--flag-a", "--flag-b"]

@@ -16,8 +16,7 @@ from worked.said import said
 from planner.launch.job import Job
 from planner.launch.targets import target_of
 from planner.logs.formats import read_log
-from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step
-from planner.logs.steady import steady_state
+from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step, steady_state
 from planner.optimize.collector import first_row
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, one_configuration

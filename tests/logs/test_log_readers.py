@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from planner.errors import LaunchError
 from planner.logs.formats import NAMES, TEXTS, read_log
-from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading
-from planner.logs.steady import Steady, steady_state
+from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Steady, steady_state
 
 EXAMPLES = examples(300, 15)
 LOGS = Path(__file__).parent / "printed"

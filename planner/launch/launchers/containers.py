@@ -14,10 +14,35 @@ from typing import Any
 from planner.documents.yaml_places import Place, documents
 from planner.launch.understood import World
 from planner.records import record
+from planner.shell import HereDocument
 from planner.shell.inner import read_inner
 from planner.shell.script import Command, Script
 from planner.shell.text import Given, Span
 from planner.shell.values import Piece, Pieces, Word, computed, untold
+
+
+def config_maps(text: str, name: str) -> dict[str, HereDocument]:
+    """The files of all ConfigMaps of a YAML text by their keys, with their places in it.
+
+    Raises
+    ------
+    LaunchError
+        It is no YAML, is too long or nested too deeply.
+    """
+    return {
+        key: HereDocument(
+            text=place.text,
+            span=Span(0, 0),
+            line=place.line,
+            expanded=True,
+            pieces=place.pieces,
+        )
+        for document in documents(text, name)
+        if document.get("kind").text == "ConfigMap"
+        for key, place in document.get("data").items()
+        if place.text
+    }
+
 
 # Images that start a program by themselves, by the beginning of their names.
 _PROGRAMS = (

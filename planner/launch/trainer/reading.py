@@ -19,8 +19,7 @@ from planner.launch.trainer.llama_factory import (
     is_llama_factory_document,
     starts_llama_factory,
 )
-from planner.launch.trainer.objective import named_by_program
-from planner.launch.trainer.said import Said
+from planner.launch.trainer.said import Said, named_by_program
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Answers, Found, Reading, World
 from planner.shell.text import Given

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner.errors import SpecError
-from planner.launch.trainer.batch import gpus_of
+from planner.launch.trainer.answers import gpus_of
 from planner.shell.text import stated
 
 if TYPE_CHECKING:

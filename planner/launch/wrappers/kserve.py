@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.documents.yaml_objects import documents
+from planner.documents.writing import documents
 from planner.errors import LaunchError
 from planner.launch.heading import heading
 from planner.launch.job import Job

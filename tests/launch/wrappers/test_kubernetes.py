@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from launched import TARGET, job_of, process, run
 
-from planner.documents.yaml_objects import documents
+from planner.documents.writing import documents
 from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.target import MASTER_ADDR, NODE_RANK, Argument, Draft, File, Variable
