@@ -14,8 +14,7 @@ from planner.explaining.operators import operator_times
 from planner.given import make_request, question_of, read_burst, read_driver
 from planner.inputs import shown, whole
 from planner.launch.read import read_launch as read_file
-from planner.launch.save import save_launch
-from planner.launch.write import Launch, launch_of
+from planner.launch.write import Launch, launch_of, save_launch
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, make_plan, one_configuration
@@ -33,7 +32,7 @@ from planner.sweeps.run import run_sweep
 from planner.sweeps.workers import on_cores
 
 if TYPE_CHECKING:
-    from planner.launch.logs.compare import Comparison
+    from planner.validation.logs.compare import Comparison
 
 __all__ = [
     "compare",
@@ -334,9 +333,9 @@ def validate_log(
     SpecError, SearchSpaceError
         The plan is none, or names what is unknown.
     """
-    from planner.launch.logs.compare import compare
-    from planner.launch.logs.formats import read_log
-    from planner.launch.logs.planned import Planned
+    from planner.logs.formats import read_log
+    from planner.validation.logs.compare import compare
+    from planner.validation.logs.planned import Planned
 
     planned = Planned.read(Path(plan), None if specs is None else Path(specs))
     return compare(read_log(Path(log), log_format), planned, Path(log).name)

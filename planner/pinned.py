@@ -21,6 +21,9 @@ from planner.terms import Term, plain_values, terms_of
 from planner.version import __version__
 from planner.workloads.registry import workload_names
 
+PLAN_FILE = "plan.toml"
+"""What the plan is called in the directory of a launch."""
+
 _HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
 _WHOLE_SPACE = "space"
 _OF_POOLS = ("mode", "prefill_gpu")

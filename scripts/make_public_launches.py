@@ -19,9 +19,8 @@ from typing import Any
 
 import planner
 from planner.errors import PlannerError
-from planner.launch.imported import Imported
+from planner.launch.imported import Imported, Status
 from planner.launch.judge import judged
-from planner.launch.lines import Status
 from planner.launch.read import read_launch
 from planner.terms import terms_of
 

@@ -74,8 +74,7 @@ def write_launch(
     stdout_taken: bool = False,
 ) -> None:
     """Write the files of a request and say what they are."""
-    from planner.launch.save import save_launch
-    from planner.launch.write import launch_of
+    from planner.launch.write import launch_of, save_launch
     from planner.report.console import make_console
     from planner.report.launch import print_launch
 

@@ -31,12 +31,12 @@ def validate_log(
     """
     from planner.errors import CalibrationError, SpecError
     from planner.files import STDOUT, check_path
-    from planner.launch.logs.compare import compare
-    from planner.launch.logs.formats import read_log
-    from planner.launch.logs.planned import Planned
+    from planner.logs.formats import read_log
     from planner.report.console import make_console
     from planner.report.measured import add_row, print_comparison
     from planner.validation.inference.cases import Mode
+    from planner.validation.logs.compare import compare
+    from planner.validation.logs.planned import Planned
 
     extra = [name for name, given in others.items() if given is not None]
     if extra:

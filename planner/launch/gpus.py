@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from planner.errors import LaunchError
-from planner.launch.text import Given
 from planner.launch.understood import Reading
+from planner.shell.text import Given
 
 
 def gpus_of(reading: Reading) -> int | None:

@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import PlannerError, SpecError
-from planner.pinned import PinnedPlan
+from planner.pinned import PLAN_FILE, PinnedPlan
 from planner.reading import read_json
-
-PLAN_FILE = "plan.toml"
-"""What the plan is called in the directory of a launch."""
 
 MANIFEST = "launch.json"
 """What planner wrote into a directory, with digests."""
@@ -20,7 +17,7 @@ MANIFEST = "launch.json"
 def told_by_plan(path: Path, wanted: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
     """What the plan beside a file of planner says of what the file leaves open.
 
-    Nothing where somebody else wrote the file: `planner.launch.save` keeps a list of its own.
+    Nothing where somebody else wrote the file: `planner.launch.write` keeps a list of its own.
     """
     plan = _plan_beside(path)
     if plan is None:

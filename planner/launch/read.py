@@ -11,8 +11,8 @@ from planner.errors import LaunchError
 from planner.launch.imported import Imported, imported
 from planner.launch.launches import launches, nothing_found
 from planner.launch.targets import target_of
-from planner.launch.text import LARGEST, Given
 from planner.launch.understood import Found, World
+from planner.shell.text import LARGEST, Given
 
 _NODE_RANK = "--node-rank"
 _OF_POOLS = "prefill_"

@@ -6,15 +6,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import field
 from functools import cache
 
+from planner.documents.edit import edit_document
 from planner.launch.imported import Imported
 from planner.launch.job import Job
 from planner.launch.launches import is_document, launches
 from planner.launch.option_table import Remark, Role, Row
-from planner.launch.reading.edit import Changes, Edited, edit_command, edit_document
 from planner.launch.target import Target
-from planner.launch.text import Given, diff
 from planner.launch.understood import Found, Reading
 from planner.records import record
+from planner.shell.edit import edit_command
+from planner.shell.text import Changes, Edited, Given, diff
 
 _Texts = tuple[str, ...]
 

@@ -16,10 +16,10 @@ from planner.inputs import read
 from planner.launch.accepted import Accepted
 from planner.launch.option_table import OptionTable
 from planner.launch.serving import DECODE_POOL, PREFILL_POOL
-from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
 from planner.reading import json_of
 from planner.records import record
+from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import checkpoint_of
 from planner.specs.drafting import DraftMethod

@@ -14,10 +14,9 @@ from planner.errors import LaunchError
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
-from planner.launch.benchmark import serving_benchmark
+from planner.launch.benchmark import length_notes, serving_benchmark
 from planner.launch.drafting import draft_method, named_draft
 from planner.launch.job import Job
-from planner.launch.lengths import length_notes
 from planner.launch.target import Argument, Process, Variable
 from planner.records import record
 from planner.specs.catalogue import Catalogue

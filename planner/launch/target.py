@@ -10,10 +10,9 @@ from planner.errors import LaunchError
 from planner.launch.accepted import Accepted
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Setting, Settings
-from planner.launch.reading.edit import Changes
-from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
 from planner.records import record
+from planner.shell.text import Changes, Given
 
 
 @record(kw_only=True)

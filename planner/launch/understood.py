@@ -8,8 +8,8 @@ from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.option_table import Meaning
-from planner.launch.text import Given
 from planner.records import record
+from planner.shell.text import Given
 
 _LARGEST = 1e18
 

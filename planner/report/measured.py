@@ -14,13 +14,14 @@ from planner.confidence.intervals import LEVEL
 from planner.enums import TemplateKind
 from planner.errors import CalibrationError
 from planner.files import written_whole
-from planner.launch.logs.compare import Compared, Comparison
-from planner.launch.logs.planned import STATIC, Planned
+from planner.logs.reading import OUT_OF_MEMORY
 from planner.reading import read_csv
 from planner.report.cells import csv_cell
 from planner.report.console import make_table, print_pairs, print_title
 from planner.validation.columns import schema_of
-from planner.validation.prediction import MEMORY, OUT_OF_MEMORY, RATES
+from planner.validation.logs.compare import Compared, Comparison
+from planner.validation.logs.planned import STATIC, Planned
+from planner.validation.prediction import MEMORY, RATES
 from planner.validation.runs import read_runs
 from planner.validation.template import template
 

@@ -3,11 +3,105 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from planner.launch.own import MANIFEST, PLAN_FILE
-from planner.launch.rows import plan_in
-from planner.pinned import PinnedPlan
+from planner.cells import cell_value
+from planner.errors import LaunchError, SpecError
+from planner.files import manifest_path
+from planner.launch.own import MANIFEST
+from planner.pinned import PLAN_FILE, PinnedPlan
+from planner.reading import RESULT, read_csv, read_json
+from planner.terms import glossary, plain_values, terms_of
+
+# A column that the results of one workload alone have.
+_TELLING = {"step_time_s": "train", "prefill_latency_s": "inference", "mode": "serve"}
+_OF_POOLS = ("mode", "prefill_gpu")
+
+
+def plan_in(path: Path, row: int | None) -> PinnedPlan:
+    """The plan that a file holds: a plan, what a search recommends, or a row of its result.
+
+    ``row`` counts from 1; without it the file of a search stands for its recommended plan.
+
+    Raises
+    ------
+    SpecError, LaunchError
+        The file cannot be read, holds no plan, or has no such row.
+    """
+    if path.suffix == ".toml" or (path.suffix == ".json" and row is None):
+        if row is not None:
+            raise LaunchError(f"{path}: is one plan, it has no rows: leave out --row.")
+        return PinnedPlan.read(path)
+    found, manifest = (_json_row if path.suffix == ".json" else _csv_row)(path, row)
+    return _pinned(path, found, manifest)
+
+
+def _csv_row(path: Path, row: int | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """A row of a CSV file, which may be large, and the manifest beside it."""
+    lines = read_csv(path, LaunchError)
+    _, names = next(lines, (1, []))
+    found: list[str] = []
+    number = 0
+    for number, (_, cells) in enumerate((line for line in lines if line[1]), start=1):
+        if number == (row or 1):
+            found = cells
+    _require_row(path, row, number)
+    values = dict(zip(names, found, strict=False))
+    try:
+        manifest = read_json(manifest_path(path))
+    except SpecError:
+        manifest = {}
+    return {name: cell_value(cell) for name, cell in values.items() if name}, manifest
+
+
+def _json_row(path: Path, row: int | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    table = read_json(path, RESULT, LaunchError)
+    rows = table.get("rows") if isinstance(table, dict) else None
+    if not isinstance(rows, list):
+        raise LaunchError(f"{path}: is not the JSON file of a search: it has no rows.")
+    _require_row(path, row, len(rows))
+    return rows[(row or 1) - 1], table.get("manifest")
+
+
+def _require_row(path: Path, row: int | None, most: int) -> None:
+    if row is None and most > 1:
+        raise LaunchError(f"{path}: has {most:,} rows: choose one with --row.")
+    if not 1 <= (1 if row is None else row) <= most:
+        raise LaunchError(f"{path}: has rows 1 to {most:,}, not {1 if row is None else row}.")
+
+
+def _pinned(path: Path, row: Mapping[str, Any], manifest: Mapping[str, Any]) -> PinnedPlan:
+    """The plan of a row; what its columns do not say is what the search was asked."""
+    if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
+        raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")
+    workload = next((of for column, of in _TELLING.items() if column in row), None)
+    if workload is None or "model" not in row:
+        raise LaunchError(f"{path}: its columns are not those of a result of planner.")
+    pools = terms_of(workload, "pool") if row.get("prefill_gpu") else {}
+    plain = plain_values(workload)
+    parameters = [*terms_of(workload, "parameter"), *pools]
+    told = [name for name in parameters if row.get(name) is not None]
+    if lacking := [one for one in parameters if one not in told and one not in plain]:
+        raise LaunchError(f"{path}: the row lacks {', '.join(lacking[:4])}: it is no whole plan.")
+    asked = manifest.get("answers", {})
+    if not isinstance(asked, Mapping):
+        raise LaunchError(f"{path}: the answers of its manifest are no table.")
+    answers = {name: value for name, value in asked.items() if name in glossary()}
+    for name in terms_of(workload, "question"):
+        if row.get(name) not in (None, "") and name not in parameters:
+            answers[name] = row[name]
+    if not pools:
+        answers = {name: value for name, value in answers.items() if name not in _OF_POOLS}
+    answers.pop("space", None)
+    table = {
+        "workload": workload,
+        "answers": answers,
+        "parameters": {name: row[name] for name in told},
+        "specs_folder": str(asked.get("specs") or ""),
+    }
+    return PinnedPlan.from_dict(table, str(path))
 
 
 def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedPlan:

@@ -11,12 +11,13 @@ import numpy as np
 
 from planner.arrays import FloatArray
 from planner.confidence.intervals import LEVEL
+from planner.logs.reading import OUT_OF_MEMORY
 from planner.records import record
 from planner.validation.assumed import assumed
 from planner.validation.columns import MEASURED
 from planner.validation.kinds import Compared, Kind, kind_of
 from planner.validation.predict import ranges
-from planner.validation.prediction import OUT_OF_MEMORY, RATES, Prediction, Range
+from planner.validation.prediction import RATES, Prediction, Range
 from planner.validation.regret import regrets
 from planner.validation.runs import Run, Runs
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from planner.logs.reading import OUT_OF_MEMORY
 from planner.validation.columns import MEASURED
 from planner.validation.inference.cases import InferenceCase
 from planner.validation.inference.impossible import impossible_layout
-from planner.validation.prediction import OUT_OF_MEMORY, Case
+from planner.validation.prediction import Case
 from planner.validation.runs import Run
 from planner.validation.training.cases import TrainingCase
 from planner.validation.training.impossible import impossible_training_layout

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from planner.confidence.intervals import basis_of, interval_of
 from planner.confidence.quantiles import SUREST
+from planner.logs.reading import OUT_OF_MEMORY
 from planner.validation.impossible import why_impossible
 from planner.validation.kinds import Kind, kind_of
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
-from planner.validation.prediction import OUT_OF_MEMORY, RATES, Case, Prediction, Range
+from planner.validation.prediction import RATES, Case, Prediction, Range
 from planner.validation.runs import Run, Runs
 
 IMPOSSIBLE = "impossible"

@@ -25,7 +25,6 @@ RATES = (
 )
 """Quantities that are larger where a run is faster."""
 MEMORY = "peak_memory_gib"
-OUT_OF_MEMORY = "out_of_memory"
 
 
 @record(kw_only=True)

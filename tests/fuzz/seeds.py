@@ -13,6 +13,7 @@ Run = Callable[..., int]
 
 ROOT = Path(__file__).resolve().parents[2]
 _LAUNCH = ROOT / "tests" / "launch"
+_LOGS = ROOT / "tests" / "logs" / "printed"
 _TRAIN = ("--model", "llama-7b", "--gpus", "8", "--gpu", "h100", "--space", "small")
 _SIZED = ("--sequence-length", "4096", "--global-batch-size", "64", "--set", "mbs=1")
 _SERVE = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "8")
@@ -97,7 +98,13 @@ def _plans(seeds: Seeds, place: Path) -> list[Seed]:
                     "--output",
                     "out",
                 ),
-                ("validate", "--log", str(_LAUNCH / "logs" / "megatron.log"), "--plan", "{}"),
+                (
+                    "validate",
+                    "--log",
+                    str(_LOGS / "megatron.log"),
+                    "--plan",
+                    "{}",
+                ),
                 ("max-batch", "--plan", "{}", "--quiet"),
             )
             found.append(Seed(folder, file, commands))
@@ -173,7 +180,10 @@ def _logs(seeds: Seeds, place: Path) -> list[Seed]:
         if not seeds.ran("search", *words, "--quiet", "--save-plan", place / f"{name}.toml"):
             raise AssertionError(name)
     found = []
-    logs = (*(_LAUNCH / "logs").iterdir(), *(ROOT / "docs" / "samples").glob("[bm]*"))
+    logs = (
+        *(_LOGS).iterdir(),
+        *(ROOT / "docs" / "samples").glob("[bm]*"),
+    )
     for path in sorted(logs):
         folder = place / f"{path.parent.name}-{path.name}"
         folder.mkdir()
@@ -231,7 +241,13 @@ def _beside(seeds: Seeds, place: Path) -> list[Seed]:
         ("estimate", "--from", "s"),
         ("compare", "s", "s"),
         ("launch", "megatron-lm", *words, "--output", "s"),
-        ("validate", "--log", str(_LAUNCH / "logs" / "megatron.log"), "--plan", "s"),
+        (
+            "validate",
+            "--log",
+            str(_LOGS / "megatron.log"),
+            "--plan",
+            "s",
+        ),
     ]
     return [Seed(place, f"s/{name}", commands) for name in ("launch.json", "plan.toml", names[0])]
 

@@ -10,8 +10,7 @@ import pytest
 
 import planner
 from planner.errors import LaunchError
-from planner.launch.benchmark import serving_benchmark, training_benchmark
-from planner.launch.lengths import length_notes
+from planner.launch.benchmark import length_notes, serving_benchmark, training_benchmark
 from planner.launch.target import Process, Variable
 from planner.launch.write import Launch, launch_of
 from planner.request import Request

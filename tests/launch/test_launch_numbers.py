@@ -14,16 +14,15 @@ from worked.plans import PLANS
 from worked.said import said
 
 from planner.launch.job import Job
-from planner.launch.logs.compare import compare
-from planner.launch.logs.formats import read_log
-from planner.launch.logs.planned import Planned
-from planner.launch.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step
-from planner.launch.logs.steady import steady_state
 from planner.launch.targets import target_of
+from planner.logs.formats import read_log
+from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step, steady_state
 from planner.optimize.collector import first_row
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, one_configuration
 from planner.request import Request
+from planner.validation.logs.compare import compare
+from planner.validation.logs.planned import Planned
 
 GIB = 2**30
 

@@ -10,7 +10,7 @@ from conftest import Command
 from make_public_launches import EXPECTED, FILE, FOLDER, Case, cases, outcome, page
 
 from planner.inputs import read
-from planner.launch.lines import Status
+from planner.launch.imported import Status
 from planner.launch.option_table import word_of
 from planner.launch.read import read_launch
 from planner.launch.targets import targets

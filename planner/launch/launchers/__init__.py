@@ -14,10 +14,10 @@ from planner.launch.launchers.world import (
     visible,
     world_of,
 )
-from planner.launch.reading.shell import Script, Word, read_shell
-from planner.launch.text import Given
 from planner.launch.understood import World
 from planner.records import record
+from planner.shell import Script, Word, read_shell
+from planner.shell.text import Given
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip

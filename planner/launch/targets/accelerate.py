@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.documents.writing import yaml_text
 from planner.enums import Offload
 from planner.launch.benchmark import measured
 from planner.launch.job import Job
@@ -21,7 +22,6 @@ from planner.launch.trainer.writing import (
     script_remarks,
     script_settings,
 )
-from planner.launch.yaml_text import yaml_text
 
 CONFIG = "accelerate.yaml"
 _BY_FSDP = ("HF Trainer FSDP", "FSDP", "FSDP compiled", "FSDP bf16", "HF Trainer bf16")

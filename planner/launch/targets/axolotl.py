@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from planner.documents.writing import yaml_text
 from planner.enums import Offload
 from planner.errors import LaunchError
 from planner.launch.benchmark import measured
@@ -12,7 +14,7 @@ from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.targets import deepspeed
-from planner.launch.trainer.axolotl import axolotl_answers
+from planner.launch.trainer.reading import Sources, answers_of, gather, text_of
 from planner.launch.trainer.writing import (
     adapter_notes,
     adapter_quantities,
@@ -22,8 +24,190 @@ from planner.launch.trainer.writing import (
     nested,
     unnamed_optimizer,
 )
-from planner.launch.yaml_text import yaml_text
+from planner.launch.understood import Answers, Found, Reading
 from planner.optimizer_names import transformers_name
+from planner.shell.text import Given
+
+_SAME = {
+    "base_model": "--model_name_or_path",
+    "micro_batch_size": "--per_device_train_batch_size",
+    "sequence_len": "--max_length",
+    "sample_packing": "--packing",
+    "gradient_accumulation_steps": "--gradient_accumulation_steps",
+    "max_steps": "--max_steps",
+    "num_epochs": "--num_train_epochs",
+    "fp16": "--fp16",
+    "load_in_4bit": "--load_in_4bit",
+    "load_in_8bit": "--load_in_8bit",
+    "lora_r": "--lora_r",
+    "lora_target_modules": "--lora_target_modules",
+    "lora_modules_to_save": "--lora_modules_to_save",
+    "bnb_config_kwargs.bnb_4bit_use_double_quant": "--use_bnb_nested_quant",
+    "activation_offloading": "--activation_offloading",
+    "optimizer": "--optim",
+    "rl": "--rl",
+    "reward_model": "--reward_model",
+    "precompute_ref_log_probs": "--precompute_ref_log_probs",
+    "attn_implementation": "--attn_implementation",
+    "deepspeed": "--deepspeed",
+    "fsdp": "--fsdp",
+    "expert_parallel_size": "--expert_parallel_size",
+}
+_ACCELERATE = {
+    "dp_shard_size": "parallelism_config.parallelism_config_dp_shard_size",
+    "dp_replicate_size": "parallelism_config.parallelism_config_dp_replicate_size",
+    "tensor_parallel_size": "parallelism_config.parallelism_config_tp_size",
+    "context_parallel_size": "parallelism_config.parallelism_config_cp_size",
+    "sequence_parallel_degree": "parallelism_config.parallelism_config_cp_size",
+    "fsdp_version": "fsdp_config.fsdp_version",
+    "fsdp_config.fsdp_version": "fsdp_config.fsdp_version",
+    "fsdp_config.offload_params": "fsdp_config.fsdp_offload_params",
+    "fsdp_config.fsdp_offload_params": "fsdp_config.fsdp_offload_params",
+    "fsdp_config.reshard_after_forward": "fsdp_config.fsdp_reshard_after_forward",
+    "fsdp_config.fsdp_reshard_after_forward": "fsdp_config.fsdp_reshard_after_forward",
+    "fsdp_config.fsdp_sharding_strategy": "fsdp_config.fsdp_sharding_strategy",
+    "fsdp_config.activation_checkpointing": "fsdp_config.fsdp_activation_checkpointing",
+    "fsdp_config.fsdp_activation_checkpointing": "fsdp_config.fsdp_activation_checkpointing",
+}
+# A key whose value has another word: what it is when its text is one of these.
+_WORDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "adapter": {"lora": ("--use_peft", "true"), "qlora": ("--use_peft", "true")},
+    "bf16": {
+        "true": ("--bf16", "true"),
+        "auto": ("--bf16", "true"),
+        "full": ("--bf16", "true"),
+        "false": ("--bf16", "false"),
+    },
+    "bfloat16": {"true": ("--bf16", "true")},
+    "float16": {"true": ("--fp16", "true")},
+    "gradient_checkpointing": {
+        "true": ("--gradient_checkpointing", "true"),
+        "unsloth": ("--gradient_checkpointing", "true"),
+        "offload": ("--gradient_checkpointing", "true"),
+        "offload_disk": ("--gradient_checkpointing", "true"),
+        "false": ("--gradient_checkpointing", "false"),
+    },
+    "flash_attention": {"true": ("--attn_implementation", "flash_attention_2")},
+    "sdp_attention": {"true": ("--attn_implementation", "sdpa")},
+    "xformers_attention": {"true": ("--attn_implementation", "sdpa")},
+    "flex_attention": {"true": ("--attn_implementation", "flex_attention")},
+    "eager_attention": {"true": ("--attn_implementation", "eager")},
+    "lora_target_linear": {"true": ("--lora_target_modules", "all-linear")},
+    "lora_mlp_kernel": {"true": ("--use_liger_kernel", "true")},
+    "lora_qkv_kernel": {"true": ("--use_liger_kernel", "true")},
+    "fp8": {"true": ("--bf16", "true")},
+}
+_DEFAULTS = {
+    "--max_length": ("sequence_length", "512", "no sequence_len: 512 is axolotl's"),
+    "--per_device_train_batch_size": ("micro_batch_size", "1", "no micro_batch_size: 1 is it"),
+    "--gradient_checkpointing": ("recompute", "false", "no gradient_checkpointing: none"),
+    "--bf16": ("precision", "true", "no bf16 or fp16: axolotl's bf16 is auto"),
+}
+
+
+def axolotl_answers(reading: Reading) -> Answers:
+    """What a YAML of axolotl says, with the files that it names.
+
+    Raises
+    ------
+    LaunchError
+        Its values contradict each other.
+    """
+    found = reading.found
+    sources = Sources(name=found.name)
+    sources.worlds.append(found.world)
+    documents = [found, *(file for file in found.files.values() if "base_model" in file.options)]
+    for document in documents:
+        _translate(document, sources)
+    for file in found.files.values():
+        if file not in documents:
+            gather(file, sources)
+    defaults = _with_defaults(sources)
+    answers = answers_of(sources, is_supervised=False)
+    values: dict[str, Any] = dict(answers.values)
+    if text_of_key(documents, "fp8") == "true":
+        values["precision"] = "fp8"
+    if text_of_key(documents, "gradient_checkpointing") in ("offload", "offload_disk"):
+        values["offload"] = "activations"
+    values |= _loss(documents, values)
+    if experts := _EXPERTS.get(text_of_key(documents, "experts_implementation") or ""):
+        values["expert_compute"] = experts
+    told = {name: reason for name, reason in defaults.items() if name in values}
+    notes = list(answers.notes)
+    if text_of_key(documents, "selective_checkpointing") not in (None, "false"):
+        notes.append("selective_checkpointing is not predicted: recomputation is taken as given.")
+    return replace(
+        answers, values=values, defaults={**answers.defaults, **told}, notes=tuple(notes)
+    )
+
+
+_EXPERTS = {"eager": "loop", "grouped_mm": "grouped"}
+# Keys that say it, in this order where there are several.
+_LOSSES = {
+    "cut_cross_entropy": "linear",
+    "liger_fused_linear_cross_entropy": "linear",
+    "liger_cross_entropy": "fused",
+    "chunked_cross_entropy": "chunked",
+}
+
+
+def _loss(documents: list[Found], values: Mapping[str, Any]) -> dict[str, Any]:
+    """How the loss is computed: kernels of adapters say nothing of it."""
+    named = [word for key, word in _LOSSES.items() if text_of_key(documents, key) == "true"]
+    if not named:
+        return {"loss_kernel": "auto"} if "loss_kernel" in values else {}
+    found: dict[str, Any] = {"loss_kernel": named[0]}
+    chunks = text_of_key(documents, "chunked_cross_entropy_num_chunks") or ""
+    if named[0] == "chunked" and chunks.isdecimal():
+        found["loss_chunks"] = int(chunks)
+    return found
+
+
+def text_of_key(documents: list[Found], key: str) -> str | None:
+    """The value of a key in the first document that has it."""
+    for document in documents:
+        if key in document.options:
+            return text_of(document.options[key])
+    return None
+
+
+def _translate(document: Found, sources: Sources) -> None:
+    for key, given in document.options.items():
+        # Keys of the command line have hyphens.
+        name = key.lstrip("-").replace("-", "_")
+        text = text_of(given)
+        if not given.texts or text in ("null", ""):
+            continue
+        if name in _SAME:
+            sources.put(sources.script, _SAME[name], given)
+        elif name in _ACCELERATE:
+            sources.put(sources.accelerate, _ACCELERATE[name], given)
+        elif text in _WORDS.get(name, {}):
+            option, word = _WORDS[name][text or ""]
+            sources.put(sources.script, option, replace(given, texts=(word,), spans=(None,)))
+            if (name, text) == ("adapter", "qlora"):
+                four = replace(given, texts=("true",), spans=(None,))
+                sources.put(sources.script, "--load_in_4bit", four)
+    if any(name.startswith("fsdp_config.") for name in document.options):
+        sources.put(sources.accelerate, "distributed_type", _stated("distributed_type", "FSDP"))
+
+
+def _with_defaults(sources: Sources) -> dict[str, str]:
+    """Axolotl's own where the file says nothing, by term with the reason."""
+    told = {}
+    for option, (term, text, reason) in _DEFAULTS.items():
+        if option in sources.script or (option == "--bf16" and "--fp16" in sources.script):
+            continue
+        sources.script[option] = _stated(option, text)
+        told[term] = reason
+    if text_of(sources.script.get("--bf16", _stated("--bf16", "false"))) == "true":
+        sources.script.setdefault("--dtype", _stated("--dtype", "bfloat16"))
+    return told
+
+
+def _stated(option: str, text: str) -> Given:
+    return Given(option=option, texts=(text,), line=1, spans=(None,), whole=None)
+
 
 CONFIG = "axolotl.yaml"
 _BY_FSDP = ("HF Trainer FSDP", "HF Trainer bf16")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.documents.writing import yaml_text
+from planner.errors import LaunchError
 from planner.launch.drafting import draft_word
 from planner.launch.heading import heading
 from planner.launch.job import Job
@@ -23,9 +25,23 @@ from planner.launch.serving import (
 )
 from planner.launch.target import Argument, Draft, File, Target, Variable
 from planner.launch.targets import sglang, tensorrt_llm, vllm
-from planner.launch.targets.dynamo_read import answers
-from planner.launch.yaml_text import yaml_text
+from planner.launch.understood import Answers, Reading
 from planner.records import record
+
+
+def answers(reading: Reading) -> Answers:
+    """Refused: workers say what they do in the words of vLLM, SGLang or TensorRT-LLM.
+
+    Raises
+    ------
+    LaunchError
+        Always.
+    """
+    raise LaunchError(
+        f"{reading.found.name}: no worker of the graph has a command of dynamo.vllm, "
+        "dynamo.sglang or dynamo.trtllm."
+    )
+
 
 NAME = "dynamo"
 _VERSION = "1.6.1"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.errors import LaunchError
@@ -10,10 +11,152 @@ from planner.launch.drafting import draft_file
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
 from planner.launch.pools import Server, draft_of, servers_of
+from planner.launch.served import Told, known_model, whole
 from planner.launch.serving import Worker, benchmark, common_quantities, workers_of
 from planner.launch.target import Argument, Draft, Process, Target, Variable
-from planner.launch.targets.llama_server_read import answers, starts
-from planner.specs.gguf import GGUF_BITS
+from planner.launch.understood import Answers, Reading
+from planner.specs.checkpoint_names import checkpoint_of
+from planner.specs.gguf import GGUF_BITS, gguf_word
+
+_PROGRAMS = ("llama-server", "llama-server.exe", "llama-cli", "llama-cpp-server")
+_SLOTS, _STEP, _BATCH = 4, 512, 2048
+# Types in names of GGUF files that are none of its own.
+_OTHERS = {
+    "mxfp4": "mxfp4", "mxfp4_moe": "mxfp4", "bf16": "w16a16", "f16": "w16a16", "fp16": "w16a16",
+    "f32": "w16a16",
+}  # fmt: skip
+_TYPE = re.compile(r"(?i)[-_.](mxfp4(?:_moe)?|bf16|f16|fp16|f32|i?q[1-8](?:_[a-z0-9]+)*)$")
+_PARTS = re.compile(r"-0*\d+-of-0*\d+$")
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts a server of llama.cpp."""
+    return bool(words) and words[0].replace("\\", "/").rsplit("/", 1)[-1] in _PROGRAMS
+
+
+def answers(reading: Reading) -> Answers:
+    """The batch that a command has slots for."""
+    told = Told(reading=reading)
+    told.values["engine"] = "llama.cpp"
+    told.take("--model", "--hf-repo", "--hf-file", "--alias")
+    _put_model(told)
+    _put_gpus(told)
+    told.values.update(attention_data_parallel=1, expert_parallel=1, kv_offload=0.0)
+    told.copy("kv_cache")
+    slots = whole(reading.value("concurrency"))
+    if slots is None:
+        told.assume("concurrency", _SLOTS, f"{_SLOTS} slots are assumed without --parallel")
+    else:
+        told.values["concurrency"] = slots
+    _put_step(told)
+    _put_layers(told)
+    context = whole(reading.value("context_size"))
+    told.take("--ctx-size", "--kv-unified")
+    if context:
+        each = context // max(int(told.values["concurrency"]), 1)
+        told.values["max_model_len"] = each or None
+        told.notes.append(
+            f"The slots share {context:,} tokens of context: {each:,} for prompt and answer of "
+            "each; give --input-tokens and --output-tokens."
+        )
+    drafts = whole(reading.value("drafts"))
+    told.take("--spec-draft-model", "--model-draft")
+    if drafts and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
+        told.values["draft_tokens"] = drafts
+    told.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
+    return told.batch()
+
+
+def _put_model(told: Told) -> None:
+    """Model and type of weights as the file's name tells them."""
+    reading = told.reading
+    name = reading.text("--model") or reading.text("--hf-file") or reading.text("--hf-repo")
+    if not name:
+        return
+    repository, _, tag = name.partition(":") if not reading.text("--model") else (name, "", "")
+    last = repository.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
+    stem, kind = _split(_PARTS.sub("", last))
+    if tag:
+        kind = tag
+    stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
+    stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
+    told.values["model"] = checkpoint_of(stem).model or stem
+    word, is_exact = _type_of(kind)
+    if word is None:
+        told.assume("quantization", "w4a16", "4 bit; the file's name does not tell the type")
+        told.assume("expert_quantization", "w4a16", "as the other matrices")
+        return
+    why = f"the file's name has {kind}" + ("" if is_exact else ", whose nearest type this is")
+    told.assume("quantization", word, why)
+    told.assume("expert_quantization", word, why)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """A file's name without its type, and the type."""
+    found = _TYPE.search(name)
+    return (name[: found.start()], found[1]) if found else (name, "")
+
+
+def _type_of(kind: str) -> tuple[str | None, bool]:
+    """The word of a type, and whether it is that very one."""
+    kind = kind.lower()
+    word = _OTHERS.get(kind) or gguf_word(kind)
+    return word, kind in _OTHERS or word == kind
+
+
+def _put_gpus(told: Told) -> None:
+    """Visible devices split the matrices or the layers."""
+    reading = told.reading
+    split = reading.value("split") or "layer"
+    told.take("--tensor-split", "--device", "--main-gpu")
+    number = 1 if split == "none" else _devices(reading)
+    told.values["tensor_parallel"] = number if number and split in ("row", "tensor") else 1
+    told.values["pipeline_parallel"] = number if number and split == "layer" else 1
+    if number:
+        told.values["num_gpus"] = number
+
+
+def _devices(reading: Reading) -> int | None:
+    for text in (reading.text("--tensor-split"), reading.text("--device")):
+        if text:
+            return len([part for part in re.split(r"[,/]", text) if part.strip() not in ("", "0")])
+    visible = reading.found.environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.texts and visible.texts[0]:
+        return len(visible.texts[0].split(","))
+    world = reading.found.world
+    given = world.num_gpus or world.gpus_per_node
+    return whole(given.texts[0]) if given is not None and given.texts else None
+
+
+def _put_step(told: Told) -> None:
+    reading = told.reading
+    told.take("--batch-size", "--ubatch-size")
+    step, batch = whole(reading.text("--ubatch-size")), whole(reading.text("--batch-size"))
+    if step is None:
+        why = f"--ubatch-size is {_STEP} by default"
+        told.assume("max_num_batched_tokens", min(_STEP, batch or _STEP), why)
+    else:
+        told.values["max_num_batched_tokens"] = min(step, batch or _BATCH)
+
+
+def _put_layers(told: Told) -> None:
+    """Whole layers in host memory as a share of the weights, where the model is known."""
+    reading = told.reading
+    told.take("--cpu-moe", "--n-cpu-moe", "--override-tensor")
+    model = known_model(str(told.values.get("model") or ""))
+    number = whole(reading.value("layers_on_gpu"))
+    told.values["weight_offload"] = 0.0
+    if number is not None and model is not None:
+        layers = model.num_hidden_layers + 1
+        told.values["weight_offload"] = min(round(max(1 - number / layers, 0.0), 4), 0.99)
+    elif number is not None and number < 99:
+        told.notes.append(f"{number} layers are on the GPU: give --set weight_offload=SHARE.")
+    if any(reading.has(one) for one in ("--cpu-moe", "--n-cpu-moe", "--override-tensor")):
+        told.notes.append(
+            "Experts are kept in host memory: give their share of the weights with --set "
+            "weight_offload=SHARE."
+        )
+
 
 NAME = "llama-server"
 # A type of GGUF files for each type of weights.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import gcd, prod
 from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.benchmark import measured
+from planner.launch.gpus import gpus_of, number_of
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.shape import shape_of
@@ -22,10 +25,452 @@ from planner.launch.target import (
     Variable,
 )
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.maxtext_axes import axes_of
-from planner.launch.targets.maxtext_models import maxtext_name
-from planner.launch.targets.maxtext_read import NEAREST, answers, is_of, starts
-from planner.launch.targets.maxtext_remat import policy_words
+from planner.launch.targets.model_names import model_named
+from planner.launch.understood import Answers, Reading
+from planner.records import record
+from planner.software_enums import (
+    CONTEXT,
+    LAYER_INPUT,
+    MLPWI,
+    MLPWO,
+    OUT_PROJ,
+    QKV_PROJ,
+    TENSORS,
+    KeptTensors,
+)
+from planner.specs.model import ModelSpec
+
+AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
+"""Those that exchange most come first: they stand within a node."""
+_REST = -1
+
+
+def axes_of(job: Job) -> dict[str, int]:
+    """The GPUs of each axis within and across nodes.
+
+    Raises
+    ------
+    LaunchError
+        Experts are not split over data-parallel GPUs, copies are not of whole shards, or the axes
+        do not fill whole nodes.
+    """
+    expert, data = int(job["expert_parallel"]), int(job["data_parallel"])
+    if data % expert:
+        raise LaunchError(
+            f"MaxText splits experts over data-parallel GPUs: expert_parallel {expert} does not "
+            f"divide data_parallel {data}. Plan another expert_parallel."
+        )
+    shards, stage = data // expert, int(job["zero_stage"])
+    copies = int(job["data_parallel_replicas"] or 1) if stage > 2 else shards  # ZeRO-3 alone
+    if shards % copies:
+        raise LaunchError(
+            f"MaxText copies what its fsdp axes shard: data_parallel_replicas {copies} does not "
+            f"divide {shards} data-parallel GPUs that share all but experts. Plan another "
+            "data_parallel_replicas."
+        )
+    tensor = int(job["tensor_parallel"])
+    sizes = {
+        "tensor": 1 if job["sequence_parallel"] else tensor,
+        "tensor_sequence": tensor if job["sequence_parallel"] else 1,
+        "context": int(job["context_parallel"]),
+        "expert": expert,
+        "fsdp": shards // copies,
+        "data": copies,
+        "pipeline": int(job["pipeline_parallel"]),
+    }
+    left, found = job.gpus_per_node, dict[str, int]()
+    for name in AXES:
+        within = gcd(sizes[name], left)
+        left //= within
+        found |= {f"within_{name}": within, f"across_{name}": sizes[name] // within}
+    if left > 1:
+        raise LaunchError(
+            f"The axes of MaxText's mesh cannot fill nodes of {job.gpus_per_node} GPUs with "
+            f"{', '.join(f'{name} {size}' for name, size in sizes.items() if size > 1)}."
+        )
+    return found
+
+
+@record(kw_only=True)
+class Mesh:
+    """The GPUs of each axis as a file tells them; ``num_gpus`` None where it does not."""
+
+    sizes: Mapping[str, int]
+    num_gpus: int | None
+
+    @property
+    def data(self) -> int:
+        """Data-parallel ranks."""
+        return prod(self.sizes[name] for name in ("data", "fsdp", "expert"))
+
+
+def mesh_of(
+    number: Callable[[str], int | None], nodes: int | None, gpus_per_node: int | None
+) -> Mesh:
+    """The mesh of a file's keys; an axis of -1 takes what the others leave.
+
+    Raises
+    ------
+    LaunchError
+        Axes do not fill the GPUs, or two of them take the rest.
+    """
+    within = _filled("ici", number, gpus_per_node, "fsdp")
+    across = _filled("dcn", number, nodes, "data")
+    sizes = {name: within[0][name] * across[0][name] for name in AXES}
+    is_told = within[1] and across[1]
+    return Mesh(sizes=sizes, num_gpus=prod(sizes.values()) if is_told else None)
+
+
+def _filled(
+    kind: str, number: Callable[[str], int | None], places: int | None, rest: str
+) -> tuple[dict[str, int], bool]:
+    """The sizes of the axes of one kind, and whether they are known."""
+    keys = {name: f"{kind}_{name}_parallelism" for name in AXES}
+    defaults: dict[str, Any] = {name: _REST if name == rest else 1 for name in AXES}
+    sizes = {name: number(key) or defaults[name] for name, key in keys.items()}
+    open_axes = [name for name, size in sizes.items() if size == _REST]
+    told = prod(size for size in sizes.values() if size != _REST)
+    if not open_axes:
+        if places is not None and told != places:
+            raise LaunchError(
+                f"The {kind} axes have {told} places, but the file starts {places}: their product "
+                "must be equal."
+            )
+        return sizes, True
+    if len(open_axes) > 1:
+        raise LaunchError(f"{' and '.join(keys[n] for n in open_axes)} are -1: one may be.")
+    if places is not None and places % told:
+        raise LaunchError(f"The {kind} axes have {told} places, which do not divide {places}.")
+    is_known = places is not None
+    sizes[open_axes[0]] = places // told if places is not None else 1
+    return sizes, is_known
+
+
+_SHIPPED = (
+    *("deepseek2-16b", "deepseek2-236b", "deepseek3-671b", "gemma-2b", "gemma-7b", "gemma2-2b"),
+    *("gemma2-9b", "gemma2-27b", "gemma3-4b", "gemma3-12b", "gemma3-27b", "gpt-oss-20b"),
+    *("gpt-oss-120b", "gpt3-175b", "kimi-k2-1t", "llama2-7b", "llama2-13b", "llama2-70b"),
+    *("llama3-8b", "llama3-70b", "llama3.1-8b", "llama3.1-70b", "llama3.1-405b"),
+    *("llama3.3-70b", "mistral-7b", "mixtral-8x7b", "mixtral-8x22b", "olmo3-7b", "olmo3-32b"),
+    *("qwen2.5-1.5b", "qwen2.5-7b", "qwen2.5-14b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b"),
+    *("qwen3-8b", "qwen3-14b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"),
+    *("qwen3-480b-a35b", "qwen3-next-80b-a3b"),
+)
+# Where no rule of spelling leads from one name to the other.
+_OTHERWISE = {
+    "deepseek2-16b": "deepseek-v2-lite",
+    "deepseek2-236b": "deepseek-v2",
+    "deepseek3-671b": "deepseek-v3",
+    "gpt3-175b": "gpt-3-175b",
+    "kimi-k2-1t": "kimi-k2",
+    "llama3-405b": "llama-3.1-405b",
+    "qwen3-480b-a35b": "qwen3-coder-480b-a35b",
+}
+
+
+def maxtext_name(model: ModelSpec) -> str | None:
+    """What MaxText calls a model; None where it ships no configuration of it."""
+    known = _squeezed(model.name)
+    for name in _SHIPPED:
+        if known in (_squeezed(name), _squeezed(_OTHERWISE.get(name, ""))):
+            return name
+    return None
+
+
+def model_of_maxtext(name: str) -> str | None:
+    """The model that planner knows by a name of MaxText, or by the file of a configuration."""
+    stem = name.rpartition("/")[2].removesuffix(".yml").removesuffix(".yaml")
+    if stem in ("base", "default", ""):
+        return None
+    return model_named(_OTHERWISE.get(stem, stem))
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]", "", text.lower())
+
+
+_KEYS = {
+    LAYER_INPUT: ("decoder_layer_input",),
+    QKV_PROJ: ("query_proj", "key_proj", "value_proj"),
+    CONTEXT: ("context",),
+    OUT_PROJ: ("out_proj",),
+    MLPWI: ("mlpwi_0", "mlpwi_1", "mlpwi"),
+    MLPWO: ("mlpwo",),
+}
+_OTHERS = {
+    QKV_PROJ: ("qkv_proj", "kv_proj"),
+    MLPWI: ("moe_mlpwi_0", "moe_mlpwi_1"),
+    MLPWO: ("moe_mlpwo",),
+}
+KEYS = tuple(key for table in (_KEYS, _OTHERS) for keys in table.values() for key in keys)
+"""The keys of base.yml that place a tensor."""
+_NAMED = (
+    *("save_out_proj", "save_qkv_proj", "save_dot_except_mlp", "save_dot_except_mlpwi"),
+    *("save_dot_with_context_except_mlp", "minimal", "minimal_with_context"),
+)
+_OFFLOADED = ("qkv_proj_offloaded", "minimal_offloaded")
+_OLD = ("minimal_flash",)
+_NEAREST = {
+    "none": "minimal_with_context",
+    "selective": "minimal",
+    "feed_forward": "save_dot_with_context_except_mlp",
+}
+_OF_NONE = ("none", "")
+
+
+def policy_words(job: Job) -> dict[str, Any]:
+    """The policy of a plan, and the place of each tensor where no policy has its name."""
+    recompute = str(job["recompute"])
+    saved, moved = (_set(job[name]) for name in ("saved_tensors", "offloaded_tensors"))
+    if "activations" in str(job["offload"]):
+        kept = saved if recompute == "full" else _set(KeptTensors.meant(_NEAREST[recompute]))
+        saved, moved = frozenset(), kept | {LAYER_INPUT}
+    elif recompute != "full":
+        return {"remat_policy": _NEAREST[recompute]}
+    for policy in ("full", *_NAMED):
+        if not moved and saved - {LAYER_INPUT} == _set(KeptTensors.meant(policy)):
+            return {"remat_policy": policy}
+    for policy in _OFFLOADED:
+        if not saved and moved == _set(KeptTensors.meant(policy)):
+            return {"remat_policy": policy}
+    placed = {"remat_policy": "custom"}
+    for names, place in ((saved, "device"), (moved, "offload")):
+        placed |= {f"place_{key}": place for name in names for key in _KEYS[name]}
+    return placed
+
+
+def remat_of(reading: Reading) -> dict[str, str]:
+    """What a file says of it, in the words of the table of terms; nothing said is ``full``.
+
+    Raises
+    ------
+    LaunchError
+        There is no such policy, or no such place of a tensor.
+    """
+    policy = (reading.text("remat_policy") or "full").lower()
+    if policy in _OF_NONE:
+        return {"recompute": "none"}
+    if policy == "full":
+        return {"recompute": "full"}
+    if policy == "custom":
+        places = {key: _place(reading, key) for key in KEYS}
+        saved, moved = (_placed(places, place) for place in ("device", "offload"))
+        return _told(saved - moved - {LAYER_INPUT}, moved)
+    # Quantized operands are kept beside these tensors.
+    plain = policy.replace("_with_context_and_quantization", "_with_context")
+    plain = plain.replace("_with_quantization", "")
+    if plain not in (*_NAMED, *_OFFLOADED, *_OLD):
+        known = ", ".join(("full", *_NAMED, *_OFFLOADED, "custom"))
+        where = f"{reading.found.name}:{reading.found.line}"
+        raise LaunchError(f"{where}: remat_policy {policy} is not one of {known}.")
+    tensors = _set(KeptTensors.meant(plain))
+    return _told(frozenset(), tensors) if plain in _OFFLOADED else _told(tensors, frozenset())
+
+
+def _told(saved: Iterable[str], moved: Iterable[str]) -> dict[str, str]:
+    words = {"saved_tensors": _word(saved), "offloaded_tensors": _word(moved)}
+    return {"recompute": "full", **{name: word for name, word in words.items() if word}}
+
+
+def _placed(places: Mapping[str, str], place: str) -> frozenset[str]:
+    """The tensors of which all that a file places stands there."""
+    found = set()
+    for name in TENSORS:
+        said = {places[key] for key in (*_KEYS[name], *_OTHERS.get(name, ())) if places[key]}
+        if said == {place}:
+            found.add(name)
+    return frozenset(found)
+
+
+def _place(reading: Reading, key: str) -> str:
+    place = (reading.text(key) or "").lower()
+    if place not in ("", "device", "offload", "remat"):
+        where = f"{reading.found.name}:{reading.found.line}"
+        raise LaunchError(f"{where}: {key} is device, offload or remat, not {place}.")
+    return place
+
+
+def _set(word: Any) -> frozenset[str]:
+    return frozenset(str(word).split("+")) - {"none"}
+
+
+def _word(names: Iterable[str]) -> str:
+    found = set(names)
+    return "+".join(name for name in TENSORS if name in found)
+
+
+_PROGRAMS = ("maxtext.trainers.", "MaxText.", "MaxText/", "maxtext/")
+_BATCH_DEFAULT = 12.0
+_LARGEST = 1e9
+_LENGTH_DEFAULT = 2048
+NEAREST = ("MaxText",)
+"""Whose predictions are taken."""
+_SIZES = (
+    "base_emb_dim",
+    "base_mlp_dim",
+    "base_moe_mlp_dim",
+    "base_num_decoder_layers",
+    "base_num_kv_heads",
+    "base_num_query_heads",
+    "base_config",
+)
+_TABLE = (
+    *("offload", "precision", "flash_attention", "attention_kernel"),
+    *("adapter", "mtp_num_layers"),
+)
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts MaxText."""
+    return any(word.startswith(_PROGRAMS) or "/MaxText/" in word for word in words[:4])
+
+
+def is_of(values: Mapping[str, Any]) -> bool:
+    """Whether a document is a configuration of MaxText."""
+    return any(name.startswith(("ici_", "dcn_")) for name in values) or (
+        "per_device_batch_size" in values and "base_config" in values
+    )
+
+
+def answers(reading: Reading) -> Answers:
+    """What such a command or configuration says.
+
+    Raises
+    ------
+    LaunchError
+        The axes of its mesh do not fill its GPUs.
+    """
+    world = reading.found.world
+    total, each = gpus_of(reading), number_of(world.gpus_per_node)
+    nodes = number_of(world.num_nodes) or (total // each if total and each else None)
+    mesh = mesh_of(lambda key: _integer(reading, key), nodes, each)
+    num_gpus = mesh.num_gpus or total
+    sizes = mesh.sizes
+    values: dict[str, Any] = {
+        "tensor_parallel": sizes["tensor"] * sizes["tensor_sequence"],
+        "sequence_parallel": str(sizes["tensor_sequence"] > 1).lower(),
+        "context_parallel": sizes["context"],
+        "expert_parallel": sizes["expert"],
+        "pipeline_parallel": sizes["pipeline"],
+        **_sharding(reading, mesh),
+        **remat_of(reading),
+        **{name: reading.value(name) for name in _TABLE if reading.value(name) is not None},
+    }
+    defaults: dict[str, str] = {}
+    if num_gpus is not None:
+        values |= {"num_gpus": num_gpus, **_batch(reading, mesh, num_gpus, defaults)}
+    values["sequence_length"] = reading.number("max_target_length") or _LENGTH_DEFAULT
+    if not reading.has("max_target_length"):
+        defaults["sequence_length"] = f"{_LENGTH_DEFAULT}, as MaxText does without an option"
+    values.setdefault("precision", "bf16")
+    values["dropout"] = str(_float(reading, "dropout_rate", 0.0) > 0).lower()
+    rank = reading.number("lora_rank")
+    if values.get("adapter", "none") != "none" and rank:
+        values["lora_rank"] = rank
+    model, shape = _model(reading)
+    if model is not None:
+        values["model"] = model
+    (values["framework"],) = NEAREST
+    asked = () if num_gpus is not None else ("num_gpus", "global_batch_size")
+    return Answers(
+        workload="train",
+        values=values,
+        shape=shape if model is None else None,
+        used=frozenset(name for name in reading.found.options if _is_used(name)) | _files(reading),
+        defaults=defaults,
+        asked=(*asked, *(("model",) if model is None and shape is None else ())),
+    )
+
+
+def _files(reading: Reading) -> frozenset[str]:
+    """Configurations by their end, which tells all that they say where they are MaxText's own."""
+    named = [each.option for each in reading.found.unknown]
+    return frozenset(name for name in named if name.strip("\"'").endswith("/configs/base.yml"))
+
+
+def _is_used(name: str) -> bool:
+    starts_with = ("ici_", "dcn_", "num_", "lora_", "per_device", "remat", "model_name")
+    exact = ("head_dim", "vocab_size", "logits_via_embedding", "gradient_accumulation_steps",
+             "max_target_length", "dropout_rate", "shard_optimizer_over_data")  # fmt: skip
+    return name.startswith(starts_with) or name in (*exact, *_SIZES, *KEYS)
+
+
+def _sharding(reading: Reading, mesh: Mesh) -> dict[str, Any]:
+    """What data-parallel ranks shard, and the copies of it."""
+    if mesh.sizes["fsdp"] > 1:
+        return {"zero_stage": 3, "data_parallel_replicas": mesh.sizes["data"]}
+    is_sharded = (reading.text("shard_optimizer_over_data") or "").lower() == "true"
+    return {"zero_stage": int(is_sharded)}
+
+
+def _batch(reading: Reading, mesh: Mesh, num_gpus: int, defaults: dict[str, str]) -> dict[str, Any]:
+    each = _float(reading, "per_device_batch_size", _BATCH_DEFAULT)
+    if not reading.has("per_device_batch_size"):
+        defaults["global_batch_size"] = f"{_BATCH_DEFAULT:g} sequences of a GPU, as MaxText does"
+    accumulated = reading.number("gradient_accumulation_steps") or 1
+    stages = mesh.sizes["pipeline"]
+    cut = reading.number("num_pipeline_microbatches") or 0
+    pieces = (cut if cut > 0 else stages) if stages > 1 else 1
+    sequences = int(each * num_gpus)
+    repeats = reading.number("num_pipeline_repeats") or 1
+    chunks = {"virtual_pipeline": max(repeats, 1)} if stages > 1 else {}
+    return {
+        **chunks,
+        "global_batch_size": sequences * accumulated,
+        "micro_batch_size": max(sequences // (mesh.data * pieces), 1),
+    }
+
+
+def _integer(reading: Reading, key: str) -> int | None:
+    text = reading.text(key) or ""
+    return int(text) if text.removeprefix("-").isdecimal() else None
+
+
+def _float(reading: Reading, key: str, default: float) -> float:
+    told = reading.amount(key)
+    number = default if told is None else told
+    if not 0 <= number < _LARGEST:
+        where = f"{reading.found.name}:{reading.found.line}"
+        raise LaunchError(f"{where}: {key} is {number:g}: give a number of at least 0.")
+    return number
+
+
+def _model(reading: Reading) -> tuple[str | None, dict[str, Any] | None]:
+    """The model that is named, else the sizes that are given."""
+    named = reading.text("model_name")
+    # The end of a path tells the model, even where its beginning is not known.
+    words = [
+        (text or each.option).strip("\"'")
+        for each in (*reading.found.positional, *reading.found.unknown)
+        for text in each.texts or (None,)
+    ]
+    files = [word for word in words if word.endswith((".yml", ".yaml"))]
+    for name in (named, reading.text("base_config"), *files, reading.found.name):
+        model = model_of_maxtext(name) if name else None
+        if model is not None:
+            return model, None
+    number = reading.number
+    if not number("base_num_decoder_layers") or not number("base_emb_dim"):
+        return None, None
+    experts = number("num_experts") or 1
+    heads = number("base_num_query_heads") or 16
+    return None, {
+        "num_hidden_layers": number("base_num_decoder_layers"),
+        "hidden_size": number("base_emb_dim"),
+        "intermediate_size": number("base_mlp_dim"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": number("base_num_kv_heads") or heads,
+        "head_dim": number("head_dim") or 128,
+        "vocab_size": number("vocab_size") or 32000,
+        "gated": True,
+        "position_embedding": "rotary",
+        "tie_word_embeddings": reading.text("logits_via_embedding") == "true",
+        "qk_norm": reading.text("use_qk_norm") == "true",
+        "num_experts": experts if experts > 1 else None,
+        "num_experts_per_tok": number("num_experts_per_tok"),
+        "moe_intermediate_size": number("base_moe_mlp_dim"),
+    }
+
 
 _MODULE = "maxtext.trainers.pre_train.train"
 _ADAPTER_MODULE = "maxtext.trainers.post_train.sft.train_sft"

@@ -2,18 +2,336 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from planner.errors import LaunchError
+from planner.launch.accepted import Accepted
 from planner.launch.benchmark import measured
 from planner.launch.job import Job
-from planner.launch.option_table import Remark, Settings
+from planner.launch.option_table import FLAG, OptionTable, Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.bridge_read import PROGRAM, SHAPE, answers, is_of, starts
-from planner.launch.targets.megatron_hybrid import is_hybrid
-from planner.launch.targets.megatron_shape import shape_words, strange_parts
+from planner.launch.targets.megatron_read import read_megatron
+from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
+from planner.launch.targets.model_names import model_named
+from planner.launch.understood import Answers, Reading
+from planner.shell.text import Given
+
+PROGRAM = "bridge_train.py"
+SHAPE = "shape"
+"""In place of a model of Hugging Face: the overrides tell the shape."""
+_PROGRAMS = (PROGRAM, "run_recipe.py", "run_pretrain.py", "run_finetune.py")
+_DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
+_PRIMUS = "modules.pre_trainer."
+_OF_PRIMUS = ("work_group", "user_name", "exp_name", "workspace")
+_NAMING = (f"{_PRIMUS}model", f"{_PRIMUS}framework", f"{_PRIMUS}config")
+_ARGUMENTS = ("megatron-lm-0.19.2",)
+_SECTIONS = (
+    *("model.config.", "model.", "train.", "ddp.", "optimizer.", "dataset.", "checkpoint."),
+    *("scheduler.", "trainer.strategy.", "trainer.", "data.", "mixed_precision.", "tokenizer."),
+)
+_NOTHING = ("", "null", "none", "~", "???")
+# Primus takes a variable of the environment, else what follows the colon.
+_ENVIRONMENT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:-?([^{}]*)\}")
+_SHORT = {
+    "-tp": "tensor_model_parallel_size",
+    "-pp": "pipeline_model_parallel_size",
+    "-cp": "context_parallel_size",
+    "-ep": "expert_model_parallel_size",
+    "-vp": "virtual_pipeline_model_parallel_size",
+    "-etp": "expert_tensor_parallel_size",
+    "-gb": "global_batch_size",
+    "-mb": "micro_batch_size",
+    "-sl": "seq_length",
+    "-ms": "train_iters",
+    "max_steps": "train_iters",
+}
+_RENAMED = {
+    "num_moe_experts": "--num-experts",
+    "encoder_seq_length": "--seq-length",
+    "virtual_pipeline_model_parallel_size": "--num-virtual-stages-per-pipeline-rank",
+    "activations_checkpoint_granularity": "--recompute-granularity",
+    "activations_checkpoint_method": "--recompute-method",
+    "activations_checkpoint_num_layers": "--recompute-num-layers",
+    "num_layers_in_first_pipeline_stage": "--decoder-first-pipeline-num-layers",
+    "num_layers_in_last_pipeline_stage": "--decoder-last-pipeline-num-layers",
+    "gated_linear_unit": "--swiglu",
+    "fp8": "--fp8-format",
+    "fp4": "--fp4-format",
+}
+_INVERTED = {
+    "share_embeddings_and_output_weights": "--untie-embeddings-and-output-weights",
+    "add_bias_linear": "--disable-bias-linear",
+    "bias": "--disable-bias-linear",
+    "no_bias": "--disable-bias-linear",
+}
+_TARGETS = {"linear_qkv": "query_value", "linear_proj": "attention", "linear_fc1": "all_linear"}
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts an entry point of Megatron-Bridge or NeMo."""
+    names = [word.rpartition("/")[2] for word in words[:4]]
+    return any(name in _PROGRAMS for name in names) or names[:1] == ["nemo"]
+
+
+def is_of(values: Mapping[str, Any]) -> bool:
+    """Whether a document is one of Megatron-Bridge, NeMo or Primus."""
+    parallel = ("model.tensor_model_parallel_size", "model.pipeline_model_parallel_size")
+    is_bridge = any(name in values for name in parallel)
+    return is_bridge or any(name.startswith(_PRIMUS) for name in values)
+
+
+def answers(reading: Reading) -> Answers:
+    """What such a command or document says.
+
+    Raises
+    ------
+    LaunchError
+        It contradicts itself, or the number of GPUs.
+    """
+    found = reading.found
+    every = (*found.options.values(), *found.unknown)
+    given = {each.option: _with_defaults(each) for each in every}
+    table = OptionTable.load("megatron-lm")
+    translated = _translated(given, {row.option for row in table.rows if row.text == FLAG})
+    by_number = _world(reading, given)
+    as_arguments = replace(by_number.found, options=translated)
+    texts = {name: _text(each) for name, each in translated.items()}
+    inner = Reading(found=as_arguments, meanings=table.read(texts))
+    framework = "NeMo" if any(name.startswith("trainer.") for name in given) else "Megatron-Bridge"
+    read = read_megatron(inner, framework)
+    model, how = _model(reading, given)
+    return _completed(read, reading, given, model, how)
+
+
+def _with_defaults(given: Given) -> Given:
+    """With what Primus takes for variables that nobody sets: ``${PRIMUS_TP:1}``."""
+    texts = tuple(text and _DEFAULT.sub(lambda m: m["default"], text) for text in given.texts)
+    pairs = zip(given.texts, texts, given.spans, strict=True) if given.spans else ()
+    spans = tuple(span if before == after else None for before, after, span in pairs)
+    return replace(given, texts=texts, spans=spans or given.spans)
+
+
+def _completed(
+    read: Answers, reading: Reading, given: Mapping[str, Given], model: str | None, how: str
+) -> Answers:
+    """With what these files say otherwise than arguments of Megatron-LM."""
+    values, notes, defaults = dict(read.values), list(read.notes), dict(read.defaults)
+    values |= _adapter(given)
+    if _is_true(given.get("mixed_precision.fp8_dot_product_attention")):
+        values["fp8_attention"] = "true"
+    if _is_true(given.get("model.cpu_offloading_weights")):
+        values["offload"] = "optimizer_weights"
+    asked = [name for name in read.asked if name != "model"]
+    if model is not None:
+        values["model"] = model
+        # Descriptions on Hugging Face and recipes train without it where nothing else is said.
+        if not any(name.endswith("_dropout") for name in given):
+            values["dropout"] = "false"
+    elif read.shape is None:
+        asked.append("model")
+    if not any("distributed_optimizer" in name or "fsdp" in name for name in given):
+        values["zero_stage"] = "1"
+        defaults["zero_stage"] = "1, as recipes do"
+    if how:
+        notes.append(how)
+        # Recipes of models with experts set it: most leave each expert whole.
+        if defaults.pop("expert_tensor_parallel", None):
+            del values["expert_tensor_parallel"]
+    notes = [note for note in notes if "--bf16" not in note and "vocabulary" not in note]
+    return replace(
+        read,
+        values=values,
+        shape=None if model is not None else read.shape,
+        used=frozenset(name for name, each in given.items() if _is_used(name, each)),
+        ignored=_ignored(given),
+        defaults={name: text for name, text in defaults.items() if name in values},
+        asked=tuple(asked),
+        notes=tuple(notes),
+    )
+
+
+def _ignored(given: Mapping[str, Given]) -> frozenset[str]:
+    """Keys of Primus that are its own, or arguments of Megatron-LM in its spelling."""
+    keys = [name for name in given if name.startswith(_PRIMUS)]
+    if not keys:
+        return frozenset()
+    known = Accepted.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
+    arguments = (name for name in keys if known.find(_dashed(_key(name))) is not None)
+    return frozenset((*arguments, *(name for name in _OF_PRIMUS if name in given)))
+
+
+def _is_used(name: str, given: Given) -> bool:
+    if name in _NAMING or _is_of_table(name):
+        return True
+    words = ("parallel", "batch_size", "seq_length", "recompute", "num_", "hidden", "precision")
+    more = ("offload", "fp8", "fp4", "optimizer", "peft.", "dropout", "iters", "checkpoint_")
+    return bool(given.texts) and any(word in name for word in (*words, *more))
+
+
+def _is_of_table(name: str) -> bool:
+    """Whether a key of Primus is an argument that the prediction depends on."""
+    options = OptionTable.load("megatron-lm").options
+    return name.startswith(_PRIMUS) and _dashed(_key(name)) in options
+
+
+def _translated(given: Mapping[str, Given], flags: set[str]) -> dict[str, Given]:
+    """The arguments of Megatron-LM that the keys stand for."""
+    found: dict[str, Given] = {}
+    for name, each in given.items():
+        key = _key(name)
+        for option, texts in _arguments(key, _text(each), flags):
+            spans = each.spans if len(each.spans) == len(texts) else (None,) * len(texts)
+            found[option] = replace(each, option=option, texts=texts, spans=spans)
+    switch = next((each for name, each in given.items() if _key(name) == "fp8"), None)
+    if (_text(switch) or "").lower() in ("false", *_NOTHING[1:]):
+        found.pop("--fp8-format", None)  # formats are told there whether they are used or not
+    return found
+
+
+def _key(name: str) -> str:
+    key = name.removeprefix(f"{_PRIMUS}overrides.")
+    key = _SHORT.get(key, key.removeprefix("--"))
+    for section in _SECTIONS:
+        if key.startswith(section):
+            key = key.removeprefix(section)
+            break
+    return _SHORT.get(key, key)
+
+
+_Texts = tuple[str | None, ...]
+
+
+def _arguments(key: str, text: str | None, flags: set[str]) -> list[tuple[str, _Texts]]:
+    """The arguments that a key with this text stands for."""
+    if text is None:
+        return [(_RENAMED.get(key, _dashed(key)), (None,))]
+    plain = _ENVIRONMENT.sub(r"\1", text.strip().strip("\"'"))
+    if plain.lower() in _NOTHING:
+        return []
+    if key in _SPECIAL:
+        return _SPECIAL[key](plain)
+    if key in _INVERTED:
+        return [(_INVERTED[key], ())] if plain.lower() == "false" else []
+    option = _RENAMED.get(key, _dashed(key))
+    if option in flags:
+        return [(option, ())] if plain.lower() in ("true", "1") else []
+    return [(option, (plain,))]
+
+
+def _dashed(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _precision(text: str) -> list[tuple[str, _Texts]]:
+    lower = text.lower()
+    narrow: list[tuple[str, _Texts]] = []
+    if "fp8" in lower:
+        narrow = [("--fp8-format", ("e4m3" if "mxfp8" in lower else "hybrid",))]
+    elif "fp4" in lower:
+        narrow = [("--fp4-format", ("e2m1",))]
+    if "bf16" in lower:
+        return [("--bf16", ()), *narrow]
+    return [("--fp16", ()), *narrow] if "16" in lower else narrow
+
+
+def _listed(option: str) -> Callable[[str], list[tuple[str, _Texts]]]:
+    return lambda text: [(option, (text.strip("[]").replace(",", " ").replace("  ", " "),))]
+
+
+def _groups(text: str) -> list[tuple[str, _Texts]]:
+    return [("--num-query-groups", (text,)), ("--group-query-attention", ())]
+
+
+def _activation(text: str) -> list[tuple[str, _Texts]]:
+    return [("--swiglu", ())] if "glu" in text.lower() else []
+
+
+def _normalization(text: str) -> list[tuple[str, _Texts]]:
+    return [("--normalization", ("RMSNorm" if "rms" in text.lower() else "LayerNorm",))]
+
+
+def _optimizer(text: str) -> list[tuple[str, _Texts]]:
+    is_sharded = text.lower() in ("distributed_fused_adam", "mcore_distributed_optim")
+    return [("--use-distributed-optimizer", ())] if is_sharded else []
+
+
+def _frequency(text: str) -> list[tuple[str, _Texts]]:
+    return [("--moe-layer-freq", (text.replace(" ", ""),))]
+
+
+_SPECIAL: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
+    "precision": _precision,
+    "mixed_precision": _precision,
+    "recompute_modules": _listed("--recompute-modules"),
+    "offload_modules": _listed("--offload-modules"),
+    "num_query_groups": _groups,
+    "activation": _activation,
+    "normalization": _normalization,
+    "optim.name": _optimizer,
+    "moe_layer_freq": _frequency,
+    "attention_backend": lambda text: [("--attention-backend", (text.rpartition(".")[2],))],
+    "window_size": lambda text: [("--window-size", (text.strip("[]()"),))],
+    "fp8_hybrid": lambda text: [("--fp8-format", ("hybrid",))] * (text.lower() == "true"),
+    "fp8_e4m3": lambda text: [("--fp8-format", ("e4m3",))] * (text.lower() == "true"),
+}
+
+
+def _text(given: Given | None) -> str | None:
+    """The value of a key; of a list its items with blanks between."""
+    if given is None:
+        return None
+    known = [text for text in given.texts if text is not None]
+    return " ".join(known) if known and len(known) == len(given.texts) else None
+
+
+def _is_true(given: Given | None) -> bool:
+    return (_text(given) or "").lower() == "true"
+
+
+def _world(reading: Reading, given: Mapping[str, Given]) -> Reading:
+    """With the GPUs that the file itself names."""
+    world = reading.found.world
+    nodes = given.get("trainer.num_nodes") or given.get("--num_nodes") or world.num_nodes
+    each = given.get("trainer.devices") or given.get("--gpus_per_node") or world.gpus_per_node
+    world = replace(world, num_nodes=nodes, gpus_per_node=each)
+    return replace(reading, found=replace(reading.found, world=world))
+
+
+def _model(reading: Reading, given: Mapping[str, Given]) -> tuple[str | None, str]:
+    """The model that an entry point or a recipe names, and what to say of it."""
+    words = [text for each in reading.found.positional for text in each.texts if text]
+    for before, after in pairwise(words):
+        if before.endswith(PROGRAM) and after != SHAPE:
+            return after, ""
+    names = ("--recipe", "--model", "--factory", "-m", "--model_recipe_name", f"{_PRIMUS}model")
+    named = next((_text(given[name]) for name in names if _text(given.get(name))), None)
+    if named is None:
+        return None, ""
+    model = model_named(_ENVIRONMENT.sub(r"\1", named))
+    if model is None:
+        return None, f"{named} names no model that planner knows."
+    told = "what the file does not set, the recipe does: it is not known here"
+    return model, f"{named}: {told}."
+
+
+def _adapter(given: Mapping[str, Given]) -> dict[str, Any]:
+    found = {name: each for name, each in given.items() if name.startswith("peft.")}
+    mode = _text(given.get("--mode")) or _text(given.get("model.peft.peft_scheme"))
+    if not found and mode not in ("lora", "dora"):
+        return {}
+    rank = _text(given.get("peft.dim")) or _text(given.get("model.peft.lora_tuning.adapter_dim"))
+    modules = _text(given.get("peft.target_modules")) or "linear_fc1 linear_proj"
+    widest = [name for module, name in _TARGETS.items() if module in modules]
+    values = {"adapter": "lora", "lora_rank": rank or "32"}
+    if "all_linear" in widest[-1:] and _text(given.get("peft.share_expert_adapters")) == "false":
+        values["expert_adapters"] = "each"
+    return {**values, **({"lora_targets": widest[-1]} if widest else {})}
+
 
 _VERSION = "megatron-bridge 0.6.2"
 _NARROW = 2

@@ -8,8 +8,8 @@ from dataclasses import replace
 from planner.launch.gpus import number_of
 from planner.launch.option_table import OptionTable
 from planner.launch.targets.megatron_read import read_megatron
-from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
+from planner.shell.text import Given
 
 _PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
 _OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--zero-stage", "--no-pipeline-parallel")

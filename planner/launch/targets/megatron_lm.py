@@ -11,9 +11,14 @@ from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, Process, Target, Variable
 from planner.launch.targets.megatron_deepspeed_read import is_deepspeed
-from planner.launch.targets.megatron_hybrid import PROGRAM, hybrid_words, is_hybrid
-from planner.launch.targets.megatron_layout import split_words
-from planner.launch.targets.megatron_shape import shape_words, strange_parts
+from planner.launch.targets.megatron_shape import (
+    PROGRAM,
+    hybrid_words,
+    is_hybrid,
+    shape_words,
+    split_words,
+    strange_parts,
+)
 from planner.launch.targets.megatron_swift import answers, starts_swift
 
 _PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")

@@ -7,8 +7,7 @@ from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.gpus import gpus_of, require_split
-from planner.launch.targets.megatron_layout import stages_of, told_layout
-from planner.launch.targets.megatron_shape import shape_read
+from planner.launch.targets.megatron_shape import shape_read, stages_of, told_layout
 from planner.launch.understood import Answers, Reading
 from planner.optimizer_names import optimizer_of
 

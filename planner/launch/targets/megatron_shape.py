@@ -3,15 +3,200 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
-from planner.errors import SpecError
+from planner.enums import AttentionKind
+from planner.errors import LaunchError, SpecError
+from planner.estimators.stages import chunk_split, layer_kinds
+from planner.launch.job import Job
 from planner.launch.option_table import Remark
 from planner.launch.shape import shape_of
 from planner.launch.understood import Reading
 from planner.specs.catalogue import Catalogue
-from planner.specs.model import ModelSpec
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.pipeline_layout import chunks_of
+
+PROGRAM = "pretrain_hybrid.py"
+_ATTENTION = {
+    AttentionKind.MAMBA2: "M",
+    AttentionKind.LINEAR: "G",
+    AttentionKind.STANDARD: "*",
+    AttentionKind.LATENT: "+",
+}
+
+
+def is_hybrid(model: ModelSpec) -> bool:
+    """Whether some layers have a state, or lack attention or a feed-forward block."""
+    return any(
+        group.attention is None or group.feed_forward is None or group.attention.has_state
+        for group in model.layer_groups
+    )
+
+
+def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> dict[str, Any]:
+    """What the rows of the table take for such a model; its pattern holds the pipeline's split.
+
+    Raises
+    ------
+    LaunchError
+        Layers of one kind differ among themselves, or it has modules of multi-token prediction.
+    """
+    if model.mtp_num_layers:
+        raise LaunchError(
+            f"{model.name}: the pattern of its modules of multi-token prediction is not in the "
+            "plan: plan it with --mtp-num-layers 0."
+        )
+    dense = _only(model, (ff for ff in model.feed_forwards if not ff.num_experts))
+    experts = _only(model, (ff for ff in model.feed_forwards if ff.num_experts))
+    full = _only(model, (each for each in model.attentions if not each.has_state))
+    state = _only(model, (each for each in model.attentions if each.has_state))
+    attention = full or _standing_in(state)
+    blocks = [ff for ff in (dense, experts) if ff is not None]
+    groups = tuple(
+        LayerGroup(
+            num_hidden_layers=1,
+            attention=attention,
+            feed_forward=block,
+            norm_bias=model.layer_groups[0].norm_bias,
+        )
+        for block in blocks or [FeedForwardSpec(intermediate_size=4 * model.hidden_size)]
+    )
+    shape = shape_words(replace(model, layer_groups=groups), tensor)
+    return {
+        **shape,
+        "num_hidden_layers": None,  # the pattern counts them
+        "moe_layer_freq": None,
+        "hybrid_pattern": _pattern(model, pipeline, virtual),
+        **_state_words(state),
+        **dict.fromkeys(("virtual_pipeline", "pipeline_layout")),
+        **dict.fromkeys(("embedding_in_split", "loss_in_split")),
+    }
+
+
+def _only(model: ModelSpec, found: Iterator[Any]) -> Any:
+    several = list(dict.fromkeys(found))
+    if len(several) > 1:
+        raise LaunchError(
+            f"{model.name}: blocks of one kind differ, which no argument of Megatron-LM says."
+        )
+    return several[0] if several else None
+
+
+def _standing_in(state: AttentionSpec) -> AttentionSpec:
+    """The heads that Megatron-LM asks for where no layer has attention."""
+    return AttentionSpec(
+        num_attention_heads=state.num_attention_heads,
+        num_key_value_heads=state.num_key_value_heads,
+        head_dim=state.head_dim,
+    )
+
+
+def _pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
+    symbols = [_symbols(group) for group in model.layer_groups]
+    layers = [symbols[kind] for kind in layer_kinds(model.layer_groups)]
+    sizes, start, chunks = chunk_split(model, pipeline, virtual), 0, []
+    for size in sizes:
+        chunks.append("".join(layers[start : start + size]))
+        start += size
+    return "|".join(chunks)
+
+
+def _symbols(group: LayerGroup) -> str:
+    attention = "" if group.attention is None else _ATTENTION[group.attention.kind]
+    forward = "" if group.feed_forward is None else "E" if group.num_experts else "-"
+    return attention + forward
+
+
+def _state_words(state: AttentionSpec | None) -> dict[str, Any]:
+    if state is None:
+        return {}
+    kind = "mamba" if state.kind is AttentionKind.MAMBA2 else "delta"
+    return {
+        f"{kind}_state": state.linear_key_head_dim,
+        f"{kind}_head_dim": state.linear_value_head_dim,
+        f"{kind}_groups": state.linear_num_key_heads,
+        f"{kind}_heads": state.linear_num_value_heads,
+        f"{kind}_kernel": state.linear_conv_kernel_dim,
+    }
+
+
+def split_words(job: Job) -> dict[str, Any]:
+    """The split that was priced: nothing where it is even, else the two ends or a layout."""
+    pp, vp = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
+    sizes = chunk_split(job.model, pp, vp, job["pipeline_layout"] or "")
+    later = job.model.mtp_num_layers
+    if pp == 1 or (len(set(sizes)) == 1 and not later):
+        return {"virtual_pipeline": vp}
+    most = max(sizes)
+    # Of two chunks none is inside; the larger of the ends is then what an even share is.
+    if not later and set(sizes[1:-1]) <= {most} and min(sizes[0], sizes[-1]) >= most - 1:
+        ends = {"embedding_in_split": sizes[0] < most, "loss_in_split": sizes[-1] < most}
+        return {"virtual_pipeline": vp, **ends}
+    # The layout tells the chunks too, and Megatron-Core refuses to be told twice.
+    return {"pipeline_layout": layout_of(sizes, later)}
+
+
+def layout_of(sizes: list[int], later: int = 0) -> str:
+    """The layout of chunks with so many layers, the ``later`` last of multi-token prediction.
+
+    >>> layout_of([3, 4, 4, 2])
+    'Et*3|(t*4|)*2t*2L'
+    """
+    chunks = ["t" * size for size in sizes]
+    chunks[-1] = "t" * (sizes[-1] - later) + "m" * later
+    first, *inner, last = [re.sub(r"(.)\1+", _counted, chunk) for chunk in chunks]
+    parts = [f"E{first}|"]
+    for chunk, same in groupby(inner):
+        number = len(list(same))
+        parts.append(f"({chunk}|)*{number}" if number > 1 else f"{chunk}|")
+    return "".join(parts) + last + "L"
+
+
+def stages_of(layout: str) -> list[str]:
+    """The chunks that a layout deals layers to.
+
+    >>> stages_of("Et*3|(tt|)*2,m|L")
+    ['Ettt', 'tt', 'tt', 'm', 'L']
+
+    Raises
+    ------
+    LaunchError
+        It is none, or longer than any model.
+    """
+    try:
+        return chunks_of(layout)
+    except SpecError as error:
+        raise LaunchError(str(error)) from error
+
+
+def told_layout(reading: Reading, values: Mapping[str, Any], layers: int | None) -> str | None:
+    """The layout that options tell, or that of the layers of the first and of the last stage.
+
+    None where a pipeline is split as it would be without them.
+    """
+    layout = reading.text("--pipeline-model-parallel-layout")
+    if layout:
+        return layout
+    ends = [reading.number(f"--decoder-{end}-pipeline-num-layers") for end in ("first", "last")]
+    stages = int(values.get("pipeline_parallel") or 1)
+    chunks = int(values.get("virtual_pipeline") or 1)
+    told = [end for end in ends if end is not None]
+    if not told or not layers or stages <= len(told):
+        return None
+    inner, left = divmod(layers - sum(told), stages - len(told))
+    if left or any(number % chunks for number in (inner, *told)):
+        return None
+    held = [inner] * stages
+    held[0], held[-1] = ends[0] or held[0], ends[1] or held[-1]
+    return layout_of([number // chunks for _ in range(chunks) for number in held])
+
+
+def _counted(found: re.Match[str]) -> str:
+    return f"{found[1]}*{len(found[0])}"
+
 
 _DEFAULT_MULTIPLE = 128
 """Megatron-LM pads the vocabulary to multiples of it on each tensor-parallel rank."""

@@ -16,9 +16,9 @@ from planner.adapter_names import ExpertAdapters, targets_of
 from planner.errors import SpecError
 from planner.launch.option_table import OptionTable
 from planner.launch.targets import megatron_read
-from planner.launch.text import Given
-from planner.launch.trainer.objective import objective_of_word
+from planner.launch.trainer.said import objective_of_word
 from planner.launch.understood import Answers, Found, Reading
+from planner.shell.text import Given
 
 _COMMANDS = ("sft", "pt", "rlhf")
 _CONVERTED = re.compile(r"[-_](mcore|megatron)$", re.IGNORECASE)

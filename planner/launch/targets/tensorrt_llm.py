@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from planner.documents.writing import yaml_text
 from planner.launch.drafting import draft_word
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
 from planner.launch.pools import Server, draft_of, servers_of
+from planner.launch.served import (
+    Told,
+    json_table,
+    note_lengths,
+    put_model,
+    put_quantization,
+    whole,
+    words_of,
+)
 from planner.launch.serving import (
+    AGGREGATED,
+    DECODE_POOL,
     PREFILL_POOL,
     Worker,
     benchmark,
@@ -21,9 +34,179 @@ from planner.launch.serving import (
     workers_of,
 )
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
-from planner.launch.targets.tensorrt_llm_read import answers, is_of, starts
-from planner.launch.yaml_text import yaml_text
+from planner.launch.understood import Answers, Reading
+from planner.shell.text import Given
 from planner.units import GIB
+
+_MODULE = "dynamo.trtllm"
+_PROGRAMS = (
+    *("trtllm-serve", "trtllm-llmapi-launch", "serve", "python", "python3", "env", "-m"),
+    *("mpirun", _MODULE),
+)
+_POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
+_TOKENS = 8192
+_OVERRIDE = "--override-engine-args"
+_TABLE = OptionTable.load("tensorrt-llm")
+# What tells a YAML of further options from that of other tools.
+_SIZES = {"tensor_parallel_size", "max_batch_size", "max_num_tokens", "enable_attention_dp"}
+_SECTIONS = {"kv_cache_config", "cuda_graph_config", "moe_config", "cache_transceiver_config"}
+_MODEL_OPTIONS = ("--model", "--model-path", "model")
+_BESIDE = ("--config", "--extra_llm_api_options", "--extra-engine-args")
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts a server of TensorRT-LLM."""
+    names = [word.rsplit("/", 1)[-1] for word in words[:4]]
+    if "trtllm-serve" in names:
+        rest = list(words[names.index("trtllm-serve") + 1 :])
+        return bool(rest) and not rest[0].startswith("disaggregated")
+    return _MODULE in names
+
+
+def is_of(values: Mapping[str, Any]) -> bool:
+    """Whether a document has further options of a server, or both pools of a service."""
+    sections = {name.split(".")[0] for name in values}
+    return _has_pools(values) or (bool(sections & _SIZES) and bool(sections & _SECTIONS))
+
+
+def _has_pools(values: Mapping[str, Any]) -> bool:
+    return {*_POOLS} <= {name.split(".")[0] for name in values}
+
+
+def answers(reading: Reading) -> Answers:
+    """The deployment that a command starts, or that a document of two pools describes."""
+    if _has_pools(reading.found.options):
+        return _pools(reading)
+    return _server(_with_files(reading), _pool(reading))
+
+
+def _pools(reading: Reading) -> Answers:
+    """Both pools of one document."""
+    options = reading.found.options
+    common = {name: given for name, given in options.items() if name.split(".")[0] not in _POOLS}
+    found: list[Answers] = []
+    for name, pool in _POOLS.items():
+        own = {
+            option.removeprefix(f"{name}."): given
+            for option, given in options.items()
+            if option.startswith(f"{name}.")
+        }
+        instances = _number(own.get("num_instances")) or 1
+        told = _server(_of(reading, {**common, **own}), pool)
+        copies = "prefill_replicas" if pool == PREFILL_POOL else "replicas"
+        values = {**told.values, copies: instances}
+        values["num_gpus"] = int(told.values["num_gpus"]) * instances
+        found.append(replace(told, values=values))
+    first, second = found
+    num_gpus = first.values["num_gpus"] + second.values["num_gpus"]
+    return replace(
+        second,
+        values={**first.values, **second.values, "num_gpus": num_gpus},
+        used=frozenset(options),
+        defaults={**first.defaults, **second.defaults},
+    )
+
+
+def _server(reading: Reading, pool: str) -> Answers:
+    told = Told(reading=reading)
+    name = _name(reading)
+    model = put_model(told, name)
+    told.take("-m", *_MODEL_OPTIONS, *_BESIDE, _OVERRIDE, "--served_model_name")
+    told.values["engine"] = "tensorrt-llm"
+    stage, pp = told.count("stage_gpus"), told.count("pipeline_parallel")
+    ranks = stage if reading.value("splits_requests") == "true" else 1
+    told.values.update(
+        tensor_parallel=stage // ranks,
+        pipeline_parallel=pp,
+        attention_data_parallel=ranks,
+        expert_parallel=told.count("expert_parallel"),
+        weight_offload=0.0,
+        kv_offload=0.0,
+    )
+    told.put_gpus(stage * pp)
+    put_quantization(told, name, model)
+    told.copy("kv_cache", "gpu_memory_utilization")
+    _put_batch(told, ranks)
+    drafts = whole(reading.value("mtp_tokens")) or whole(reading.value("draft_tokens")) or 0
+    if drafts:
+        told.values["draft_tokens"] = drafts
+        told.notes.append(
+            "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
+        )
+    if rank := whole(reading.value("lora_rank")):
+        told.values.update(lora_rank=rank, max_loras=whole(reading.value("max_loras")))
+    told.values["max_model_len"] = whole(reading.value("max_model_len"))
+    note_lengths(told, told.values["max_model_len"])
+    return told.answers(pool)
+
+
+def _put_batch(told: Told, ranks: int) -> None:
+    seqs = whole(told.reading.value("max_num_seqs"))
+    if seqs is None:
+        why = "as many as the cache has room for; without --max_batch_size 256 are assumed"
+        told.assume("concurrency", 256 * ranks, why)
+    else:
+        told.values["concurrency"] = seqs * ranks
+    tokens = whole(told.reading.value("max_num_batched_tokens"))
+    if tokens is None:
+        why = f"--max_num_tokens is {_TOKENS:,} by default"
+        told.assume("max_num_batched_tokens", _TOKENS, why)
+    else:
+        told.values["max_num_batched_tokens"] = tokens
+
+
+def _name(reading: Reading) -> str | None:
+    for option in _MODEL_OPTIONS:
+        if reading.text(option):
+            return reading.text(option)
+    words = (word for word in words_of(reading) if word.rsplit("/", 1)[-1] not in _PROGRAMS)
+    return next((word for word in words if "=" not in word), None)
+
+
+def _pool(reading: Reading) -> str:
+    return reading.value("pool") or AGGREGATED
+
+
+def _with_files(reading: Reading) -> Reading:
+    """The options with those of the YAML that the command reads, which go before them."""
+    beside = next((reading.text(option) for option in _BESIDE if reading.text(option)), None)
+    files = reading.found.files
+    found = files.get(beside or "") or files.get((beside or "").removeprefix("./"))
+    document = {**({} if found is None else found.options), **_overridden(reading)}
+    # The table reads keys of documents before options of the command, as the engine does.
+    return _of(reading, {**reading.found.options, **document})
+
+
+def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:
+    texts = {
+        name: given.texts[0] if len(given.texts) == 1 else None for name, given in options.items()
+    }
+    lowered = {
+        name: text.lower() if text in ("True", "False") else text for name, text in texts.items()
+    }
+    found = replace(reading.found, options=dict(options))
+    return Reading(found=found, meanings=_TABLE.read(lowered))
+
+
+def _overridden(reading: Reading) -> dict[str, Given]:
+    """The options that a worker is given as JSON."""
+    given = reading.found.options.get(_OVERRIDE)
+    values = json_table(reading.text(_OVERRIDE))
+    return {} if given is None else dict(_flat(values, given, ""))
+
+
+def _flat(values: Mapping[str, Any], given: Given, path: str) -> Iterator[tuple[str, Given]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, given, f"{path}{key}.")
+        else:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            yield f"{path}{key}", replace(given, option=f"{path}{key}", texts=(text,))
+
+
+def _number(given: Given | None) -> int | None:
+    return whole(given.texts[0]) if given is not None and len(given.texts) == 1 else None
+
 
 NAME = "tensorrt-llm"
 _ROUTER_NOTE = "trtllm-serve disaggregated takes the requests of both pools"

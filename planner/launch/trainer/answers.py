@@ -4,24 +4,356 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any
 
 from planner.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
+from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import OptionTable
-from planner.launch.trainer.batch import batch_said, split_said
-from planner.launch.trainer.images import IMAGE_OPTIONS, images_said
-from planner.launch.trainer.objective import OBJECTIVE_OPTIONS, objective_said
-from planner.launch.trainer.said import Collected, Said, whole
-from planner.launch.trainer.states import (
-    buckets_said,
-    framework_said,
-    kernels_said,
-    precision_said,
-    states_said,
-)
-from planner.launch.understood import Answers
+from planner.launch.trainer.said import OBJECTIVE_OPTIONS, Collected, Said, objective_said, whole
+from planner.launch.understood import Answers, World
 from planner.optimizer_names import optimizer_of
+from planner.specs.catalogue import Catalogue
 from planner.training_objectives import TrainingObjective
 from planner.workloads.run_length import UNKNOWN_TOKENS
+
+# LLaMA-Factory's (0.9, hparams/finetuning_args.py) and ms-swift's (3.x, arguments/tuner_args.py).
+_FREEZES = ("--freeze_vision_tower", "--freeze_vit")
+_BESIDE = ("--freeze_multi_modal_projector", "--freeze_language_model", "--freeze_aligner",
+           "--freeze_llm")  # fmt: skip
+_OF_IMAGES = ("--image_max_pixels", "--video_max_pixels", "--max_pixels", *_BESIDE)
+IMAGE_OPTIONS = (*_FREEZES, *_BESIDE)
+
+
+def images_said(said: Said, found: Collected) -> None:
+    """Whether the tower is frozen: as it is said, else as both do where a file is about images."""
+    option = next((name for name in _FREEZES if name in said.texts), None)
+    if option is not None:
+        found.values["freeze_vision_tower"] = said.is_on(option)
+    elif any(name in said.texts for name in _OF_IMAGES):
+        reason = "no freeze_vision_tower: LLaMA-Factory and ms-swift freeze it"
+        found.default("freeze_vision_tower", True, reason)
+    is_adapted = found.values.get("adapter", "none") != "none"
+    if is_adapted and found.values.get("freeze_vision_tower") is False:
+        found.values["freeze_vision_tower"] = True
+        found.notes.append("Adapters of the vision tower are not predicted: it is taken as frozen.")
+
+
+_BATCH = 8
+
+
+def split_said(said: Said, found: Collected) -> None:
+    """GPUs, and the degrees that split model and sequence over them."""
+    gpus = _gpus(said)
+    tp = said.number("accelerate", "tensor_parallel") or said.number("deepspeed", "tensor_parallel")
+    cp = said.number("accelerate", "context_parallel") or said.number(
+        "deepspeed", "context_parallel"
+    )
+    found.values |= {"tensor_parallel": tp or 1, "context_parallel": cp or 1}
+    replicas = said.number("accelerate", "data_parallel_replicas") or 1
+    shards = said.number("accelerate", "shard_size")
+    # Axolotl deals experts to ranks beside the shards.
+    apart = whole(said.texts.get("--expert_parallel_size")) or 1
+    if shards and said.of("accelerate", "fsdp_version") == "2":
+        needed = replicas * shards * (tp or 1) * (cp or 1) * apart
+        if gpus is not None and gpus != needed:
+            raise LaunchError(
+                f"parallelism_config splits {needed} GPUs (copies {replicas} x shards {shards} x "
+                f"tensor {tp or 1} x context {cp or 1} x experts {apart}), but {gpus} are started: "
+                "change one of them."
+            )
+        gpus = needed
+    if said.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):
+        replicas = _given_number(said.world.num_nodes) or replicas
+    found.values["data_parallel_replicas"] = replicas
+    found.values["expert_parallel"] = said.number("deepspeed", "expert_parallel") or apart
+    if gpus is not None:
+        found.values["num_gpus"] = gpus
+
+
+def _gpus(said: Said) -> int | None:
+    total = _given_number(said.world.num_gpus) or said.number("accelerate", "num_gpus")
+    return total or gpus_of(said.world)
+
+
+def gpus_of(world: World) -> int | None:
+    """GPUs that a launcher starts; None where it does not say."""
+    if total := _given_number(world.num_gpus):
+        return total
+    nodes, each = _given_number(world.num_nodes), _given_number(world.gpus_per_node)
+    if each is None or (world.num_nodes is not None and nodes is None):
+        return None
+    return (nodes or 1) * each
+
+
+def _given_number(given: Any) -> int | None:
+    return whole(given.texts[0]) if given is not None and len(given.texts) == 1 else None
+
+
+def batch_said(said: Said, found: Collected) -> None:
+    """Micro-batch, accumulation and global batch, as far as the files tell them."""
+    micro = _one_of(said, "micro_batch_size", "train_micro_batch_size_per_gpu")
+    steps = _one_of(said, "gradient_accumulation_steps", "gradient_accumulation_steps")
+    steps = steps or said.number("accelerate", "deepspeed_accumulation")
+    total = said.number("deepspeed", "train_batch_size")
+    tp, cp = found.values["tensor_parallel"], found.values["context_parallel"]
+    # DeepSpeed counts ranks that split tensors as data parallel ones.
+    by_deepspeed = said.of("deepspeed", "tensor_parallel") is not None
+    counted = tp if by_deepspeed else 1
+    gpus = found.values.get("num_gpus")
+    hidden = said.is_hidden("--per_device_train_batch_size", "train_micro_batch_size_per_gpu")
+    if gpus is None and total and micro and steps and total % (micro * steps) == 0:
+        gpus = found.values["num_gpus"] = total // (micro * steps) * cp * (tp // counted)
+    if gpus is None:
+        found.ask("num_gpus")
+    elif gpus % (tp * cp):
+        raise LaunchError(f"{gpus} GPUs cannot be split by {tp} x {cp}: change one of them.")
+    ranks = None if gpus is None else gpus // (tp * cp)
+    if total and ranks:
+        micro, steps = _completed(total, counted * ranks, micro, steps)
+    if micro is None and hidden:
+        found.ask("micro_batch_size")
+    elif micro is None and said.has_script:
+        micro = _BATCH
+        found.default("micro_batch_size", micro, "no batch is given: 8 is the Trainer's")
+    elif micro is None:
+        found.ask("micro_batch_size")
+    else:
+        found.values["micro_batch_size"] = micro
+    if total:
+        found.values["global_batch_size"] = total // counted
+    elif micro and ranks and not said.is_hidden("--gradient_accumulation_steps"):
+        found.values["global_batch_size"] = micro * (steps or 1) * ranks
+    elif said.is_hidden("--gradient_accumulation_steps"):
+        found.ask("global_batch_size")
+    if (gpus is None or micro is None) and "global_batch_size" not in found.values:
+        found.notes.append(
+            f"A step has {micro or 'MICRO-BATCH'} x {steps or 1} sequences for each "
+            "data-parallel GPU."
+        )
+
+
+def _one_of(said: Said, parameter: str, key: str) -> int | None:
+    """The script's number and that of DeepSpeed's file, which must agree."""
+    of_script = said.number("script", parameter)
+    of_file = said.number("deepspeed", parameter)
+    if of_script and of_file and of_script != of_file:
+        raise LaunchError(
+            f"{key} is {of_file} in DeepSpeed's file, but --"
+            f"{'per_device_train_batch_size' if parameter == 'micro_batch_size' else parameter} "
+            f'is {of_script}: the Trainer refuses that. Write "auto" in the file, or the same.'
+        )
+    return of_file or of_script
+
+
+def _completed(
+    total: int, ranks: int, micro: int | None, steps: int | None
+) -> tuple[int | None, int | None]:
+    """Micro-batch and accumulation with the one that is missing worked out from the batch."""
+    if micro and steps and micro * steps * ranks != total:
+        raise LaunchError(
+            f"train_batch_size {total} is not micro-batch {micro} x accumulation {steps} x "
+            f"{ranks} ranks = {micro * steps * ranks}: DeepSpeed refuses that."
+        )
+    if total % ranks:
+        raise LaunchError(f"train_batch_size {total} cannot be split over {ranks} ranks.")
+    if micro is None and steps is not None and total % (ranks * steps) == 0:
+        micro = total // (ranks * steps)
+    elif micro is None and steps is None:
+        micro = total // ranks
+    return micro, steps
+
+
+# Of DeepSpeed's runtime/zero/config.py.
+_LIVE, _PREFETCHED = 1_000_000_000, 50_000_000
+_STAGE = re.compile(r"(?:zero|stage|ds_?z|z|s)[_-]?([0-3])")
+
+
+def states_said(said: Said, found: Collected) -> None:
+    """What is sharded and what is offloaded."""
+    stage = said.of("deepspeed", "zero_stage") or said.of("accelerate", "deepspeed_stage")
+    sharded = said.of("script", "sharded_weights") or said.of("accelerate", "sharded_weights")
+    legacy = (said.texts.get("--fsdp") or "").replace(",", " ").split()
+    is_fsdp = _is_fsdp(said)
+    if said.has_deepspeed or _kind(said) == "DEEPSPEED":
+        level = whole(stage) or 0
+        if stage is None and (absent := said.absent_file()):
+            level = _named_stage(absent, found)
+    elif is_fsdp:
+        level = 2 if sharded == "false" or "shard_grad_op" in legacy else 3
+    else:
+        level = 0
+    gpus = found.values.get("num_gpus")
+    split = found.values["tensor_parallel"]
+    if level and gpus is not None and gpus == split:
+        found.notes.append(f"Nothing is sharded over one rank: stage {level} is as none.")
+        level = 0
+    found.values["zero_stage"] = level
+    found.values["offload"] = _offload(said, legacy, is_fsdp)
+    if (hpz := said.number("deepspeed", "hpz")) and hpz > 1:
+        found.notes.append(
+            f"hpz keeps a second copy of the weights over each {hpz} ranks: its memory and its "
+            "faster gathers are not predicted."
+        )
+
+
+def buckets_said(said: Said, found: Collected) -> None:
+    """What DeepSpeed's file says of what lies on a GPU at once; ``auto`` is of the hidden size.
+
+    Gradients and states of adapters are smaller than any bucket or sub-group.
+    """
+    if not said.has_deepspeed or not found.values["zero_stage"]:
+        return
+    if found.values["adapter"] != "none":
+        return
+    for name in ("reduce_bucket_size", "sub_group_size", "stage3_max_live_parameters"):
+        told = said.of("deepspeed", name)
+        if number := 1 if told == "0" else whole(told):
+            found.values[name] = number
+    if said.texts.get("zero_optimization.reduce_bucket_size") == "auto":
+        hidden = _hidden_size(found.values.get("model"))
+        if hidden is not None:
+            found.default("reduce_bucket_size", hidden**2, "auto is the hidden size squared")
+    if reuse := said.number("deepspeed", "reuse_distance"):
+        ahead = said.number("deepspeed", "prefetched") or _PREFETCHED
+        most = found.values.get("stage3_max_live_parameters", _LIVE)
+        if reuse + ahead < most:
+            found.values["stage3_max_live_parameters"] = reuse + ahead
+
+
+def _hidden_size(model: str | None) -> int | None:
+    """That of a model of the catalogue."""
+    try:
+        return None if model is None else Catalogue(None).load_model(model).hidden_size
+    except PlannerError:
+        return None
+
+
+def _named_stage(file: str, found: Collected) -> int:
+    """The stage that the name of a file says which is not here."""
+    name = file.rpartition("/")[2].lower()
+    told = _STAGE.search(name)
+    if told is None:
+        found.ask("zero_stage")
+        return 0
+    found.defaults["zero_stage"] = f"{file} is not here: stage {told[1]} is what its name says"
+    if "offload" in name:
+        found.notes.append(f"{file} is not here: what it offloads is not known.")
+    return int(told[1])
+
+
+def _kind(said: Said) -> str:
+    return (said.of("accelerate", "kind") or "").upper()
+
+
+def _is_fsdp(said: Said) -> bool:
+    # A bare --fsdp, whose text is None, says it too.
+    text = said.texts.get("--fsdp", "false")
+    return _kind(said) == "FSDP" or text not in ("", "false", "False")
+
+
+def _offload(said: Said, legacy: list[str], is_fsdp: bool) -> str:
+    of_file = said.texts.get("activation_checkpointing.cpu_checkpointing")
+    activations = of_file == "true" or said.of("script", "offload") == "activations"
+    found = _states_away(said, legacy, is_fsdp)
+    if not activations or found.endswith("nvme"):
+        return found
+    return "activations" if found == "none" else f"{found}_activations"
+
+
+def _states_away(said: Said, legacy: list[str], is_fsdp: bool) -> str:
+    """What of optimizer states and weights is not on the GPUs."""
+    if is_fsdp:
+        weights = said.of("script", "offload") == "optimizer_weights" or "offload" in legacy
+        if weights or said.of("accelerate", "fsdp_offload") == "true":
+            return "optimizer_weights"
+    device = {
+        name: said.texts.get(f"zero_optimization.offload_{name}.device")
+        or said.of("accelerate", f"deepspeed_{'weights' if name == 'param' else name}")
+        for name in ("optimizer", "param")
+    }
+    away = {name for name, where in device.items() if where in ("cpu", "nvme")}
+    drives = "_nvme" if "nvme" in device.values() else ""
+    if "param" in away:
+        return "optimizer_weights" + drives
+    if "optimizer" in away or said.texts.get("zero_optimization.cpu_offload") == "true":
+        return "optimizer" + drives
+    return "none"
+
+
+def kernels_said(said: Said, found: Collected) -> None:
+    """Recomputation and the kernels of attention."""
+    inside = said.of("script", "sharded_recompute") or said.of("accelerate", "fsdp_recompute")
+    if said.has_deepspeed and any(name.startswith("fsdp_config.") for name in said.texts):
+        found.notes.append("With DeepSpeed the keys of fsdp_config have no part in the training.")
+        inside = None
+    recompute = said.of("script", "recompute")
+    if inside == "true":
+        recompute = "full"
+    if recompute is None and said.is_supervised:
+        reason = "no --gradient_checkpointing: TRL's default is true"
+        found.default("recompute", "full", reason)
+    elif recompute is None:
+        found.default("recompute", "none", "no --gradient_checkpointing: every layer keeps all")
+    else:
+        found.values["recompute"] = recompute
+    flash = said.script.get("flash_attention")
+    found.values["flash_attention"] = "true" if flash is None else flash.value
+    kernel = said.of("script", "attention_kernel")
+    if kernel is not None:
+        found.values["attention_kernel"] = kernel
+    loss = said.of("script", "loss_kernel")
+    if loss is not None:
+        found.values["loss_kernel"] = loss
+
+
+def precision_said(said: Said, found: Collected) -> None:
+    """The format of the products: DeepSpeed's file, the script, then accelerate's file."""
+    told = said.of("deepspeed", "precision") if said.has_deepspeed else None
+    told = told or said.of("script", "precision") or _of_type(said)
+    by_launcher = said.of("accelerate", "precision_type")
+    if told in (None, "fp32") and by_launcher not in (None, "no"):
+        told = by_launcher
+    if told is None and said.is_supervised:
+        told = "bf16"
+        found.defaults["precision"] = "no --bf16 or --fp16: TRL's default is bf16"
+    elif told is None and said.has_script and not said.is_hidden("--bf16", "--fp16"):
+        told = "fp32"
+    if told == "fp32":
+        found.notes.append(
+            "It computes in 32 bits, which is not predicted: what follows is of bf16."
+        )
+    elif told is not None:
+        found.values["precision"] = told
+
+
+def _of_type(said: Said) -> str | None:
+    """DeepSpeed-Chat has one option of it, and fp16 without."""
+    if "zero_optimization.stage" not in said.texts or "--deepspeed" not in said.texts:
+        return None
+    if said.texts["--deepspeed"] != "true":
+        return None
+    return said.texts.get("--dtype") or "fp16"
+
+
+def framework_said(said: Said, found: Collected) -> None:
+    """The profile whose predictions are nearest."""
+    adapter = found.values["adapter"] != "none"
+    fused = said.of("script", "fused_kernels") == "true" or said.is_on("--use_unsloth")
+    compiled = (said.of("accelerate", "compiled") or "no").lower() != "no"
+    if adapter:
+        name = "HF Trainer FSDP" if _is_fsdp(said) else "HF Trainer"
+        if fused and not _is_fsdp(said):
+            name = "HF Trainer Triton"
+    elif said.has_deepspeed or _kind(said) == "DEEPSPEED":
+        name = "DeepSpeed"
+    elif compiled and _is_fsdp(said):
+        name = "FSDP compiled"
+    elif said.of("script", "weights_type") == "bfloat16":
+        name = "HF Trainer bf16"
+    else:
+        name = "HF Trainer FSDP"
+    found.values["framework"] = name
+
 
 _TRL_LENGTH = 1024
 UNPACKED = (

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import SpecError
-from planner.launch.reading.edit import Changes
-from planner.launch.text import Given, stated
+from planner.shell.text import Changes, Given, stated
 
 if TYPE_CHECKING:
     from planner.launch.trainer.reading import Sources

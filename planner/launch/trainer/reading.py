@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 from planner.launch.option_table import Meaning, OptionTable
-from planner.launch.text import Given
 from planner.launch.trainer import llama_factory, swift
 from planner.launch.trainer.answers import UNPACKED, answered
 from planner.launch.trainer.llama_factory import (
@@ -20,10 +19,10 @@ from planner.launch.trainer.llama_factory import (
     is_llama_factory_document,
     starts_llama_factory,
 )
-from planner.launch.trainer.objective import named_by_program
-from planner.launch.trainer.said import Said
+from planner.launch.trainer.said import Said, named_by_program
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Answers, Found, Reading, World
+from planner.shell.text import Given
 
 _TELLING = (
     "--per_device_train_batch_size",

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner.errors import SpecError
-from planner.launch.text import stated
-from planner.launch.trainer.batch import gpus_of
+from planner.launch.trainer.answers import gpus_of
+from planner.shell.text import stated
 
 if TYPE_CHECKING:
     from planner.launch.trainer.reading import Sources

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.documents.writing import documents
 from planner.errors import LaunchError
 from planner.launch.heading import heading
 from planner.launch.job import Job
@@ -9,7 +10,6 @@ from planner.launch.target import Draft, File, Process, Target
 from planner.launch.wrappers.kubernetes import Manifest, Object
 from planner.launch.wrappers.script import benchmark
 from planner.launch.wrappers.shell import uses
-from planner.launch.wrappers.yaml_text import documents
 
 _CONTAINER = "kserve-container"
 

@@ -8,14 +8,16 @@ from planner.launch.environment import environment_of
 from planner.launch.heading import heading
 from planner.launch.job import Job
 from planner.launch.target import Draft, File, Process, Target
-from planner.launch.wrappers.placing import Placed, num_nodes, placed
 from planner.launch.wrappers.shell import (
     MASTER_PORT,
+    Placed,
     arguments_lines,
     asked,
     command,
     exports,
     indented,
+    num_nodes,
+    placed,
     runs_by_rank,
     uses,
 )

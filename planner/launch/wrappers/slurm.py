@@ -12,10 +12,10 @@ from planner.launch.heading import heading, variables_of
 from planner.launch.job import Job
 from planner.launch.launchers import GPUS_OF_COPY
 from planner.launch.target import Draft, File, Process, Target
-from planner.launch.wrappers.placing import Placed, num_nodes, placed
 from planner.launch.wrappers.script import HEAD, MEASURES, SOME_STEPS, STRICT, benchmark
 from planner.launch.wrappers.shell import (
     MASTER_PORT,
+    Placed,
     arguments_lines,
     asked,
     command,
@@ -23,6 +23,8 @@ from planner.launch.wrappers.shell import (
     folded,
     given,
     indented,
+    num_nodes,
+    placed,
     runs_by_rank,
     uses,
 )

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from planner.errors import LaunchError
 from planner.launch.launchers import Inner, inner_commands, read_script
-from planner.launch.quoting import shell_word
-from planner.launch.text import Given, edited
+from planner.shell.text import Given, edited, shell_word
 
 PROGRAM = ["vllm", "serve", "org/model", "--tensor-parallel-size", "8", "--x=a b"]
 WRAPPERS = [

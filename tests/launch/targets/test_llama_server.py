@@ -11,8 +11,7 @@ from serving_trip import found, value_of, words
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
-from planner.launch.targets.llama_server import TARGET
-from planner.launch.targets.llama_server_read import starts
+from planner.launch.targets.llama_server import TARGET, starts
 from planner.launch.understood import Found
 
 OF_FILE = {"quantization", "expert_quantization"}

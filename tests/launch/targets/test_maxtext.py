@@ -12,15 +12,12 @@ from hypothesis import HealthCheck, given, reject, settings
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
-from planner.launch.imported import Imported
+from planner.launch.imported import Imported, Status
 from planner.launch.job import Job
-from planner.launch.lines import Status
 from planner.launch.read import read_launch
 from planner.launch.target import Variable
 from planner.launch.targets import target_of
-from planner.launch.targets.maxtext_models import maxtext_name, model_of_maxtext
-from planner.launch.targets.maxtext_read import is_of, starts
-from planner.launch.targets.maxtext_remat import KEYS
+from planner.launch.targets.maxtext import KEYS, is_of, maxtext_name, model_of_maxtext, starts
 from planner.launch.understood import Answers, Found, World
 from planner.launch.write import launch_of, with_profiles
 from planner.request import Request

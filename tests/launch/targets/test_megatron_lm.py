@@ -16,8 +16,7 @@ from planner.launch.job import Job
 from planner.launch.shape import model_of, shape_of
 from planner.launch.target import Variable
 from planner.launch.targets import target_of
-from planner.launch.targets.megatron_layout import layout_of, stages_of
-from planner.launch.targets.megatron_shape import expert_layers
+from planner.launch.targets.megatron_shape import expert_layers, layout_of, stages_of
 from planner.launch.understood import Answers, Found, World
 
 TARGET = target_of("megatron-lm")

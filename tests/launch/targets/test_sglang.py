@@ -12,8 +12,7 @@ from serving_trip import found, lost_between, planned, process_of, value_of, var
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
-from planner.launch.targets.sglang import TARGET
-from planner.launch.targets.sglang_read import starts
+from planner.launch.targets.sglang import TARGET, starts
 from planner.launch.understood import World
 
 WIDE = {

@@ -14,10 +14,9 @@ from serving_trip import found, planned, process_of, together, value_of, words
 
 from planner.launch.job import Job
 from planner.launch.target import Draft, Process
-from planner.launch.targets.tensorrt_llm import TARGET
-from planner.launch.targets.tensorrt_llm_read import starts
-from planner.launch.text import Given
+from planner.launch.targets.tensorrt_llm import TARGET, starts
 from planner.launch.understood import Answers, Found
+from planner.shell.text import Given
 
 # The target says these of the checkpoint.
 OF_CHECKPOINT = {

@@ -15,8 +15,7 @@ from serving_trip import found, lost_between, planned, process_of, value_of, var
 from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.read import read_launch
-from planner.launch.targets.vllm import TARGET
-from planner.launch.targets.vllm_read import starts
+from planner.launch.targets.vllm import TARGET, starts
 from planner.launch.understood import Found
 
 POOLS = {

@@ -16,11 +16,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from launched import TARGET, job_of, process, run
 
+from planner.documents.writing import documents
 from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.target import MASTER_ADDR, NODE_RANK, Argument, Draft, File, Variable
 from planner.launch.wrappers import kserve, kubernetes
-from planner.launch.wrappers.yaml_text import documents
 from planner.request import Request
 
 ODD = ["it's", "$(touch hit)", 'a "b"', "one\ntwo", "  x", "- y: z", "#", "a\u2028b", "tab\there ",

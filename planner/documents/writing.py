@@ -1,0 +1,154 @@
+"""How values are written in YAML and JSON so that they read back as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from planner.errors import LaunchError
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff\ufffe\uffff]")
+_PLAIN_SCALAR = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+-]*")
+# Read as something else than text by YAML 1.1 or 1.2.
+_NOT_TEXT = re.compile(r"(?i)~|null|none|true|false|yes|no|on|off|y|n|nan|inf")
+
+Scalar = str | int | float | bool | None
+
+
+def yaml_scalar(value: Scalar) -> str:
+    """A value on one line of YAML 1.1 or 1.2, block or flow, that reads back as it is.
+
+    >>> print(*map(yaml_scalar, (8, True, None, 1e-5, "bf16", "no", "1e5", "a: b #c")))
+    8 true null 1.0e-05 bf16 "no" "1e5" "a: b #c"
+    """
+    if not isinstance(value, str):
+        return _number(value)
+    if _PLAIN_SCALAR.fullmatch(value) and not _NOT_TEXT.fullmatch(value):
+        return value
+    quoted = json.dumps(value, ensure_ascii=False)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+
+
+def json_scalar(value: Scalar) -> str:
+    """A value of JSON.
+
+    Raises LaunchError for infinity and not-a-number, which JSON does not have.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise LaunchError(f"JSON has no number {value}.") from None
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    text = repr(float(value))
+    if text in ("inf", "-inf", "nan"):
+        return text.replace("inf", ".inf").replace("nan", ".nan")
+    # YAML 1.1 reads an exponent without a point as text.
+    return text if "." in text or "e" not in text else text.replace("e", ".0e")
+
+
+def yaml_text(document: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> str:
+    """A document of sections, lists of scalars or of sections, and scalars.
+
+    ``notes`` by dotted key become comments behind their lines.
+
+    >>> print(yaml_text({"a": {"b": [1, "x"]}, "c": None}, {"c": "unknown"}), end="")
+    a:
+      b:
+        - 1
+        - x
+    c: null  # unknown
+    """
+    return "".join(f"{line}\n" for line in _lines(document, notes or {}, "", ""))
+
+
+def _lines(
+    section: Mapping[str, Any], notes: Mapping[str, str], indent: str, path: str
+) -> Iterator[str]:
+    for key, value in section.items():
+        note = notes.get(f"{path}{key}")
+        remark = f"  # {note}" if note else ""
+        if isinstance(value, Mapping) and value:
+            yield f"{indent}{key}:{remark}"
+            yield from _lines(value, notes, indent + "  ", f"{path}{key}.")
+        elif isinstance(value, (list, tuple)) and value:
+            yield f"{indent}{key}:{remark}"
+            for item in value:
+                yield from _item(item, notes, indent + "  ")
+        elif isinstance(value, (Mapping, list, tuple)):
+            yield f"{indent}{key}: {'{}' if isinstance(value, Mapping) else '[]'}{remark}"
+        else:
+            yield f"{indent}{key}: {yaml_scalar(value)}{remark}"
+
+
+def _item(item: Any, notes: Mapping[str, str], indent: str) -> Iterator[str]:
+    if not isinstance(item, Mapping):
+        yield f"{indent}- {yaml_scalar(item)}"
+        return
+    first, *rest = _lines(item, notes, indent + "  ", "")
+    yield f"{indent}- {first.strip()}"
+    yield from rest
+
+
+def documents(objects: Iterable[Any]) -> str:
+    """A stream of documents; texts of several lines are written as blocks."""
+    return "".join(f"---\n{text_of(one)}" for one in objects)
+
+
+def text_of(value: Any) -> str:
+    """One document."""
+    return "\n".join(_object_lines(value)) + "\n"
+
+
+def _object_lines(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [line for key, part in value.items() for line in _object_pair(str(key), part)]
+    return [line for part in value for line in _object_item(part)]
+
+
+def _object_pair(key: str, value: Any) -> list[str]:
+    name = yaml_scalar(key)
+    if isinstance(value, Mapping | list) and value:
+        by = "  " if isinstance(value, Mapping) else ""
+        return [f"{name}:", *(by + line if line else line for line in _object_lines(value))]
+    head, *rest = _object_scalar(value)
+    return [f"{name}: {head}", *rest]
+
+
+def _object_item(value: Any) -> list[str]:
+    if isinstance(value, Mapping | list) and value:
+        first, *rest = _object_lines(value)
+        return [f"- {first}", *(f"  {line}" if line else line for line in rest)]
+    head, *rest = _object_scalar(value)
+    return [f"- {head}", *rest]
+
+
+def _object_scalar(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return ["{}"]
+    if isinstance(value, list):
+        return ["[]"]
+    if isinstance(value, str) and "\n" in value and _is_block(value):
+        return ["|", *(f"  {line}" if line else "" for line in value[:-1].split("\n"))]
+    return [yaml_scalar(value)]
+
+
+def _is_block(text: str) -> bool:
+    """Whether a block gives the text back: it ends with one line feed and begins with no blank."""
+    lines = text[:-1].split("\n")
+    return (
+        text.endswith("\n")
+        and bool(lines[0])
+        and bool(lines[-1])
+        and not lines[0].startswith((" ", "\t"))
+        and all(line.isprintable() for line in lines)
+    )

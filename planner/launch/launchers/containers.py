@@ -1,0 +1,379 @@
+"""Containers of Kubernetes documents and of docker compose: what they run, and on what.
+
+Nothing is run and no image is opened: a container without a command runs what its image is known
+to start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from planner.documents.yaml_places import Place, documents
+from planner.launch.understood import World
+from planner.records import record
+from planner.shell import HereDocument
+from planner.shell.inner import read_inner
+from planner.shell.script import Command, Script
+from planner.shell.text import Given, Span
+from planner.shell.values import Piece, Pieces, Word, computed, untold
+
+
+def config_maps(text: str, name: str) -> dict[str, HereDocument]:
+    """The files of all ConfigMaps of a YAML text by their keys, with their places in it.
+
+    Raises
+    ------
+    LaunchError
+        It is no YAML, is too long or nested too deeply.
+    """
+    return {
+        key: HereDocument(
+            text=place.text,
+            span=Span(0, 0),
+            line=place.line,
+            expanded=True,
+            pieces=place.pieces,
+        )
+        for document in documents(text, name)
+        if document.get("kind").text == "ConfigMap"
+        for key, place in document.get("data").items()
+        if place.text
+    }
+
+
+# Images that start a program by themselves, by the beginning of their names.
+_PROGRAMS = (
+    ("vllm/vllm-openai", ("vllm", "serve")),
+    ("public.ecr.aws/q9t5s3a7/vllm", ("vllm", "serve")),
+    ("rocm/vllm-openai", ("vllm", "serve")),
+    ("ghcr.io/ggml-org/llama.cpp:server", ("llama-server",)),
+    ("ghcr.io/ggerganov/llama.cpp:server", ("llama-server",)),
+)
+_MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+_GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
+_GPU_KINDS = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product", "accelerator")
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+_ROLES = ("prefill", "decode")
+SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
+"""Programs that run the script in their argument."""
+_IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
+_IN_COMPOSE = re.compile(
+    r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
+)
+# Options of a service of KServe that starts vLLM, by its keys.
+_PARALLELISM = {
+    "tensor": "--tensor-parallel-size",
+    "pipeline": "--pipeline-parallel-size",
+    "data": "--data-parallel-size",
+}
+_MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
+
+
+@record(kw_only=True)
+class Container:
+    """One kind of container of a file.
+
+    ``words`` are program and arguments, with the program of the image where the file names none;
+    a shell's ``-c`` is not yet looked into. ``role`` is that of a worker of a disaggregated
+    service: ``prefill`` or ``decode``. ``is_follower``: another container leads the job it is of.
+    """
+
+    name: str
+    image: str
+    words: tuple[Word, ...]
+    environment: Mapping[str, Word] = field(default_factory=dict)
+    world: World = field(default_factory=World)
+    role: str = ""
+    is_follower: bool = False
+    line: int = 1
+
+
+def containers_of(text: str, name: str) -> tuple[Container, ...]:
+    """The containers that a file of YAML documents describes; empty where it has none.
+
+    Raises
+    ------
+    LaunchError
+        It is no YAML, is too long or nested too deeply.
+    """
+    return tuple(_containers(text, name))
+
+
+def script_of(container: Container, text: str, name: str) -> Script:
+    """What a container runs, as the script that its shell is given, or as one command.
+
+    ``text`` and ``name`` are those of the file. Raises `LaunchError` as `read_inner` does.
+    """
+    words = container.words
+    shell = (words[0].text or "").rpartition("/")[2] if words else ""
+    place = next((i for i, word in enumerate(words) if _is_script_flag(word.text or "")), None)
+    if shell in SHELLS and place is not None and place + 1 < len(words):
+        return read_inner(words[place + 1].pieces, container.environment, text, name)
+    span = Span(0, 0)
+    command = Command(
+        words=words, environment=container.environment, line=container.line, span=span
+    )
+    commands = (command,) if words else ()
+    return Script(name=name, text=text, commands=commands, variables={}, directives=(), files={})
+
+
+def program_of(image: str, words: Sequence[Word], line: int) -> tuple[Word, ...]:
+    """The words with the program that an image starts in front, where they name none."""
+    known: tuple[str, ...] = next(
+        (program for start, program in _PROGRAMS if image.startswith(start)), ()
+    )
+    names_program = bool(words) and not (words[0].text or "-").startswith("-")
+    is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
+    if not known or (names_program and not is_model):
+        return tuple(words)
+    if known[:1] == ("vllm",) and any((w.begins + "=").startswith("--model=") for w in words):
+        known = _MODULE
+    return (*(_plain(word, line) for word in known), *words)
+
+
+def _containers(text: str, name: str) -> Iterator[Container]:
+    for document in documents(text, name):
+        kind = document.get("kind").text
+        if document.get("services").is_mapping and not kind:
+            for service, found in document.get("services").items():
+                yield _of_compose(service, found, name)
+        elif kind == "DynamoGraphDeployment":
+            for service, found in document.get("spec", "services").items():
+                yield from _of_graph(service, found)
+            for component in document.get("spec", "components").entries():
+                yield from _of_component(component)
+        elif kind == "LLMInferenceService":
+            yield from _of_service(document.get("spec"))
+        elif kind:
+            yield from _of_pods(document, kind)
+
+
+def _of_pods(document: Place, kind: str) -> Iterator[Container]:
+    spec = document.get("spec")
+    copies, nodes = spec.get("replicas"), Place.nothing(document)
+    if kind == "LeaderWorkerSet":
+        nodes = spec.get("leaderWorkerTemplate", "size")
+    elif kind == "InferenceService":
+        copies = spec.get("predictor", "minReplicas")
+    elif kind == "Job":
+        copies, nodes = Place.nothing(document), spec.get("parallelism")
+    for path, pod in _pod_specs(spec, ()):
+        kinds = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
+        gpu = next(filter(None, kinds), None)
+        for place in pod.get("containers").entries():
+            container = _of_pod(place, {"LWS_GROUP_SIZE": nodes} if nodes.text else {})
+            several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
+            world = World(
+                num_nodes=(copies if several else nodes).given("nodes"),
+                gpus_per_node=_limit(place),
+                gpu=gpu,
+                copies=None if several else copies.given("replicas"),
+            )
+            is_follower = bool({"workerTemplate", "Worker"} & {*path})
+            yield replace(container, world=world, is_follower=is_follower)
+
+
+def _pod_specs(place: Place, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Place]]:
+    """Every mapping below a place that has a list of containers."""
+    if place.get("containers").entries():
+        yield path, place
+        return
+    for key, below in place.items():
+        yield from _pod_specs(below, (*path, key))
+
+
+def _of_pod(place: Place, known: Mapping[str, Place]) -> Container:
+    environment = _environment(place.get("env"))
+    values = {name: word.pieces for name, word in environment.items()}
+    values |= {name: found.pieces for name, found in known.items()}
+    words = [
+        _word(_replaced(entry.pieces, _IN_KUBERNETES, values), entry)
+        for key in ("command", "args")
+        for entry in place.get(key).entries()
+    ]
+    image = place.get("image").text or ""
+    return Container(
+        name=place.get("name").text or "",
+        image=image,
+        words=tuple(words)
+        if place.get("command").entries()
+        else program_of(image, words, place.line),
+        environment=environment,
+        line=place.line,
+    )
+
+
+def _of_graph(service: str, place: Place) -> Iterator[Container]:
+    main = place.get("extraPodSpec", "mainContainer")
+    container = _of_pod(main, {})
+    if not container.words:
+        return
+    world = World(gpus_per_node=_limit(place), copies=place.get("replicas").given("replicas"))
+    role = place.get("subComponentType").text or ""
+    yield replace(container, name=service, world=world, role=role)
+
+
+def _of_component(place: Place) -> Iterator[Container]:
+    """Workers of a graph of Dynamo since nvidia.com/v1beta1."""
+    role = place.get("type").text or ""
+    for pod in place.get("podTemplate", "spec", "containers").entries():
+        container = _of_pod(pod, {})
+        world = World(
+            num_nodes=place.get("multinode", "nodeCount").given("nodes"),
+            gpus_per_node=_limit(pod),
+            copies=place.get("replicas").given("replicas"),
+        )
+        if container.words:
+            name = place.get("name").text or container.name
+            yield replace(container, name=name, world=world, role=role if role in _ROLES else "")
+
+
+def _of_service(spec: Place) -> Iterator[Container]:
+    """The servers of a service of KServe: vLLM, told by keys instead of a command."""
+    uri, called = spec.get("model", "uri"), spec.get("model", "name")
+    model = uri if (uri.text or "").startswith("hf://") else called
+    name = Place.pieces_after(model, "hf://")
+    pools = [("decode" if spec.get("prefill").is_mapping else "", spec)]
+    pools += [("prefill", spec.get("prefill"))] if spec.get("prefill").is_mapping else []
+    for role, pool in pools:
+        container = next(
+            (_of_pod(place, {}) for place in pool.get("template", "containers").entries()),
+            Container(name="", image="", words=()),
+        )
+        options = [*_parallel(pool.get("parallelism"))]
+        if more := container.environment.get(_MORE_ARGUMENTS):
+            options += [_plain(word, more.line) for word in (more.text or "").split()]
+        limits = [_limit(p) for p in pool.get("template", "containers").entries()]
+        yield Container(
+            name=role or "main",
+            image=container.image,
+            words=(
+                *(_plain(word, spec.line) for word in ("vllm", "serve")),
+                _word(name, model),
+                *options,
+            ),
+            environment=container.environment,
+            world=World(
+                gpus_per_node=next(iter(limits), None),
+                copies=pool.get("replicas").given("replicas"),
+            ),
+            role=role,
+            line=pool.line,
+        )
+
+
+def _parallel(place: Place) -> Iterator[Word]:
+    for key, option in _PARALLELISM.items():
+        if (value := place.get(key)).text:
+            yield _plain(option, value.line)
+            yield _word(value.pieces, value)
+    if place.get("expert").text == "true":
+        yield _plain("--enable-expert-parallel", place.get("expert").line)
+
+
+def _of_compose(service: str, place: Place, name: str) -> Container:
+    environment = _environment(place.get("environment"))
+    words: list[Word] = []
+    for key in ("entrypoint", "command"):
+        part = place.get(key)
+        if part.entries():
+            words += [
+                _word(_replaced(entry.pieces, _IN_COMPOSE, {}), entry) for entry in part.entries()
+            ]
+        elif part.text:
+            pieces = _replaced(part.pieces, _IN_COMPOSE, {})
+            commands = read_inner(pieces, {}, part.source, name).commands
+            words += [word for command in commands[:1] for word in command.words]
+    image = place.get("image").text or ""
+    return Container(
+        name=service,
+        image=image,
+        words=tuple(words)
+        if place.get("entrypoint").node is not None
+        else program_of(image, words, place.line),
+        environment=environment,
+        world=World(gpus_per_node=_devices(place)),
+        line=place.line,
+    )
+
+
+def _devices(place: Place) -> Given | None:
+    devices = place.get("deploy", "resources", "reservations", "devices")
+    for device in devices.entries():
+        if (count := device.get("count")).text:
+            return None if count.text == "all" else count.given("count")
+        if ids := device.get("device_ids").entries():
+            number = sum(len((entry.text or "").split(",")) for entry in ids)
+            text = (str(number),)
+            return Given(
+                option="device_ids", texts=text, line=ids[0].line, spans=(None,), whole=None
+            )
+    return None
+
+
+def _limit(place: Place) -> Given | None:
+    for group in ("limits", "requests"):
+        for key in _GPU_LIMITS:
+            if (given := place.get("resources", group, key).given(key)) is not None:
+                return given
+    return None
+
+
+def _environment(place: Place) -> dict[str, Word]:
+    """Variables of a list of names and values, of ``NAME=value`` texts, or of a mapping."""
+    found: dict[str, Word] = {}
+    for entry in place.entries():
+        if entry.is_mapping:
+            value = entry.get("value")
+            reason = f"{entry.get('name').text} comes from elsewhere (line {entry.line})"
+            pieces = value.pieces if value.text is not None else untold(reason)
+            found[entry.get("name").text or ""] = _word(pieces, value if value.text else entry)
+        elif "=" in (entry.text or ""):
+            named = (entry.text or "").partition("=")[0]
+            found[named] = _word(Place.pieces_after(entry, f"{named}="), entry)
+    found |= {key: _word(value.pieces, value) for key, value in place.items()}
+    return found
+
+
+def _replaced(pieces: Pieces, pattern: re.Pattern[str], values: Mapping[str, Pieces]) -> Pieces:
+    """The pieces with the variables that the controller or compose itself puts in."""
+    done: list[Piece] = []
+    for piece in pieces:
+        passed = 0
+        for match in pattern.finditer(piece.text):
+            done.append(piece.part(passed, match.start()))
+            passed = match.end()
+            groups: dict[str, Any] = match.groupdict()
+            variable = str(groups["name"] or groups.get("bare"))
+            if variable in values:
+                done += values[variable]
+            elif groups.get("default") is not None:
+                done.append(piece.part(*match.span("default")))
+            else:
+                done += untold(f"{match.group()} is set by nothing in this file")
+        done.append(piece.part(passed, len(piece.text)))
+    return tuple(piece for piece in done if piece.text or piece.unknown) or computed("")
+
+
+def _word(pieces: Pieces, place: Place) -> Word:
+    return Word.of(pieces, place.line, place.text or "")
+
+
+def _plain(text: str, line: int) -> Word:
+    return Word.of(computed(text), line, text)
+
+
+def _is_script_flag(word: str) -> bool:
+    """Whether it says that a script follows: ``-c``, ``-lc``."""
+    return word.startswith("-") and not word.startswith("--") and word.endswith("c")
+
+
+def _all(container: Container) -> Iterator[Word]:
+    """The words of a container, those of one text among them."""
+    for word in container.words:
+        yield word
+        for text in (word.text or "").split():
+            yield _plain(text, word.line)

@@ -1,1 +1,0 @@
-"""What a launch file says, as far as its text alone tells; nothing of it is ever run."""

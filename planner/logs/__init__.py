@@ -1,0 +1,1 @@
+"""Logs of runs as numbers: which tool printed them, and what it measured."""

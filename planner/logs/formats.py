@@ -1,0 +1,246 @@
+"""Every format of logs, found by its lines or named."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from planner.errors import LaunchError, did_you_mean
+from planner.logs import llama, serving
+from planner.logs.reading import OUT_OF_MEMORY, Line, Log, Reading
+from planner.logs.trainers import (
+    HUGGING_FACE,
+    TRAINERS,
+    is_state,
+    read_state,
+    read_trainer,
+    read_trainer_log,
+    reads_hugging_face,
+)
+from planner.records import record
+
+
+@record(kw_only=True)
+class TextFormat:
+    """Lines that people read; ``says`` is what they are looked for by."""
+
+    name: str
+    says: str
+    reads: Callable[[Line], bool]
+    read: Callable[[Log], Reading]
+
+
+@record(kw_only=True)
+class FileFormat:
+    """JSON; of several objects in a file the last is read unless ``read`` takes them all."""
+
+    name: str
+    says: str
+    knows: Callable[[Any], bool]
+    read: Callable[[Any], Reading]
+    takes_all: bool = False
+
+
+_OUT = re.compile(r"OutOfMemoryError|(?:CUDA|HIP) out of memory|RESOURCE_EXHAUSTED: Out of memory")
+# What tools call the result in a folder of theirs.
+_RESULTS = (
+    "profile_export_aiperf.json",
+    "profile_export_genai_perf.json",
+    "train_results.json",
+    "trainer_state.json",
+)
+_SAYS = {
+    "megatron": "elapsed time per iteration (ms): ...",
+    "megatron-bridge": "Step Time : ...s",
+    "nemo": "train_step_timing in s: ...",
+    "torchtitan": "step: ... memory: ...GiB(...) tps: ...",
+    "deepspeed": "CurrSamplesPerSec=...",
+    "deepspeed-pipeline": "iter time (s): ...",
+    "maxtext": "completed step: ..., seconds: ...",
+}
+# What prints a table of a benchmark comes before what a server prints below it.
+TEXTS = (
+    *(
+        TextFormat(
+            name=trainer.name,
+            says=_SAYS[trainer.name],
+            reads=trainer.reads,
+            read=partial(read_trainer, trainer=trainer),
+        )
+        for trainer in TRAINERS
+    ),
+    TextFormat(
+        name=HUGGING_FACE,
+        says="{'train_runtime': ..., 'train_steps_per_second': ...}",
+        reads=reads_hugging_face,
+        read=read_trainer_log,
+    ),
+    TextFormat(
+        name=serving.BENCH,
+        says="==== Serving Benchmark Result ====",
+        reads=lambda line: serving.reads_bench(line.text),
+        read=serving.read_bench_table,
+    ),
+    TextFormat(
+        name=serving.TRTLLM,
+        says="= PERFORMANCE OVERVIEW",
+        reads=lambda line: serving.reads_trtllm(line.text),
+        read=serving.read_trtllm_table,
+    ),
+    TextFormat(
+        name=serving.AIPERF,
+        says="Metric,avg,...",
+        reads=lambda line: serving.reads_aiperf(line.text),
+        read=serving.read_aiperf_table,
+    ),
+    TextFormat(
+        name=llama.BENCH,
+        says="| ... | pp512 | ... |",
+        reads=llama.reads_bench,
+        read=llama.read_bench_table,
+    ),
+    TextFormat(
+        name=llama.SERVER,
+        says="prompt eval time = ... ms / ... tokens",
+        reads=llama.reads_server,
+        read=llama.read_server,
+    ),
+)
+FILES = (
+    FileFormat(
+        name=HUGGING_FACE,
+        says="log_history or train_runtime",
+        knows=is_state,
+        read=read_state,
+    ),
+    FileFormat(
+        name=serving.BENCH,
+        says="mean_ttft_ms and request_throughput",
+        knows=serving.is_bench,
+        read=serving.read_bench,
+    ),
+    FileFormat(
+        name=serving.TRTLLM,
+        says="performance.request_throughput_req_s",
+        knows=serving.is_trtllm,
+        read=serving.read_trtllm,
+    ),
+    FileFormat(
+        name=serving.AIPERF,
+        says="request_throughput.avg",
+        knows=serving.is_aiperf,
+        read=serving.read_aiperf,
+    ),
+    FileFormat(
+        name=llama.BENCH,
+        says="avg_ts",
+        knows=llama.is_bench,
+        read=llama.read_bench,
+        takes_all=True,
+    ),
+)
+_EVERY: tuple[TextFormat | FileFormat, ...] = (*TEXTS, *FILES)
+NAMES = tuple(dict.fromkeys(one.name for one in _EVERY))
+
+
+def read_log(path: Path, name: str | None = None) -> Reading:
+    """What a log or a result file measured; ``name`` is its format, else its lines tell it.
+
+    Of a folder it is the result that a tool leaves there.
+
+    Raises
+    ------
+    LaunchError
+        It cannot be read, no format is of this name, or nothing in it is a measurement: the
+        message says what was looked for.
+    """
+    if name is not None and name not in NAMES:
+        raise LaunchError(
+            f"There is no format of logs {name!r}.{did_you_mean(name, NAMES)} "
+            f"There are {', '.join(NAMES)}."
+        )
+    log = Log(_file_in(path) if os.path.isdir(path) else path)
+    reading = _of_objects(log, name) or _of_lines(log, name)
+    ran_out = (reading is None or reading.is_training) and _ran_out(log)
+    if reading is None or reading.is_empty:
+        if not ran_out:
+            raise LaunchError(_nothing(log, name))
+        reading = Reading(
+            format=name or OUT_OF_MEMORY.replace("_", "-"),
+            title="a run that ran out of memory",
+            is_training=None,
+            values={OUT_OF_MEMORY: 1.0},
+        )
+    elif ran_out:
+        reading = replace(reading, notes=(*reading.notes, "the run ran out of memory at last"))
+    if log.cut:
+        reading = replace(reading, notes=(*reading.notes, "the end of the file is cut off"))
+    return reading
+
+
+def _ran_out(log: Log) -> bool:
+    """Whether a program ran out of GPU memory."""
+    return any("ut of memory" in line.text and _OUT.search(line.text) for line in log.lines())
+
+
+def _file_in(folder: Path) -> Path:
+    """The result that a tool left in a folder of its own."""
+    found = (path for name in _RESULTS for path in sorted(folder.rglob(name)))
+    first = next(found, None)
+    if first is None:
+        raise LaunchError(
+            f"{folder}: is a folder without {' or '.join(_RESULTS)}; give the log itself."
+        )
+    return first
+
+
+def _of_objects(log: Log, name: str | None) -> Reading | None:
+    for known in FILES:
+        if name not in (None, known.name):
+            continue
+        found = [one for one in log.objects if known.knows(one)]
+        if not found:
+            continue
+        if known.takes_all:
+            return known.read(found)
+        reading = known.read(found[-1])
+        if len(found) > 1:
+            note = f"the last of {len(found)} whole results in the file is read"
+            reading = replace(reading, notes=(*reading.notes, note))
+        return reading
+    return None
+
+
+def _of_lines(log: Log, name: str | None) -> Reading | None:
+    """The first format, in the order above, that any line is of."""
+    known = [one for one in TEXTS if name in (None, one.name)]
+    found = set(_found(log, known))
+    first = next((one for one in known if one.name in found), None)
+    return first.read(log) if first else None
+
+
+def _found(log: Log, known: list[TextFormat]) -> Iterator[str]:
+    missing = list(known)
+    for line in log.lines():
+        for one in tuple(missing):
+            if one.reads(line):
+                missing.remove(one)
+                yield one.name
+                if one is known[0]:
+                    return
+
+
+def _nothing(log: Log, name: str | None) -> str:
+    looked = [one for one in _EVERY if name in (None, one.name)]
+    words = "".join(f"\n  {one.name}: {one.says}" for one in looked)
+    cut = " The end of the file is cut off." if log.cut else ""
+    return (
+        f"{log.path}: no step and no result of a benchmark is in it.{cut} It was looked for{words}"
+        "\n`planner launch` writes the options that make a framework print them, and the command "
+        "of a benchmark."
+    )

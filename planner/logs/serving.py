@@ -1,0 +1,366 @@
+"""Results of benchmarks of serving: the tables they print, and their files."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from planner.logs.reading import Log, Reading, plain_number
+
+FIRST, TOKEN, LATENCY = "time_to_first_token_s", "time_per_output_token_s", "request_latency_s"
+OUTPUT_RATE, TOTAL_RATE, REQUESTS = "output_tokens_per_s", "total_tokens_per_s", "requests_per_s"
+_MS = 1e-3
+BENCH, TRTLLM, AIPERF = "bench-serving", "trtllm-bench", "aiperf"
+_SHARES = (50, 90, 95, 99)
+
+# What vllm bench serve, sglang.bench_serving and TensorRT-LLM's benchmark_serving call it.
+_LATENCIES = {
+    "ttft": FIRST,
+    "tpot": TOKEN,
+    "e2el": LATENCY,
+    "e2e_latency": LATENCY,
+}
+_RATES = {
+    "request_throughput": REQUESTS,
+    "output_throughput": OUTPUT_RATE,
+    "total_token_throughput": TOTAL_RATE,
+    "total_throughput": TOTAL_RATE,
+}
+_PRINTED = {
+    "successful requests": "completed",
+    "benchmark duration (s)": "duration",
+    "total input tokens": "total_input_tokens",
+    "total generated tokens": "total_output_tokens",
+    "request throughput (req/s)": "request_throughput",
+    "output token throughput (tok/s)": "output_throughput",
+    "total token throughput (tok/s)": "total_token_throughput",
+    "maximum request concurrency": "max_concurrency",
+    "max request concurrency": "max_concurrency",
+    "request rate configured (rps)": "request_rate",
+    "traffic request rate": "request_rate",
+    "failed requests": "failed",
+}
+_PRINTED_LATENCY = re.compile(r"(?i)(mean|median|p\d+) (ttft|tpot|e2el|e2e latency) \(ms\)")
+_ROW = re.compile(r"^(.+?):\s+(-?[\d.]+|inf)\s*$")
+_BENCH_TITLE = "Serving Benchmark Result"
+
+
+def reads_bench(text: str) -> bool:
+    """Whether a line is the title of the table that a benchmark of serving prints."""
+    return _BENCH_TITLE in text
+
+
+def read_bench_table(log: Log) -> Reading:
+    """The last table of a log of ``bench serve``."""
+    found: dict[str, Any] = {}
+    tables = 0
+    for line in log.lines():
+        if reads_bench(line.text):
+            found, tables = {}, tables + 1
+            continue
+        row = _ROW.match(line.text.strip())
+        if row is None or not tables:
+            continue
+        name = row[1].strip().lower()
+        if latency := _PRINTED_LATENCY.fullmatch(name):
+            key = f"{latency[1].lower()}_{latency[2].lower().replace(' ', '_')}_ms"
+        else:
+            key = _PRINTED.get(name, "")
+        if key:
+            found[key] = plain_number(row[2]) or 0.0
+    reading = read_bench(found)
+    return _with_note(reading, tables > 1, f"the last of {tables} tables is read")
+
+
+def is_bench(found: Any) -> bool:
+    """Whether an object is a result file of such a benchmark."""
+    return isinstance(found, Mapping) and "mean_ttft_ms" in found and "request_throughput" in found
+
+
+def read_bench(found: Mapping[str, Any]) -> Reading:
+    """A result of ``vllm bench serve``, ``sglang.bench_serving`` or ``benchmark_serving``."""
+    numbers = {name: float(value) for name, value in found.items() if _is_number(value)}
+    values = {name: numbers[key] for key, name in _RATES.items() if numbers.get(key)}
+    percentiles = {}
+    for key, name in _LATENCIES.items():
+        if mean := numbers.get(f"mean_{key}_ms"):
+            values[name] = mean * _MS
+        for share in _SHARES:
+            key_of = f"median_{key}_ms" if share == 50 else f"p{share}_{key}_ms"
+            if value := numbers.get(key_of, numbers.get(f"p{share}_{key}_ms")):
+                percentiles[name, share] = value * _MS
+    return Reading(
+        format=BENCH,
+        title="a benchmark of serving",
+        is_training=False,
+        values=values,
+        percentiles=percentiles,
+        facts=_facts(numbers),
+        notes=(*_about_failures(numbers), *_contradictions(numbers)),
+    )
+
+
+def _facts(numbers: Mapping[str, float]) -> dict[str, float]:
+    facts = {}
+    completed = numbers.get("completed")
+    if completed:
+        facts["num_requests"] = completed
+        for key, name in (
+            ("total_input_tokens", "input_tokens"),
+            ("total_output_tokens", "output_tokens"),
+        ):
+            if total := numbers.get(key):
+                facts[name] = total / completed
+    for key, name in (("max_concurrency", "concurrency"), ("request_rate", "request_rate")):
+        value = numbers.get(key)
+        if value and value != float("inf"):
+            facts[name] = value
+    if not {"concurrency", "request_rate"} & facts.keys():
+        facts["all_at_once"] = 1.0
+    return facts
+
+
+def _about_failures(numbers: Mapping[str, float]) -> Iterator[str]:
+    if failed := numbers.get("failed"):
+        yield f"{failed:.0f} requests failed: the others had more of the engine to themselves"
+
+
+def _contradictions(numbers: Mapping[str, float]) -> Iterator[str]:
+    """Rates that are not the totals over the time."""
+    duration = numbers.get("duration")
+    totals = {
+        "request_throughput": "completed",
+        "output_throughput": "total_output_tokens",
+    }
+    for rate, total in totals.items():
+        if not (duration and numbers.get(rate) and numbers.get(total)):
+            continue
+        expected = numbers[total] / duration
+        if abs(numbers[rate] / expected - 1) > 0.02:
+            yield (
+                f"the log contradicts itself: {rate} is {numbers[rate]:.4g}, but {total} over "
+                f"its duration is {expected:.4g} per second"
+            )
+
+
+# What trtllm-bench prints, and what is in the file of its --report_json.
+_TRTLLM_ROWS = {
+    "request throughput (req/sec)": (REQUESTS, 1.0),
+    "total output throughput (tokens/sec)": (OUTPUT_RATE, 1.0),
+    "total token throughput (tokens/sec)": (TOTAL_RATE, 1.0),
+    "average request latency (ms)": (LATENCY, _MS),
+    "average time-to-first-token [ttft] (ms)": (FIRST, _MS),
+    "average time-per-output-token [tpot] (ms)": (TOKEN, _MS),
+}
+_TRTLLM_FACTS = {
+    "number of requests": "num_requests",
+    "number of concurrent requests": "mean_concurrency",
+    "average input length (tokens)": "input_tokens",
+    "average output length (tokens)": "output_tokens",
+    "tp size": "tensor_parallel",
+    "pp size": "pipeline_parallel",
+    "ep size": "expert_parallel",
+}
+_TRTLLM_SHARE = re.compile(r"\[(TTFT|TPOT|Latency)\] P(\d+)\s*$")
+_TRTLLM_NAMES = {"TTFT": FIRST, "TPOT": TOKEN, "Latency": LATENCY}
+
+
+def reads_trtllm(text: str) -> bool:
+    """Whether a line is of the overview that trtllm-bench prints."""
+    return "PERFORMANCE OVERVIEW" in text
+
+
+def read_trtllm_table(log: Log) -> Reading:
+    """The overview of a log of ``trtllm-bench``."""
+    values, facts, percentiles = {}, {}, {}
+    for line in log.lines():
+        row = _ROW.match(line.text.partition("[TRT-LLM] [I] ")[2] or line.text)
+        if row is None:
+            continue
+        name, number = row[1].strip(), plain_number(row[2]) or 0.0
+        if name.lower() in _TRTLLM_ROWS:
+            key, unit = _TRTLLM_ROWS[name.lower()]
+            values[key] = number * unit
+        elif name.lower() in _TRTLLM_FACTS:
+            facts[_TRTLLM_FACTS[name.lower()]] = number
+        elif share := _TRTLLM_SHARE.match(name):
+            percentiles[_TRTLLM_NAMES[share[1]], int(share[2])] = number * _MS
+    return _trtllm(values, facts, percentiles)
+
+
+def is_trtllm(found: Any) -> bool:
+    """Whether an object is a report of trtllm-bench."""
+    performance = found.get("performance") if isinstance(found, Mapping) else None
+    return isinstance(performance, Mapping) and "request_throughput_req_s" in performance
+
+
+def read_trtllm(found: Mapping[str, Any]) -> Reading:
+    """A report that ``trtllm-bench --report_json`` wrote."""
+    performance, streaming = _table(found, "performance"), _table(found, "streaming_metrics")
+    requests, world = _table(found, "request_info"), _table(found, "world_info")
+    values = _picked(
+        {
+            REQUESTS: (performance, "request_throughput_req_s", 1.0),
+            OUTPUT_RATE: (performance, "system_output_throughput_tok_s", 1.0),
+            TOTAL_RATE: (performance, "system_total_throughput_tok_s", 1.0),
+            LATENCY: (performance, "avg_request_latency_ms", _MS),
+            FIRST: (streaming, "avg_ttft_ms", _MS),
+            TOKEN: (streaming, "avg_tpot_ms", _MS),
+        }
+    )
+    facts = _picked(
+        {
+            "num_requests": (requests, "num_requests", 1.0),
+            "mean_concurrency": (requests, "avg_num_concurrent_requests", 1.0),
+            "input_tokens": (requests, "avg_input_length", 1.0),
+            "output_tokens": (requests, "avg_output_length", 1.0),
+            "tensor_parallel": (world, "tp_size", 1.0),
+            "pipeline_parallel": (world, "pp_size", 1.0),
+            "expert_parallel": (world, "ep_size", 1.0),
+        }
+    )
+    shares = ((FIRST, _table(streaming, "ttft_percentiles")),
+              (TOKEN, _table(streaming, "tpot_percentiles")),
+              (LATENCY, _table(performance, "request_latency_percentiles_ms")))  # fmt: skip
+    percentiles = {
+        (name, share): float(table[f"p{share}"]) * _MS
+        for name, table in shares
+        for share in _SHARES
+        if _is_number(table.get(f"p{share}"))
+    }
+    return _trtllm(values, facts, percentiles)
+
+
+def _trtllm(
+    values: Mapping[str, float],
+    facts: Mapping[str, float],
+    percentiles: Mapping[tuple[str, int], float],
+) -> Reading:
+    return Reading(
+        format=TRTLLM,
+        title="trtllm-bench",
+        is_training=False,
+        values=values,
+        facts={**facts, "all_at_once": 1.0},
+        percentiles=percentiles,
+    )
+
+
+_AIPERF = {
+    "time_to_first_token": (FIRST, True),
+    "inter_token_latency": (TOKEN, True),
+    "request_latency": (LATENCY, True),
+    "output_token_throughput": (OUTPUT_RATE, False),
+    "total_token_throughput": (TOTAL_RATE, False),
+    "request_throughput": (REQUESTS, False),
+}
+_AIPERF_FACTS = {
+    "input_sequence_length": "input_tokens",
+    "output_sequence_length": "output_tokens",
+    "request_count": "num_requests",
+}
+
+
+def is_aiperf(found: Any) -> bool:
+    """Whether an object is a profile that genai-perf or aiperf exported."""
+    throughput = found.get("request_throughput") if isinstance(found, Mapping) else None
+    return isinstance(throughput, Mapping) and "avg" in throughput
+
+
+def read_aiperf(found: Mapping[str, Any]) -> Reading:
+    """A profile that ``genai-perf`` or ``aiperf`` exported as JSON."""
+    values, facts, percentiles = {}, {}, {}
+    for key, (name, is_time) in _AIPERF.items():
+        table = _table(found, key)
+        if not _is_number(table.get("avg")):
+            continue
+        unit = _seconds(str(table.get("unit", "ms"))) if is_time else 1.0
+        values[name] = float(table["avg"]) * unit
+        for share in _SHARES:
+            if is_time and _is_number(table.get(f"p{share}")):
+                percentiles[name, share] = float(table[f"p{share}"]) * unit
+    for key, name in _AIPERF_FACTS.items():
+        if _is_number(_table(found, key).get("avg")):
+            facts[name] = float(found[key]["avg"])
+    for name in ("concurrency", "request_rate"):
+        if number := next(_numbers_named(found.get("input_config"), name), None):
+            facts[name] = number
+    return Reading(
+        format=AIPERF,
+        title="aiperf or genai-perf",
+        is_training=False,
+        values=values,
+        facts=facts,
+        percentiles=percentiles,
+    )
+
+
+def reads_aiperf(text: str) -> bool:
+    """Whether a line is the header of a table that genai-perf or aiperf exported as CSV."""
+    return text.startswith("Metric,avg,")
+
+
+def read_aiperf_table(log: Log) -> Reading:
+    """A profile that ``genai-perf`` or ``aiperf`` exported as CSV."""
+    found: dict[str, dict[str, Any]] = {}
+    header: Sequence[str] = ()
+    for cells in csv.reader(line.text for line in log.lines()):
+        if cells and cells[0] == "Metric":
+            header = ["avg" if name == "Value" else name for name in cells[1:]]
+        elif cells and header:
+            name, _, unit = cells[0].partition(" (")
+            key = name.strip().lower().replace(" ", "_")
+            numbers = _cells(header, cells[1:])
+            found[key] = {**numbers, "unit": unit.rstrip(")")}
+    return read_aiperf(found)
+
+
+def _cells(header: Iterable[str], cells: Iterable[str]) -> dict[str, float]:
+    numbers = {}
+    for name, cell in zip(header, cells, strict=False):
+        if (found := plain_number(cell.replace(",", ""))) is not None:
+            numbers[name] = found
+    return numbers
+
+
+def _seconds(unit: str) -> float:
+    return {"ns": 1e-9, "us": 1e-6, "s": 1.0, "sec": 1.0}.get(unit.lower(), _MS)
+
+
+_DEEPEST = 20
+
+
+def _numbers_named(found: Any, name: str, deep: int = 0) -> Iterator[float]:
+    """Numbers under a key, in tables of tables too."""
+    if not isinstance(found, Mapping):
+        return
+    for key, value in found.items():
+        if key == name and _is_number(value) and value > 0:
+            yield float(value)
+        if deep < _DEEPEST:
+            yield from _numbers_named(value, name, deep + 1)
+
+
+def _picked(wanted: Mapping[str, tuple[Mapping[str, Any], str, float]]) -> dict[str, float]:
+    return {
+        name: float(table[key]) * unit
+        for name, (table, key, unit) in wanted.items()
+        if _is_number(table.get(key))
+    }
+
+
+def _table(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = found.get(name)
+    return table if isinstance(table, Mapping) else {}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and plain_number(value) is not None
+
+
+def _with_note(reading: Reading, is_so: bool, note: str) -> Reading:
+    if not is_so:
+        return reading
+    return Reading(**{**vars(reading), "notes": (*reading.notes, note)})

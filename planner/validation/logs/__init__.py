@@ -1,0 +1,1 @@
+"""Logs of own runs beside what their plans predicted."""

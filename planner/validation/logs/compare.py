@@ -1,0 +1,558 @@
+"""What a log measured beside what its plan predicted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from planner.enums import LinkKind
+from planner.errors import LaunchError
+from planner.logs.reading import (
+    OUT_OF_MEMORY,
+    SAMPLES,
+    STEP_TIME,
+    TOKENS,
+    Reading,
+    Steady,
+    steady_state,
+)
+from planner.records import record
+from planner.terms import terms_of
+from planner.units import UNITS
+from planner.validation.columns import INFERENCE, TRAINING, ColumnType, Schema, is_path
+from planner.validation.inference.cases import Mode
+from planner.validation.kinds import KINDS
+from planner.validation.library import Library
+from planner.validation.logs.planned import STATIC, TRAIN, Planned
+from planner.validation.predict import predict, ranges
+from planner.validation.prediction import MEMORY, RATES, Range
+from planner.validation.runs import Run, Runs
+
+_GIGABIT = UNITS["byte/s"]["Gbit/s"]
+_GIGABYTE = UNITS["byte"]["GB"]
+# Words of the columns for weights, activations and products, by quantization.
+_WORDS: Mapping[str, tuple[str, str, str]] = {
+    "w16a16": ("bf16", "bf16", ""),
+    "w8a8": ("int8", "int8", ""),
+    "w8a16": ("int8", "bf16", ""),
+    "w4a16": ("int4", "bf16", ""),
+    "w4a8": ("int4", "int8", ""),
+    "w4a4": ("int4", "int4", ""),
+    "fp8": ("fp8", "fp8", ""),
+    "fp8_block": ("fp8", "fp8", "fp8_block"),
+    "nvfp4": ("fp4", "fp4", ""),
+    "mxfp4": ("mxfp4", "bf16", "mxfp4"),
+}
+_OFFLOADED: Mapping[Any, str] = {
+    (0.0, 0.0): "none",
+    (1.0, 0.0): "weights",
+    (0.0, 1.0): "kv_cache",
+    (1.0, 1.0): "weights+kv_cache",
+}
+Cells = dict[str, str]
+
+
+def schema_for(planned: Planned) -> Schema:
+    """The columns of the table that a run of the plan belongs to."""
+    return TRAINING if planned.is_training else INFERENCE
+
+
+def run_cells(
+    planned: Planned, reading: Reading, measured: Mapping[str, float], name: str
+) -> Cells:
+    """The cells of the run, by column; ``measured`` in the units of the columns.
+
+    Raises
+    ------
+    LaunchError
+        A table of runs cannot name the model or the GPU of the plan.
+    """
+    cells = dict(
+        _training(planned) if planned.is_training else _serving(planned, reading),
+        id=name,
+        source="own measurement",
+        **_machine(planned),
+        notes=f"read of a log of {reading.title}",
+    )
+    cells["model"] = _named(planned, "model")
+    cells["gpu"] = _named(planned, "gpu")
+    found = {column: _text(value) for column, value in cells.items()}
+    found |= {f"measured_{column}": f"{value:.6g}" for column, value in measured.items()}
+    known = schema_for(planned).columns
+    return {column: cell for column, cell in found.items() if cell and column in known}
+
+
+def unsaid(planned: Planned) -> Iterator[str]:
+    """What of the plan no column tells, so that a row would claim something else."""
+    row, work = planned.row, planned.setting.workload
+    if planned.is_training:
+        return
+    if getattr(work, "prefix_cache_hit_rate", 0.0):
+        yield f"that {work.prefix_cache_hit_rate:.0%} of the prompts is found in the cache"
+    if (row.get("weight_offload"), row.get("kv_offload")) not in _OFFLOADED:
+        yield "which share of weights and cache is offloaded"
+    if _prefill(row) and row["quantization"] != row["prefill_quantization"]:
+        yield "that prefill and decode workers have different quantizations"
+    if _prefill(row) and row["gpu"] != row["prefill_gpu"]:
+        yield "that prefill workers have another GPU"
+
+
+def _named(planned: Planned, question: str) -> str:
+    """The answer to a question as a table names it: a name of the catalogue, never a file."""
+    answer = str(planned.row["gpu"] if question == "gpu" else planned.pinned.answers[question])
+    if is_path(answer, slashes=question == "model"):
+        raise LaunchError(
+            f"A table of runs names specs, not files: put {answer} into a folder of --specs, "
+            f"make the plan with its name there, and give --specs here too."
+        )
+    return answer
+
+
+def _training(planned: Planned) -> Mapping[str, Any]:
+    row, work = planned.row, planned.setting.workload
+    adapter = row.get("adapter", "none")
+    return {
+        "framework": row["framework"],
+        "workload": "pretrain" if adapter == "none" else adapter,
+        "lora_rank": "" if adapter == "none" else work.lora_rank,
+        "sequence_length": work.sequence_length,
+        "mtp_num_layers": planned.model.mtp_num_layers or "",
+        "data_parallel": row["data_parallel"],
+        **_parameters(planned),
+    }
+
+
+def _parameters(planned: Planned) -> dict[str, Any]:
+    """The parameters that are columns too; a count of none is left out."""
+    columns = schema_for(planned).columns
+    return {
+        name: planned.row[name]
+        for name in terms_of(planned.pinned.workload, "parameter")
+        if name in columns and (planned.row[name] or columns[name].type is not ColumnType.COUNT)
+    }
+
+
+def _serving(planned: Planned, reading: Reading) -> Mapping[str, Any]:
+    row, work = planned.row, planned.setting.workload
+    weights, activations, products = _WORDS[str(row["quantization"])]
+    if row["expert_quantization"] == "mxfp4":
+        weights, activations, products = _WORDS["mxfp4"]
+    offloaded = (row.get("weight_offload"), row.get("kv_offload"))
+    return {
+        "framework": row["engine"],
+        "mode": _mode(planned, reading),
+        **_parameters(planned),
+        **_prefill(row),
+        "offload": _OFFLOADED.get(offloaded, ""),
+        "weight_precision": weights,
+        "activation_precision": activations,
+        "gemm_precision": products,
+        "kv_cache_precision": row["kv_cache"],
+        "input_tokens": _length(reading, work, "input_tokens"),
+        "output_tokens": _length(reading, work, "output_tokens"),
+        "draft_tokens": getattr(work, "draft_tokens", 0) or "",
+        **_load(planned, reading),
+    }
+
+
+def _length(reading: Reading, work: Any, name: str) -> float:
+    return round(float(reading.facts.get(name, getattr(work, name))), 1)
+
+
+def _mode(planned: Planned, reading: Reading) -> str:
+    if planned.pinned.workload == STATIC:
+        return Mode.STATIC
+    if _prefill(planned.row):
+        return Mode.DISAGGREGATED
+    return Mode.MAX_THROUGHPUT if "all_at_once" in reading.facts else Mode.ONLINE
+
+
+def _load(planned: Planned, reading: Reading) -> dict[str, Any]:
+    """The load that the log tells, else that of the plan."""
+    facts = reading.facts
+    told: dict[str, Any] = {
+        name: facts[name] for name in ("concurrency", "request_rate") if name in facts
+    }
+    if not told and "all_at_once" not in facts:
+        told = {"concurrency": planned_concurrency(planned)}
+    ranks = int(planned.row["attention_data_parallel"])
+    places = math.ceil(float(planned.row["concurrency"]) / ranks)
+    more = {} if planned.pinned.workload == STATIC else {"max_num_seqs": places}
+    return {"concurrency": "", **told, **more, "num_requests": facts.get("num_requests", "")}
+
+
+def planned_concurrency(planned: Planned) -> float:
+    """Requests that the plan has at once on all its replicas."""
+    return float(planned.row["concurrency"]) * float(planned.row.get("replicas") or 1)
+
+
+def _prefill(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of the workers of a disaggregated plan."""
+    if row.get("prefill_gpu") is None:
+        return {}
+    known = INFERENCE.columns
+    own = {name: value for name, value in row.items() if name in known and value is not None}
+    return {
+        "prefill_num_workers": row["prefill_replicas"],
+        "decode_num_workers": row["replicas"],
+        **{name: value for name, value in own.items() if name.startswith("prefill_")},
+        **{f"decode_{name}": value for name, value in own.items() if f"decode_{name}" in known},
+    }
+
+
+def _machine(planned: Planned) -> dict[str, Any]:
+    """The node and its network, where the run leaves the node."""
+    cluster, row = planned.setting.machine.cluster, planned.row
+    cells: dict[str, Any] = {"gpus_per_node": cluster.gpus_per_node}
+    if cluster.scale_up.kind is LinkKind.PCIE:
+        cells["scale_up_link"] = "pcie"
+    if row["num_gpus"] > cluster.gpus_per_node:
+        cells["scale_out_gbit_per_s"] = cluster.scale_out.bandwidth / _GIGABIT
+        cells["scale_out_per_gpu"] = 1
+        cells["nics_per_node"] = max(cluster.gpus_per_node // cluster.scale_out.gpus_per_nic, 1)
+    if row.get("host_memory_gib") and cluster.host_memory:
+        cells["host_memory_gb"] = cluster.host_memory / _GIGABYTE
+    return cells
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int | float):
+        return f"{value:.10g}"
+    return str(value)
+
+
+# A log whose numbers are this near to the plan's is of the plan.
+_SAME = 0.02
+_SAME_LENGTH = 0.05
+# A row that is predicted so differently from its plan says less than the plan.
+_UNLIKE = 0.02
+_PREFERRED = ("allocated", "reserved", "device")
+
+
+@record(kw_only=True)
+class Compared:
+    """A quantity as measured and as predicted, in the unit of its column.
+
+    ``spread`` is what 80 % of the steps lie between, ``predicted`` None where the plan does not
+    tell it; its ends are NaN where no interval is known. ``percent`` is that of a percentile.
+    """
+
+    name: str
+    measured: float
+    predicted: Range | None
+    spread: tuple[float, float] | None = None
+    percent: int | None = None
+    kind: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less 1."""
+        if self.predicted is None or not self.measured:
+            return None
+        return self.predicted.value / self.measured - 1
+
+    @property
+    def is_inside(self) -> bool | None:
+        """Whether the measurement lies in the 90 % interval, None without one."""
+        ends = self.predicted
+        if ends is None or math.isnan(ends.low) or math.isnan(ends.high):
+            return None
+        return ends.low <= self.measured <= ends.high
+
+
+@record(kw_only=True)
+class Comparison:
+    """A log and its plan: quantities, what a reader must know, and the row of the run.
+
+    ``cells`` is empty where no row can tell the run, ``no_row`` then says why.
+    """
+
+    reading: Reading
+    quantities: tuple[Compared, ...]
+    notes: tuple[str, ...]
+    cells: Cells
+    no_row: str = ""
+
+
+def compare(reading: Reading, planned: Planned, name: str) -> Comparison:
+    """A log beside its plan; ``name`` is that of the run.
+
+    Raises
+    ------
+    LaunchError
+        The log is of another run than the plan's: other GPUs, another batch, other lengths.
+    """
+    if reading.is_training not in (None, planned.is_training):
+        what = "training" if reading.is_training else "serving"
+        raise LaunchError(
+            f"The log is of {what} ({reading.title}), the plan is to {planned.pinned.workload}: "
+            "give the plan that was launched."
+        )
+    _require_same_run(reading, planned)
+    if planned.is_training:
+        return _of_training(reading, planned, name)
+    return _of_serving(reading, planned, name)
+
+
+def _require_same_run(reading: Reading, planned: Planned) -> None:
+    faults = [
+        f"{column.replace('_', ' ')}: {found:g} in the log, {expected:g} in the plan"
+        for column, found, expected, within in _facts(reading, planned)
+        if expected and abs(found / expected - 1) > within
+    ]
+    if faults:
+        raise LaunchError(
+            "The log is not of this plan: " + "; ".join(faults) + ". A comparison would blame "
+            "the prediction for it: give the plan that was launched."
+        )
+
+
+def _facts(reading: Reading, planned: Planned) -> Iterator[tuple[str, float, float, float]]:
+    """Numbers that the log and the plan both have, and how far apart they may be."""
+    row, work, facts = planned.row, planned.setting.workload, reading.facts
+    if not planned.is_training:
+        for name in ("input_tokens", "output_tokens"):
+            if name in facts:
+                yield name, facts[name], getattr(work, name), _SAME_LENGTH
+        for name in ("tensor_parallel", "pipeline_parallel"):
+            if name in facts:
+                yield name, facts[name], row[name], 0.0
+        return
+    tokens = row["global_batch_size"] * work.sequence_length
+    expected = {
+        **{name: row[name] for name in terms_of(TRAIN, "parameter")},
+        "sequence_length": work.sequence_length,
+        "num_hidden_layers": planned.model.num_hidden_layers - planned.model.mtp_num_layers,
+        "hidden_size": planned.model.hidden_size,
+        "tokens_per_step": tokens,
+        "tokens_per_gpu_and_step": tokens / row["num_gpus"],
+    }
+    for name, value in expected.items():
+        if name in facts:
+            within = facts.get(f"{name}_within", 0.0)
+            yield name, facts[name], value, max(within, _SAME if "token" in name else 0.0)
+
+
+def _of_training(reading: Reading, planned: Planned, name: str) -> Comparison:
+    found, notes = _step_time(reading, planned)
+    quantities = []
+    measured = {}
+    if found is not None:
+        tokens = planned.row["global_batch_size"] * planned.setting.workload.sequence_length
+        per_gpu = tokens / planned.row["num_gpus"]
+        for column, step in ((STEP_TIME, found), (TOKENS, _turned(found, per_gpu))):
+            quantities.append(
+                Compared(
+                    name=column,
+                    measured=step.value,
+                    predicted=planned.ranges.get(column),
+                    spread=(step.low, step.high) if step.lines > 1 else None,
+                )
+            )
+        measured[STEP_TIME] = found.value
+    if OUT_OF_MEMORY in reading.values:
+        measured[OUT_OF_MEMORY] = 1.0
+        quantities.append(
+            Compared(name=OUT_OF_MEMORY, measured=1.0, predicted=planned.out_of_memory)
+        )
+    for kind, value in reading.memory.items():
+        quantities.append(
+            Compared(name=MEMORY, measured=value, predicted=planned.memory(kind), kind=kind)
+        )
+    kind = next((kind for kind in _PREFERRED if kind in reading.memory), "")
+    if kind:
+        measured[MEMORY] = reading.memory[kind]
+    cells, no_row = _cells(reading, planned, measured, name)
+    if cells and kind:
+        cells["memory_kind"] = kind
+    notes = (*notes, *_about_row(cells, planned, quantities))
+    return Comparison(
+        reading=reading,
+        quantities=tuple(quantities),
+        notes=(*reading.notes, *notes),
+        cells=cells,
+        no_row=no_row,
+    )
+
+
+def _step_time(reading: Reading, planned: Planned) -> tuple[Steady | None, tuple[str, ...]]:
+    """The time of a step in steady state [s], from whatever the log counts."""
+    batch = planned.row["global_batch_size"]
+    if not reading.steps:
+        seconds = reading.values.get(STEP_TIME)
+        if SAMPLES in reading.values:
+            seconds = batch / reading.values[SAMPLES]
+        if seconds is None:
+            return None, ()
+        return Steady(value=seconds, low=seconds, high=seconds, lines=1, warmup=0), ()
+    steady = steady_state(reading.steps, reading.quantity)
+    if reading.steps[-1].batch not in (0, batch):
+        raise LaunchError(
+            f"The log is not of this plan: its last global batch size is "
+            f"{reading.steps[-1].batch}, the plan's is {batch:g}."
+        )
+    about = (
+        f"steady state: the median of {steady.lines} lines, the first {steady.warmup} left out",
+        *steady.notes,
+    )
+    if reading.quantity == STEP_TIME:
+        return steady, about
+    tokens = batch * planned.setting.workload.sequence_length / planned.row["num_gpus"]
+    return _turned(steady, tokens if reading.quantity == TOKENS else batch), about
+
+
+def _turned(steady: Steady, amount: float) -> Steady:
+    """A rate as the time of an amount, or a time as a rate."""
+    return replace(
+        steady,
+        value=amount / steady.value,
+        low=amount / steady.high,
+        high=amount / steady.low,
+    )
+
+
+def _of_serving(reading: Reading, planned: Planned, name: str) -> Comparison:
+    cells, no_row = _cells(reading, planned, reading.values, name)
+    missing = list(unsaid(planned))
+    at_load = _at_load(reading, planned)
+    predicted = (at_load or planned).ranges
+    notes = list(reading.notes)
+    if cells and not missing:
+        of_row, about = _of_row(cells, planned)
+        predicted = of_row or predicted
+        notes += about
+    if missing:
+        cells, no_row = {}, f"no column of runs tells {' and '.join(missing)}"
+    quantities = [
+        Compared(name=column, measured=value, predicted=_served(column, predicted))
+        for column, value in reading.values.items()
+    ]
+    quantities += [
+        Compared(
+            name=column,
+            measured=value,
+            predicted=_percentile(at_load, column, percent),
+            percent=percent,
+        )
+        for (column, percent), value in reading.percentiles.items()
+    ]
+    return Comparison(
+        reading=reading,
+        quantities=tuple(quantities),
+        notes=(*notes, *_about_load(reading, planned)),
+        cells=cells,
+        no_row=no_row,
+    )
+
+
+def _at_load(reading: Reading, planned: Planned) -> Planned | None:
+    """The deployment of the plan under the load of the log; None where no plan is of that."""
+    facts = reading.facts
+    if "all_at_once" in facts:
+        return None
+    load = facts.get("concurrency"), facts.get("request_rate")
+    return planned.at_load(*load) if any(load) else planned
+
+
+def _served(column: str, predicted: Mapping[str, Range]) -> Range | None:
+    """The prediction of a column; plans call the tokens of prompts and answers otherwise."""
+    return predicted.get(column) or predicted.get(_OF_PLANS.get(column, ""))
+
+
+_OF_PLANS = {
+    "total_tokens_per_s": "tokens_per_s",
+    "time_to_first_token_s": "prefill_latency_s",
+    "time_per_output_token_s": "decode_latency_s",
+}
+
+
+def _percentile(planned: Planned | None, column: str, percent: int) -> Range | None:
+    stem = column.removesuffix("_s")
+    value = None if planned is None else planned.row.get(f"{stem}_p{percent}_s")
+    return None if value is None else Range(value=float(value), low=math.nan, high=math.nan)
+
+
+def _about_load(reading: Reading, planned: Planned) -> Iterator[str]:
+    """What load the prediction is for."""
+    facts = reading.facts
+    if planned.pinned.workload == TRAIN or "replicas" not in planned.row:
+        return
+    own = planned_concurrency(planned)
+    if "concurrency" in facts and round(facts["concurrency"]) != round(own):
+        yield (
+            f"the log has {facts['concurrency']:g} requests at once, the plan {own:g}: what is "
+            "predicted is the plan's deployment under the load of the log"
+        )
+    elif "concurrency" in facts:
+        return
+    elif "request_rate" in facts:
+        yield (
+            f"requests came at {facts['request_rate']:g} a second: what is predicted is the "
+            "plan's deployment under that rate"
+        )
+    elif "all_at_once" in facts:
+        yield "all requests were sent at the start: predicted is the time to work them off"
+    else:
+        yield f"the log does not tell its load: the plan's {own:g} requests at once are taken"
+
+
+def _cells(
+    reading: Reading, planned: Planned, measured: Mapping[str, float], name: str
+) -> tuple[Cells, str]:
+    try:
+        return run_cells(planned, reading, measured, name), ""
+    except LaunchError as error:
+        return {}, str(error)
+
+
+def _of_row(cells: Cells, planned: Planned) -> tuple[Mapping[str, Range], tuple[str, ...]]:
+    """What the row of the run is predicted to measure, and what to know of that.
+
+    Nothing is predicted where the row tells too little.
+    """
+    schema = schema_for(planned)
+    runs = Runs(columns=tuple(schema.columns), rows=(Run(line=1, cells=cells),))
+    (prediction,) = predict(runs, Library(catalogue=planned.catalogue))
+    found = ranges(prediction, KINDS[schema.kind])
+    if not found:
+        return {}, (f"`planner validate` cannot predict the row of the run: {prediction.reason}",)
+    used, own = _software(prediction.case), _software(planned.setting)
+    if used != own:
+        return found, (
+            f"in a table of runs {cells['framework']} stands for the profile {used}, the plan's "
+            f"is {own}: `planner calibrate` fits the first",
+        )
+    return found, ()
+
+
+def _software(of: Any) -> str:
+    """The name of the profile of a case or of a setting."""
+    profile = getattr(of, "framework", None) or of.engine
+    return str(profile.name)
+
+
+def _about_row(cells: Cells, planned: Planned, quantities: list[Compared]) -> Iterator[str]:
+    """Where calibration sees another run than the plan's in the row."""
+    if not cells:
+        return
+    of_row, about = _of_row(cells, planned)
+    yield from about
+    for one in quantities:
+        predicted = of_row.get(one.name)
+        is_told = not one.kind or one.kind == cells.get("memory_kind")
+        if (
+            one.name in (*RATES, OUT_OF_MEMORY)
+            or predicted is None
+            or one.predicted is None
+            or not is_told
+        ):
+            continue
+        if abs(predicted.value / one.predicted.value - 1) > _UNLIKE:
+            yield (
+                f"the row of the run does not tell all of the plan: `planner validate` predicts "
+                f"{predicted.value:.4g} for its {one.name}, the plan {one.predicted.value:.4g}"
+            )

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pytest
+from make_public_launches import FOLDER
+
+from planner.errors import LaunchError
+from planner.launch.launchers.containers import Container, containers_of, script_of
+from planner.shell.text import Given, edited
+
+
+def _read(name: str) -> tuple[str, tuple[Container, ...]]:
+    (path,) = (path for path in (FOLDER / name).iterdir() if path.suffix == ".yaml")
+    text = path.read_text(encoding="utf-8")
+    return text, containers_of(text, path.name)
+
+
+def _words(text: str, container: Container) -> list[str | None]:
+    return [word.text for word in script_of(container, text, "file").commands[-1].words]
+
+
+def _number(given: Given | None) -> str | None:
+    return None if given is None else given.texts[0]
+
+
+def test_a_group_of_pods_has_a_leader_and_a_size() -> None:
+    text, (leader, worker) = _read("lws-vllm-405b")
+
+    assert not leader.is_follower
+    assert worker.is_follower
+    assert (_number(leader.world.num_nodes), _number(leader.world.gpus_per_node)) == ("2", "8")
+    assert _number(leader.world.copies) == "2"
+    assert _words(text, leader)[-2:] == ["--pipeline_parallel_size", "2"]
+
+
+def test_variables_of_the_controller_are_known_or_named() -> None:
+    text, (leader, _) = _read("lws-sglang-8b")
+    words = _words(text, leader)
+
+    assert words[words.index("--nnodes") + 1] == "2"
+    assert words[words.index("--node-rank") + 1] is None
+    assert "$(LWS_WORKER_INDEX)" in leader.words[words.index("--node-rank") + 1].unknown
+
+
+def test_a_value_is_edited_where_it_stands() -> None:
+    text, (container,) = _read("sts-sglang-two-nodes")
+    command = script_of(container, text, "file").commands[0]
+    size = command.words[[w.text for w in command.words].index("--tensor-parallel-size") + 1]
+
+    assert size.span is not None
+    changed = edited(text, {size.span: "8"})
+    assert "--tensor-parallel-size 8 \\\n" in changed
+    assert text.splitlines()[size.line - 1].strip() == "--tensor-parallel-size 16 \\"
+    assert _number(container.world.num_nodes) == "2"
+    assert container.world.copies is None
+
+
+def test_the_environment_of_a_container_is_put_in() -> None:
+    text, (container,) = _read("k8s-vllm-llama-l4")
+
+    assert "--model=meta-llama/Llama-3.1-8B-Instruct" in _words(text, container)
+    assert container.world.gpu == "nvidia-l4"
+
+
+def test_workers_of_a_graph_have_roles_and_a_shell() -> None:
+    text, (prefill, decode) = _read("dynamo-llama-70b-disaggregated")
+
+    assert (prefill.role, _number(prefill.world.copies)) == ("prefill", "2")
+    assert (decode.role, _number(decode.world.gpus_per_node)) == ("decode", "4")
+    words = _words(text, decode)
+    assert words[:4] == ["python3", "-m", "dynamo.vllm", "--model"]
+    assert "models--RedHatAI--Llama-3.3-70B-Instruct-FP8-dynamic" in str(words[4])
+
+
+def test_a_service_of_kserve_tells_its_options_by_keys() -> None:
+    text, (container,) = _read("kserve-deepseek-r1-dp-ep")
+
+    words = _words(text, container)
+    assert words[:3] == ["vllm", "serve", "deepseek-ai/DeepSeek-R1-0528"]
+    assert words[words.index("--data-parallel-size") + 1] == "32"
+    assert {"--enable-expert-parallel", "--enforce-eager"} <= {*words}
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "gpus"),
+    [
+        ("sglang-compose-8b", ["python3", "-m", "sglang.launch_server", "--model-path"], "1"),
+        ("vllm-compose-70b", ["python3", "-m", "vllm.entrypoints.openai.api_server"], "8"),
+    ],
+)
+def test_a_service_of_compose_starts_what_its_image_does(
+    name: str, words: list[str], gpus: str
+) -> None:
+    text, (container,) = _read(name)
+
+    assert _words(text, container)[: len(words)] == words
+    assert _number(container.world.gpus_per_node) == gpus
+
+
+def test_defaults_of_variables_count_in_compose() -> None:
+    text, (container,) = _read("vllm-compose-70b")
+    words = _words(text, container)
+
+    size = container.words[words.index("--tensor-parallel-size") + 1]
+    assert size.text == "2"
+    assert size.span is not None
+    assert "${TP:-4}" in edited(text, {size.span: "4"})
+
+
+def test_a_shell_is_no_model() -> None:
+    text = """kind: Pod
+spec:
+  containers:
+  - {name: it, image: "vllm/vllm-openai:v1", command: [/bin/bash, -c], args: [vllm serve a/b]}
+"""
+    (container,) = containers_of(text, "pod.yaml")
+
+    assert _words(text, container) == ["vllm", "serve", "a/b"]
+
+
+def test_what_is_not_known_of_a_pod_is_named() -> None:
+    text = """kind: Pod
+apiVersion: v1
+spec:
+  containers:
+  - name: it
+    image: vllm/vllm-openai
+    args: [org/model, --port, $(PORT), --key, $(KEY)]
+    env: [{name: KEY, valueFrom: {secretKeyRef: {name: a, key: b}}}]
+"""
+    (container,) = containers_of(text, "pod.yaml")
+
+    assert [word.text for word in container.words] == [
+        *("vllm", "serve", "org/model", "--port", None, "--key", None)
+    ]
+    assert "$(PORT) is set by nothing" in container.words[4].unknown
+    assert "line 8" in container.words[6].unknown
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1\n", "file.yaml:2"),
+        ("a: &a [*a]\n", "holds itself"),
+        ("".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]\n" for i in range(1, 9)).replace("*a0", "0"),
+         "aliases counted"),
+        ("[" * 100_000 + "]" * 100_000, "nested"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(LaunchError, match=message):
+        containers_of(text, "file.yaml")
+
+
+def test_other_documents_have_no_containers() -> None:
+    assert containers_of("num_processes: 8\n", "accelerate.yaml") == ()
+    assert containers_of("", "empty.yaml") == ()

@@ -1,0 +1,377 @@
+"""``planner validate --log``: a log beside its plan, and the row that calibration takes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.__main__ import run
+from planner.given import make_request
+from planner.optimize.collector import first_row
+from planner.pinned import PinnedPlan
+from planner.plan import evaluated, one_configuration
+
+LOGS = Path(__file__).parent / "printed"
+TRAINED: dict[str, Any] = {
+    "model": "llama-2-13b",
+    "num_gpus": 64,
+    "gpu": "h100-sxm-80gb",
+    "framework": "megatron-lm",
+    "sequence_length": 4096,
+    "settings": {
+        "tensor_parallel": 4,
+        "global_batch_size": 512,
+        "micro_batch_size": 2,
+        "zero_stage": 1,
+        "sequence_parallel": True,
+        "recompute": "none",
+    },
+}
+SERVED: dict[str, Any] = {
+    "workload": "serve",
+    "model": "llama-3.1-8b",
+    "num_gpus": 1,
+    "gpu": "h100-sxm-80gb",
+    "engine": "vllm",
+    "input_tokens": 1000,
+    "output_tokens": 200,
+    "settings": {"concurrency": 64},
+}
+Validate = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def validate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Validate:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run(["validate", *map(str, arguments)])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return command
+
+
+def made(path: Path, asked: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    """A plan file, and the row of its configuration."""
+    request = {**asked, "settings": {**asked["settings"], **settings}}
+    plan = one_configuration(make_request(request))
+    row = first_row(evaluated(plan).candidates.columns())
+    path.write_text(PinnedPlan.of(plan, row).to_toml())
+    return dict(row)
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    made(tmp_path / "plan.toml", TRAINED)
+    return tmp_path / "plan.toml"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Path:
+    made(tmp_path / "served.toml", SERVED)
+    return tmp_path / "served.toml"
+
+
+def megatron_log(path: Path, seconds: float, batch: int, memory_mib: float | None = None) -> None:
+    """A log of twenty steps, the first two slow."""
+    lines = [
+        f" iteration {step:8d}/      20 | consumed samples: {batch * step:12d} | elapsed time per "
+        f"iteration (ms): {1e3 * seconds * (4 if step < 3 else 1):.1f} | learning rate: 3E-05 | "
+        f"global batch size: {batch:5d} | lm loss: 9.0E+00 |"
+        for step in range(1, 21)
+    ]
+    if memory_mib:
+        lines.append(f"[Rank 0] (after 2 iterations) memory (MB) | max allocated: {memory_mib:.2f}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_log_of_training_beside_its_plan(validate: Validate, trained: Path) -> None:
+    code, out, err = validate("--log", LOGS / "megatron.log", "--plan", trained)
+    assert (code, err) == (0, "")
+    predicted = planner.estimate(**TRAINED).table()["step_time_s"][0]
+    line = next(line for line in out.splitlines() if line.startswith("step time "))
+    error = f"{100 * (predicted / 8.02 - 1):+.1f}"
+    assert line.split()[2:8] == ["8.02", "s", f"{predicted:.2f}", "s", error, "%"]
+    assert "peak memory, allocated" in out
+    assert "slower than 1.5 medians: step 11 1.6 times after an evaluation" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("seconds", [1.0, 1.15, 3.0])
+def test_whether_a_measurement_is_in_the_interval_is_told(
+    validate: Validate, tmp_path: Path, seconds: float
+) -> None:
+    row = made(tmp_path / "plan.toml", TRAINED)
+    megatron_log(tmp_path / "run.log", row["step_time_s"] * seconds, 512)
+    _, out, _ = validate("--log", tmp_path / "run.log", "--plan", tmp_path / "plan.toml")
+    line = next(line for line in out.splitlines() if line.startswith("step time "))
+    assert line.endswith("no" if seconds == 3.0 else "yes")
+    assert f"{100 * (1 / seconds - 1):+.1f} %" in line.replace("-0.0", "+0.0")
+
+
+def test_memory_is_compared_with_what_its_kind_sees(validate: Validate, tmp_path: Path) -> None:
+    row = made(tmp_path / "plan.toml", TRAINED)
+    outside = ("reserved", "communication_buffers", "fragmentation")
+    seen = row["peak_memory_gib"] - sum(row[f"memory_{part}_gib"] for part in outside)
+    megatron_log(tmp_path / "run.log", row["step_time_s"], 512, seen * 1024)
+    _, out, _ = validate("--log", tmp_path / "run.log", "--plan", tmp_path / "plan.toml")
+    line = next(line for line in out.splitlines() if line.startswith("peak memory, allocated"))
+    assert "+0.0 %" in line.replace("-0.0", "+0.0")
+
+
+def test_predict_launch_measure_calibrate_is_a_loop(
+    validate: Validate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Machines a quarter slower than predicted: what is calibrated predicts them nearer."""
+    layouts = (
+        {"tensor_parallel": 4},
+        {"tensor_parallel": 2, "micro_batch_size": 1},
+        {"tensor_parallel": 8, "micro_batch_size": 4},
+    )
+    table, errors = tmp_path / "runs.csv", []
+    for number, layout in enumerate(layouts):
+        plan, log = tmp_path / f"{number}.toml", tmp_path / f"{number}.log"
+        row = made(plan, TRAINED, **layout)
+        megatron_log(log, 1.25 * row["step_time_s"], 512)
+        code, _, err = validate("--log", log, "--plan", plan, "--output", table, "--quiet")
+        assert (code, err) == (0, "")
+    assert len(rows(table)) == 3
+    profile = tmp_path / "mine.toml"
+    told = "--parameter=execution.elementwise_passes"
+    assert run(["calibrate", str(table), "--output", str(profile), told, "--quiet"]) == 0
+    capsys.readouterr()
+    for layout in layouts:
+        settings = {**TRAINED["settings"], **layout}
+        fitted = planner.estimate(**{**TRAINED, "settings": settings, "framework": str(profile)})
+        shipped = planner.estimate(**{**TRAINED, "settings": settings})
+        measured = 1.25 * shipped.table()["step_time_s"][0]
+        errors.append(abs(fitted.table()["step_time_s"][0] / measured - 1))
+    assert max(errors) < 0.1  # of the shipped profile: 0.2
+
+
+def test_the_row_is_predicted_like_the_plan(validate: Validate, trained: Path) -> None:
+    table, predicted = trained.parent / "runs.csv", trained.parent / "predicted.csv"
+    validate("--log", LOGS / "megatron.log", "--plan", trained, "--output", table)
+    assert validate(table, "--output", predicted)[0] == 0
+    (row,) = rows(predicted)
+    assert float(row["measured_step_time_s"]) == pytest.approx(8.02)
+    assert (row["memory_kind"], row["measured_peak_memory_gib"]) == ("allocated", "42")
+    expected = planner.estimate(**TRAINED).table()["step_time_s"][0]
+    assert float(row["predicted_step_time_s"]) == pytest.approx(expected, rel=1e-6)
+    assert row["assumed"] == "year: features as of now"
+
+
+def test_rows_are_added_to_what_is_there_once(validate: Validate, trained: Path) -> None:
+    table = trained.parent / "runs.csv"
+    assert validate("--template", "training", "--output", table)[0] == 0
+    before = table.read_text().splitlines()
+    arguments = ("--log", LOGS / "megatron.log", "--plan", trained, "--output", table)
+    assert "has the run:" in validate(*arguments)[1]
+    after = table.read_text().splitlines()
+    assert len(after) == len(before) + 1
+    assert [line.split(",")[:3] for line in after[:4]] == [line.split(",")[:3] for line in before]
+    assert "had the run already" in validate(*arguments)[1]
+    assert table.read_text().splitlines() == after
+
+
+def test_a_table_with_fewer_columns_gets_the_missing_ones(
+    validate: Validate, trained: Path
+) -> None:
+    table = trained.parent / "runs.csv"
+    table.write_text(
+        "framework,model,sequence_length,gpu,num_gpus,mine,measured_step_time_s\n"
+        "NeMo,llama-2-7b,4096,h100-sxm-80gb,8,x,2.5\n"
+    )
+    validate("--log", LOGS / "megatron.log", "--plan", trained, "--output", table)
+    first, second = rows(table)
+    assert (first["mine"], first["measured_step_time_s"], first["tensor_parallel"]) == (
+        "x",
+        "2.5",
+        "",
+    )
+    assert (second["mine"], second["tensor_parallel"]) == ("", "4")
+
+
+def test_a_table_of_another_kind_is_left_as_it_is(
+    validate: Validate, trained: Path, served: Path
+) -> None:
+    table = trained.parent / "runs.csv"
+    validate("--log", LOGS / "vllm.json", "--plan", served, "--output", table)
+    before = table.read_text()
+    code, _, err = validate("--log", LOGS / "megatron.log", "--plan", trained, "--output", table)
+    assert code == 5
+    assert "is a table of inference runs" in err
+    assert table.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("deepspeed.log", ("num gpus: 16 in the log, 64 in the plan", "global batch size: 256")),
+        ("torchtitan.log", ("num gpus: 8 in the log", "sequence length: 8192 in the log, 4096")),
+        ("trainer.log", ("global batch size: 64 in the log, 512 in the plan",)),
+        ("nemo.log", ("global batch size: 128 in the log, 512 in the plan",)),
+    ],
+)
+def test_a_log_of_another_run_is_refused_with_the_numbers(
+    validate: Validate, trained: Path, name: str, words: tuple[str, ...]
+) -> None:
+    table = trained.parent / "runs.csv"
+    code, _, err = validate("--log", LOGS / name, "--plan", trained, "--output", table)
+    assert code == 6
+    assert all(word in err for word in words)
+    assert not table.exists()
+
+
+def test_tokens_of_a_gpu_and_a_step_are_those_of_the_plan(
+    validate: Validate, tmp_path: Path, trained: Path
+) -> None:
+    assert validate("--log", LOGS / "maxtext.log", "--plan", trained)[0] == 0
+    made(tmp_path / "other.toml", TRAINED, global_batch_size=1024)
+    code, _, err = validate("--log", LOGS / "maxtext.log", "--plan", tmp_path / "other.toml")
+    assert code == 6
+    assert "tokens per gpu and step: 32768 in the log, 65536 in the plan" in err
+
+
+def test_a_benchmark_of_serving_beside_its_plan(validate: Validate, served: Path) -> None:
+    table = served.parent / "runs.csv"
+    code, out, _ = validate("--log", LOGS / "vllm.json", "--plan", served, "--output", table)
+    assert code == 0
+    for label in ("time to first token ", "  p99", "request latency ", "output tokens/s"):
+        assert any(line.startswith(label) for line in out.splitlines())
+    assert "requests came at 4 a second" in out
+    (row,) = rows(table)
+    assert (row["mode"], row["request_rate"], row["concurrency"]) == ("online", "4", "")
+    assert (row["input_tokens"], row["weight_precision"]) == ("1000", "bf16")
+    assert float(row["measured_time_to_first_token_s"]) == pytest.approx(0.08)
+    assert validate(table)[0] == 0
+
+
+def test_another_load_than_the_plans_is_predicted_at_that_of_the_log(
+    validate: Validate, served: Path
+) -> None:
+    _, out, _ = validate("--log", LOGS / "sglang.jsonl", "--plan", served)
+    assert "the log has 32 requests at once, the plan 64" in " ".join(out.split())
+    (line,) = (line for line in out.splitlines() if line.startswith("request latency "))
+    lower = planner.estimate(**{**SERVED, "settings": {"concurrency": 32}})
+    predicted = float(line.split()[4])
+    assert predicted == pytest.approx(lower.table()["request_latency_s"][0], rel=0.05)
+
+
+def test_other_lengths_than_the_plans_are_refused(validate: Validate, tmp_path: Path) -> None:
+    made(tmp_path / "plan.toml", {**SERVED, "output_tokens": 400})
+    code, _, err = validate("--log", LOGS / "vllm.json", "--plan", tmp_path / "plan.toml")
+    assert code == 6
+    assert "output tokens: 200 in the log, 400 in the plan" in err
+
+
+def test_what_no_column_tells_is_no_row(validate: Validate, tmp_path: Path) -> None:
+    made(tmp_path / "plan.toml", {**SERVED, "prefix_cache_hit_rate": 0.5})
+    plan, table = tmp_path / "plan.toml", tmp_path / "runs.csv"
+    code, out, err = validate("--log", LOGS / "vllm.json", "--plan", plan, "--output", table)
+    assert code == 5
+    assert "50% of the prompts is found in the cache" in err
+    assert "time to first token" in out
+    assert not table.exists()
+
+
+def test_a_plan_to_train_and_a_log_of_serving_do_not_meet(
+    validate: Validate, trained: Path
+) -> None:
+    code, _, err = validate("--log", LOGS / "vllm.json", "--plan", trained)
+    assert code == 6
+    assert "The log is of serving" in err
+
+
+@pytest.mark.parametrize(("micro", "predicted"), [(2, "no"), (64, "yes")])
+def test_a_run_that_ran_out_of_memory_is_a_measurement(
+    validate: Validate, tmp_path: Path, micro: int, predicted: str
+) -> None:
+    plan, log, table = tmp_path / "plan.toml", tmp_path / "run.log", tmp_path / "runs.csv"
+    made(plan, TRAINED, micro_batch_size=micro, global_batch_size=1024)
+    log.write_text(
+        "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    )
+    code, out, _ = validate("--log", log, "--plan", plan, "--output", table)
+    assert code == 0
+    line = next(line for line in out.splitlines() if line.startswith("ran out of memory"))
+    assert line.split()[4:6] == ["yes", predicted]
+    (row,) = rows(table)
+    assert (row["measured_out_of_memory"], row["measured_step_time_s"]) == ("1", "")
+    verdict = "1 of 1" if predicted == "no" else "0 of 1"
+    assert f"ran out, said to fit {verdict}" in " ".join(validate(table)[1].split())
+
+
+def test_the_folder_of_a_launch_has_its_plan(validate: Validate, trained: Path) -> None:
+    assert trained.name == "plan.toml"
+    assert validate("--log", LOGS / "megatron.log", "--plan", trained.parent)[0] == 0
+
+
+def test_requests_that_all_come_at_once_have_no_predicted_percentiles(
+    validate: Validate, served: Path, tmp_path: Path
+) -> None:
+    table = (LOGS / "vllm.log").read_text().replace("Maximum request concurrency", "Not read")
+    (tmp_path / "all.log").write_text(table)
+    _, out, _ = validate("--log", tmp_path / "all.log", "--plan", served)
+    assert "all requests were sent at the start" in out
+    (line,) = (line for line in out.splitlines() if line.startswith("  p99") and "900 ms" in line)
+    assert line.split()[3] == "-"
+
+
+def test_a_profile_that_a_row_cannot_name_is_told(validate: Validate, tmp_path: Path) -> None:
+    made(tmp_path / "plan.toml", {**TRAINED, "framework": "hf-fsdp"},
+         tensor_parallel=1, sequence_parallel=False, zero_stage=3)  # fmt: skip
+    megatron_log(tmp_path / "run.log", 10.0, 512)
+    _, out, _ = validate("--log", tmp_path / "run.log", "--plan", tmp_path / "plan.toml")
+    assert "HF Trainer FSDP stands for the profile HF Trainer bf16" in " ".join(out.split())
+
+
+def test_the_json_of_a_search_is_a_plan_too(validate: Validate, trained: Path) -> None:
+    found = PinnedPlan.read(trained).to_dict()
+    path = trained.with_suffix(".json")
+    path.write_text(json.dumps({"recommended": found}))
+    assert validate("--log", LOGS / "megatron.log", "--plan", path)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--log", "x.log"), "needs --plan FILE"),
+        (("--plan", "x.toml"), "belong to --log FILE"),
+        (("--log-format", "megatron"), "belong to --log FILE"),
+        (("runs.csv", "--log", "x.log", "--plan", "x.toml"), "leave out RUNS"),
+        (("--log", "x.log", "--plan", "x.toml", "--output", "-"), "cannot be stdout"),
+    ],
+)
+def test_options_that_do_not_belong_together(
+    validate: Validate, arguments: tuple[str, ...], words: str
+) -> None:
+    code, _, err = validate(*arguments)
+    assert code == 2
+    assert words in err
+
+
+def test_the_same_in_python(trained: Path) -> None:
+    found = planner.validate_log(LOGS / "megatron.log", trained)
+    step, rate, *memory = found.quantities
+    expected = planner.estimate(**TRAINED).table()["step_time_s"][0]
+    assert (step.name, step.measured) == ("step_time_s", pytest.approx(8.02))
+    assert step.predicted is not None
+    assert step.predicted.value == pytest.approx(expected)
+    assert step.error == pytest.approx(expected / 8.02 - 1)
+    assert rate.measured == pytest.approx(512 * 4096 / 64 / 8.02)
+    assert [one.kind for one in memory] == ["allocated", "reserved"]
+    assert found.cells["measured_step_time_s"] == "8.02"
