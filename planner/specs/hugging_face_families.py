@@ -1,348 +1,315 @@
 """What each ``model_type`` of Hugging Face means: from ``config.json`` to a model table.
 
-One function per family. It says what the family's code in ``transformers`` fixes and
-reads what the config may change, with the defaults of ``transformers``.
+A family is a row of ``hugging_face_families.toml``, over the rows that it is ``like``:
+
+``attention``
+    fields of all layers that attend; ``in_windows`` those that differ where layers attend within a
+    window, ``windows`` which do; ``base`` makes the table.
+``state``
+    fields of the layers that keep a state instead, ``states`` which do.
+``feed_forward``, ``experts``
+    fields of dense layers and of those with experts, ``sparse`` which these are.
+``layer``, ``sparse_layer``, ``model``
+    fields of a layer, what differs where it has experts, and of the model.
+``blocks``
+    what each layer has, where attention and feed-forward are layers of their own.
+``windows_if``
+    the flag without which no layer has a window.
+``defaults``, ``or_else``
+    what transformers has where a config does not name a key; where it says null, too.
+``only``
+    the supported value of a key; with it what others would mean, and what silence does.
+``modern``
+    what gives a config of a checkpoint the keys of the row.
+``note``
+    what is counted otherwise than in transformers.
+
+A field is a constant, a function ``@NAME`` of `planner.specs.hugging_face_rules`, or words: a key,
+``KEY=DEFAULT``, ``KEY>=LEAST``, a product, and alternatives with ``or``, the last of them missing
+without a fault where a ``?`` follows. A default of 0 allows 0. A rule is a function of the same
+module or, with arguments, a list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from planner.specs import hugging_face_layers as layers
-from planner.specs.hugging_face_composites import composites
-from planner.specs.hugging_face_defaults import with_defaults
-from planner.specs.hugging_face_dense import DENSE_FAMILIES
-from planner.specs.hugging_face_dense_rows import DENSE_ROWS
-from planner.specs.hugging_face_expert_rows import EXPERT_ROWS
-from planner.specs.hugging_face_experts import EXPERT_FAMILIES
-from planner.specs.hugging_face_hybrid_rows import HYBRID_ROWS
-from planner.specs.hugging_face_latent import LATENT_FAMILIES
-from planner.specs.hugging_face_layers import Table
-from planner.specs.hugging_face_nemotron import NEMOTRON_FAMILIES
+from planner.errors import did_you_mean
+from planner.reading import read_toml
+from planner.specs import hugging_face_rules as rules
+from planner.specs.checked import field_types
 from planner.specs.hugging_face_reader import ConfigReader
-from planner.specs.hugging_face_remote import REMOTE_FAMILIES
-
-
-def _with_experts(config: ConfigReader) -> list[bool]:
-    """For every layer of a Qwen mixture of experts, whether it has experts."""
-    dense = config.sequence("mlp_only_layers") or ()
-    step = config.size("decoder_sparse_step", 1)
-    return [layer not in dense and (layer + 1) % step == 0 for layer in range(config.layers())]
-
-
-def _llama(config: ConfigReader) -> Table:
-    attention = layers.attention(config, **layers.biased(config))
-    mlp = layers.dense(config, bias=config.flag("mlp_bias", False))
-    return layers.decoder(config, [layers.group(config, attention, mlp)])
-
-
-def _mistral(config: ConfigReader) -> Table:
-    attention = layers.attention(config, sliding_window=config.optional_size("sliding_window"))
-    return layers.decoder(config, [layers.group(config, attention, layers.dense(config))])
-
-
-def _mixtral(config: ConfigReader) -> Table:
-    attention = layers.attention(config, sliding_window=config.optional_size("sliding_window"))
-    experts = {
-        "num_experts": config.size("num_local_experts"),
-        "num_experts_per_tok": config.size("num_experts_per_tok"),
-        "moe_intermediate_size": config.size("intermediate_size"),
-    }
-    return layers.decoder(config, [layers.group(config, attention, experts)])
-
-
-def _qwen(config: ConfigReader, **attention: Any) -> Table:
-    def build(windowed: bool) -> Table:
-        window = config.optional_size("sliding_window") if windowed else None
-        return layers.group(
-            config, layers.attention(config, sliding_window=window, **attention), mlp
-        )
-
-    mlp = layers.dense(config)
-    return layers.decoder(config, layers.groups(_qwen_windows(config), build))
-
-
-def _qwen_windows(config: ConfigReader) -> list[bool]:
-    if not config.flag("use_sliding_window", False):
-        return [False] * config.layers()
-    first = config.size("max_window_layers", 28, least=0)
-    return layers.windowed(config, lambda layer: layer >= first)
-
-
-def _qwen2(config: ConfigReader) -> Table:
-    return _qwen(config, qkv_bias=True)
-
-
-def _qwen3(config: ConfigReader) -> Table:
-    return _qwen(config, qk_norm=True, **layers.biased(config))
-
-
-def _qwen_experts(config: ConfigReader, attention: Table, shared: Table) -> Table:
-    def build(has_experts: bool) -> Table:
-        return layers.group(config, attention, experts if has_experts else layers.dense(config))
-
-    config.refuse("use_sliding_window", only=False)
-    experts = shared | {
-        "num_experts": config.size("num_experts"),
-        "num_experts_per_tok": config.size("num_experts_per_tok"),
-        "moe_intermediate_size": config.size("moe_intermediate_size"),
-    }
-    return layers.decoder(config, layers.groups(_with_experts(config), build))
-
-
-def _qwen2_moe(config: ConfigReader) -> Table:
-    shared = {
-        "shared_intermediate_size": config.size("shared_expert_intermediate_size"),
-        "shared_expert_gate": True,
-    }
-    return _qwen_experts(config, layers.attention(config, qkv_bias=True), shared)
-
-
-def _qwen3_moe(config: ConfigReader) -> Table:
-    attention = layers.attention(config, qk_norm=True, **layers.biased(config))
-    return _qwen_experts(config, attention, {})
-
-
-def _minimax_m2(config: ConfigReader) -> Table:
-    norm = config.flag("use_qk_norm", True)
-    attention = layers.attention(config, qk_norm=norm, qk_norm_per_head=norm)
-    experts = {
-        "num_experts": config.size("num_local_experts"),
-        "num_experts_per_tok": config.size("num_experts_per_tok"),
-        "moe_intermediate_size": config.size("intermediate_size"),
-        "shared_intermediate_size": config.size("shared_intermediate_size", 0, least=0),
-        "router_bias": config.flag("use_routing_bias", True),
-    }
-    return layers.decoder(config, [layers.group(config, attention, experts)])
-
-
-def _gemma(config: ConfigReader) -> Table:
-    attention = layers.attention(config, **layers.biased(config))
-    return layers.decoder(
-        config, [layers.group(config, attention, layers.dense(config))], tied=True
-    )
-
-
-def _gemma2(config: ConfigReader) -> Table:
-    def build(windowed: bool) -> Table:
-        attention = layers.attention(config, sliding_window=window if windowed else None)
-        return layers.group(config, attention, layers.dense(config), norms_per_layer=4)
-
-    window = config.size("sliding_window", 4096)
-    groups = layers.groups(layers.windowed(config, lambda layer: layer % 2 == 0), build)
-    return layers.decoder(config, groups, tied=True)
-
-
-def _phi(config: ConfigReader) -> Table:
-    config.refuse("qk_layernorm", only=False)
-    attention = layers.attention(config, qkv_bias=True, output_bias=True)
-    mlp = layers.dense(config, gated=False, bias=True)
-    norms = {"norms_per_layer": 1, "norm_bias": True, "parallel_residual": True}
-    group = layers.group(config, attention, mlp, **norms)
-    return layers.decoder(config, [group], final_norm_bias=True, logits_bias=True)
-
-
-def _phi3(config: ConfigReader) -> Table:
-    attention = layers.attention(config, sliding_window=config.optional_size("sliding_window"))
-    return layers.decoder(config, [layers.group(config, attention, layers.dense(config))])
-
-
-def _phi4_multimodal(config: ConfigReader) -> Table:
-    return _phi3(config) | {"notes": layers.TEXT_PART}
-
-
-def _cohere(config: ConfigReader) -> Table:
-    bias, norm = config.flag("attention_bias", False), config.flag("use_qk_norm", False)
-    attention = layers.attention(
-        config, qkv_bias=bias, output_bias=bias, qk_norm=norm, qk_norm_per_head=norm
-    )
-    group = layers.group(
-        config, attention, layers.dense(config), norms_per_layer=1, parallel_residual=True
-    )
-    return layers.decoder(config, [group], tied=True)
-
-
-def _gpt2(config: ConfigReader) -> Table:
-    attention = layers.attention(config, qkv_bias=True, output_bias=True)
-    width = config.optional_size("n_inner") or 4 * config.size("hidden_size")
-    return layers.layer_norm_decoder(
-        config,
-        attention,
-        width,
-        position_embedding="learned",
-        max_position_embeddings=config.size("max_position_embeddings", 1024),
-    )
-
-
-def _gptj(config: ConfigReader) -> Table:
-    width = config.optional_size("n_inner") or 4 * config.size("hidden_size")
-    group = {"norms_per_layer": 1, "parallel_residual": True}
-    return layers.layer_norm_decoder(
-        config, layers.attention(config), width, group_fields=group, tied=False, logits_bias=True
-    )
-
-
-def _gpt_neox(config: ConfigReader) -> Table:
-    attention = layers.attention(config, **layers.biased(config, default=True))
-    group = {"parallel_residual": config.flag("use_parallel_residual", True)}
-    width = config.size("intermediate_size")
-    return layers.layer_norm_decoder(config, attention, width, group_fields=group, tied=False)
-
-
-def _opt(config: ConfigReader) -> Table:
-    config.refuse("do_layer_norm_before", only=True)
-    hidden = config.size("hidden_size")
-    if config.size("word_embed_proj_dim", hidden) != hidden:
-        config.fault("word_embed_proj_dim", f"other than hidden_size {hidden} is not supported")
-    bias = config.flag("enable_bias", True)
-    return layers.layer_norm_decoder(
-        config,
-        layers.attention(config, qkv_bias=bias, output_bias=bias),
-        config.size("ffn_dim"),
-        bias=bias,
-        position_embedding="learned",
-        position_embedding_offset=2,
-        max_position_embeddings=config.size("max_position_embeddings", 2048),
-    )
-
-
-def _bloom(config: ConfigReader) -> Table:
-    return layers.layer_norm_decoder(
-        config,
-        layers.attention(config, qkv_bias=True, output_bias=True),
-        4 * config.size("hidden_size"),
-        position_embedding="alibi",
-        embedding_norm=True,
-    )
-
-
-def _mpt(config: ConfigReader) -> Table:
-    inner = config.table("attn_config")
-    bias = not config.flag("no_bias", True)
-    shared = inner.optional_size("kv_n_heads")
-    alibi, rotary = inner.flag("alibi", False), inner.flag("rope", False)
-    attention = layers.attention(
-        config, num_key_value_heads=shared, qkv_bias=bias, output_bias=bias
-    )
-    width = config.size("expansion_ratio", 4) * config.size("hidden_size")
-    return layers.layer_norm_decoder(
-        config,
-        attention,
-        width,
-        bias=bias,
-        norm_bias=bias,
-        position_embedding="alibi" if alibi else "rotary" if rotary else "learned",
-        max_position_embeddings=config.size("max_position_embeddings", 2048),
-    )
-
-
-def _falcon(config: ConfigReader) -> Table:
-    new = config.flag("new_decoder_architecture", False)
-    bias = config.flag("bias", False)
-    parallel = new or config.flag("parallel_attn", True)
-    norms = config.size("num_ln_in_parallel_attn", 2) if new else 1
-    width = config.optional_size("ffn_hidden_size") or 4 * config.size("hidden_size")
-    heads = _falcon_key_value_heads(config, new)
-    return layers.layer_norm_decoder(
-        config,
-        layers.attention(config, num_key_value_heads=heads, qkv_bias=bias, output_bias=bias),
-        width,
-        bias=bias,
-        group_fields={"norms_per_layer": norms if parallel else 2, "parallel_residual": parallel},
-        position_embedding="alibi" if config.flag("alibi", False) else "rotary",
-    )
-
-
-def _falcon_key_value_heads(config: ConfigReader, new: bool) -> int:
-    heads = config.size("num_attention_heads")
-    if new:
-        return config.size("num_kv_heads", heads)
-    return 1 if config.flag("multi_query", True) else heads
-
-
-def _gpt_oss(config: ConfigReader) -> Table:
-    def build(windowed: bool) -> Table:
-        attention = layers.attention(
-            config,
-            qkv_bias=bias,
-            output_bias=bias,
-            sinks=True,
-            sliding_window=window if windowed else None,
-        )
-        return layers.group(config, attention, experts)
-
-    bias, window = config.flag("attention_bias", True), config.size("sliding_window", 128)
-    experts = {
-        "num_experts": config.size("num_local_experts"),
-        "num_experts_per_tok": config.size("num_experts_per_tok"),
-        "moe_intermediate_size": config.size("intermediate_size"),
-        "bias": True,
-        "router_bias": True,
-    }
-    return layers.decoder(
-        config, layers.groups(layers.windowed(config, lambda layer: layer % 2 == 0), build)
-    )
-
-
-def _llama4(config: ConfigReader) -> Table:
-    def build(label: tuple[bool, bool]) -> Table:
-        has_experts, chunked = label
-        attention = layers.attention(config, sliding_window=chunk if chunked else None)
-        return layers.group(config, attention, experts if has_experts else dense)
-
-    chunk = config.size("attention_chunk_size", 8192)
-    width = config.size("intermediate_size")
-    dense = {"intermediate_size": config.size("intermediate_size_mlp")}
-    experts = {
-        "num_experts": config.size("num_local_experts"),
-        "num_experts_per_tok": config.size("num_experts_per_tok"),
-        "moe_intermediate_size": width,
-        "shared_intermediate_size": width,
-    }
-    chunks = layers.windowed(config, lambda layer: (layer + 1) % 4 != 0)
-    step = config.size("interleave_moe_layer_step", 1)
-    labels = [((layer + 1) % step == 0, chunked) for layer, chunked in enumerate(chunks)]
-    return layers.decoder(config, layers.groups(labels, build))
-
-
-_FAMILIES: dict[str, Callable[[ConfigReader], Table]] = {
-    "bloom": _bloom,
-    "codegen": _gptj,
-    "cohere": _cohere,
-    "falcon": _falcon,
-    "gemma": _gemma,
-    "gemma2": _gemma2,
-    "gpt2": _gpt2,
-    "gpt_neox": _gpt_neox,
-    "gpt_oss": _gpt_oss,
-    "gptj": _gptj,
-    "granite": _llama,
-    "llama": _llama,
-    "llama4_text": _llama4,
-    "minimax_m2": _minimax_m2,
-    "mistral": _mistral,
-    "mixtral": _mixtral,
-    "mpt": _mpt,
-    "opt": _opt,
-    "phi": _phi,
-    "phi3": _phi3,
-    "phi4_multimodal": _phi4_multimodal,
-    "qwen2": _qwen2,
-    "qwen2_moe": _qwen2_moe,
-    "qwen3": _qwen3,
-    "qwen3_moe": _qwen3_moe,
-}
-
-_ELSEWHERE = (
-    DENSE_FAMILIES
-    | EXPERT_FAMILIES
-    | LATENT_FAMILIES
-    | NEMOTRON_FAMILIES
-    | REMOTE_FAMILIES
-    | DENSE_ROWS
-    | EXPERT_ROWS
-    | HYBRID_ROWS
+from planner.specs.hugging_face_rules import Kind, Rule, Table
+from planner.specs.hugging_face_towers import vision_tower
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+
+Row = Mapping[str, Any]
+Family = Callable[[ConfigReader], Table]
+
+_ALL = read_toml(Path(__file__).with_name("hugging_face_families.toml"))
+_ATTENTION, _FEED_FORWARD, _LAYER, _MODEL = map(
+    field_types, (AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec)
 )
-_TEXTS = with_defaults(_FAMILIES | _ELSEWHERE)
-FAMILIES = dict(sorted((_TEXTS | composites(_TEXTS)).items()))
+_USUAL_MODEL = {
+    "hidden_size": "hidden_size",
+    "vocab_size": "vocab_size",
+    "tie_word_embeddings": "tie_word_embeddings",
+    "max_position_embeddings": "max_position_embeddings?",
+    "num_nextn_predict_layers": "@prediction_modules",
+}
+_DENSE = {"intermediate_size": "intermediate_size"}
+_EXPERTS = {name: name for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size")}
+_MIXERS = {
+    "full": ("full_attention", "attention"),
+    "window": ("sliding_attention", "chunked_attention"),
+    "linear": ("linear_attention",),
+    "mamba2": ("linear_attention", "mamba"),
+}
+_STATES = ("linear", "mamba2")
+_TERM = re.compile(r"([\w.]+)(?:=(\w+))?(?:>=(\d+))?(\?)?")
+_NOT = "not "
+
+_TEXT_PART = "Text part alone, without {}."
+_PARTS = {"vision_config": "vision", "audio_config": "audio"}
+_THINKER = "thinker_config"
+_LARGEST_SIZE = 1e6
+
+
+def _table(row: Row, config: ConfigReader) -> Table:
+    """The model table of a config."""
+    config = config.completed(row.get("defaults", {}))
+    config = config.or_else(row["or_else"]) if "or_else" in row else config
+    for key, value in row.get("only", {}).items():
+        config.demand(key, *value) if isinstance(value, list) else config.refuse(key, value)
+    config = getattr(rules, row["modern"])(config) if "modern" in row else config
+    own, config = _apart(config)
+    groups = rules.groups(_kinds(row, config, own), lambda kind: _group(row, config, kind))
+    model = _filled(_MODEL, {**_USUAL_MODEL, **row.get("model", {})}, config)
+    return {**model, "layer_groups": groups, "notes": row.get("note", "")}
+
+
+def _kinds(row: Row, config: ConfigReader, own: Mapping[int, str]) -> list[Kind]:
+    if "blocks" in row:
+        return list(getattr(rules, row["blocks"])(config))
+    each = zip(_mixers(row, config), _feed_forwards(row, config), strict=True)
+    return [Kind(*blocks, own.get(layer, "")) for layer, blocks in enumerate(each)]
+
+
+def _mixers(row: Row, config: ConfigReader) -> list[str]:
+    has_windows = "windows" in row and (
+        "windows_if" not in row or config.flag(row["windows_if"], False)
+    )
+    holds = {"window": _rule(row["windows"])} if has_windows else {}
+    if "states" in row:
+        holds[row["state"]["kind"]] = _rule(row["states"])
+    if not holds:
+        return ["full"] * config.layers()
+
+    def default(layer: int) -> str:
+        return next((kind for kind, rule in holds.items() if rule(config, layer)), "full")
+
+    known = {word: kind for kind in ("full", *holds) for word in _MIXERS[kind]}
+    mixers = rules.told_apart(config, "layer_types", known, default)
+    if config.optional_size("sliding_window") is None:
+        return ["full" if mixer == "window" else mixer for mixer in mixers]
+    return mixers
+
+
+def _feed_forwards(row: Row, config: ConfigReader) -> list[str]:
+    if "experts" not in row:
+        return ["dense"] * config.layers()
+    holds = _rule(row.get("sparse", "always"))
+    known = {"dense": "dense", "sparse": "sparse"}
+    return rules.told_apart(
+        config,
+        "mlp_layer_types",
+        known,
+        lambda layer: "sparse" if holds(config, layer) else "dense",
+    )
+
+
+def _rule(given: str | list[Any]) -> Rule:
+    if isinstance(given, str):
+        return getattr(rules, given)  # type: ignore[no-any-return]
+    return getattr(rules, given[0])(*given[1:])  # type: ignore[no-any-return]
+
+
+def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
+    config = config.replaced(json.loads(kind.own)) if kind.own else config
+    is_sparse = kind.feed_forward == "sparse"
+    found = _filled(
+        _LAYER,
+        {**row.get("layer", {}), **(row.get("sparse_layer", {}) if is_sparse else {})},
+        config,
+    )
+    if kind.mixer:
+        found["attention"] = _attention(row, config, kind.mixer)
+    if is_sparse:
+        found["feed_forward"] = _filled(_FEED_FORWARD, {**_EXPERTS, **row["experts"]}, config)
+    elif kind.feed_forward and row.get("feed_forward", {}) is not False:
+        fields = {**_DENSE, **row.get("feed_forward", {})}
+        found["feed_forward"] = _filled(_FEED_FORWARD, fields, config)
+    return found
+
+
+def _attention(row: Row, config: ConfigReader, mixer: str) -> Table:
+    if mixer in _STATES:
+        return rules.attention(config, **_filled(_ATTENTION, row["state"], config))
+    fields = row.get("attention", {})
+    if mixer == "window":
+        fields = {**fields, **row.get("in_windows", {}), "sliding_window": "sliding_window"}
+    base = getattr(rules, row.get("base", "attention"))
+    return base(config, **_filled(_ATTENTION, fields, config))  # type: ignore[no-any-return]
+
+
+def _filled(kinds: Mapping[str, Any], fields: Row, config: ConfigReader) -> Table:
+    return {name: _value(kinds[name], given, config) for name, given in fields.items()}
+
+
+def _value(kind: Any, given: Any, config: ConfigReader) -> Any:
+    if not isinstance(given, str):
+        return given
+    if given.startswith("@"):
+        return getattr(rules, given[1:])(config)
+    if kind is bool:
+        return any(_flag(each, config) for each in given.split(" or "))
+    if _is_word(kind):
+        return given
+    *first, last = given.split(" or ")
+    found = (_product(each + "?", config) for each in first)
+    return next((size for size in found if size is not None), None) or _product(last, config)
+
+
+def _is_word(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, str)
+
+
+def _flag(text: str, config: ConfigReader) -> bool:
+    key, _, default = text.removeprefix(_NOT).partition("=")
+    return config.flag(key, default == "true") is not text.startswith(_NOT)
+
+
+def _product(text: str, config: ConfigReader) -> int | None:
+    """The product of sizes; those behind a zero are not asked for."""
+    sizes: list[int] = []
+    for term in text.split(" * "):
+        size = _size(term, config)
+        if not size:
+            return size
+        sizes.append(size)
+    return math.prod(sizes)
+
+
+def _size(term: str, config: ConfigReader) -> int | None:
+    if term.rstrip("?").isdecimal():
+        return int(term.rstrip("?"))
+    match = _TERM.fullmatch(term)
+    if match is None:
+        raise ValueError(f"{term!r} is no term")
+    *tables, key = match[1].split(".")
+    for name in tables:
+        config = config.table(name)
+    default = int(match[2]) if match[2] else None
+    least = int(match[3]) if match[3] else 0 if default == 0 else 1
+    return config.optional_size(key, least) if match[4] else config.size(key, default, least)
+
+
+def _apart(config: ConfigReader) -> tuple[dict[int, str], ConfigReader]:
+    """What single layers have of their own (``per_layer_config``), and the rest of the config."""
+    table = config.table("per_layer_config").values
+    own: dict[int, str] = {}
+    for layer, values in table.items():
+        if not layer.isdecimal() or len(layer) > 5 or not isinstance(values, dict):
+            config.fault("per_layer_config", "must hold an object for each number of a layer")
+        elif values:
+            own[int(layer)] = json.dumps(values, sort_keys=True)
+    return own, config.replaced({"per_layer_config": None})
+
+
+def _rows(families: Mapping[str, Row], shapes: Mapping[str, Row]) -> dict[str, Row]:
+    """The families, each over the rows that it is like."""
+
+    def whole(row: Row) -> dict[str, Any]:
+        merged: dict[str, Any] = {}
+        for name in row.get("like", ()):
+            merged = _over(merged, whole(families.get(name) or shapes[name]))
+        return _over(merged, {key: value for key, value in row.items() if key != "like"})
+
+    return {name: whole(row) for name, row in families.items()}
+
+
+def _over(below: Row, above: Row) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        own = merged.get(key)
+        has_both = isinstance(own, dict) and isinstance(value, dict)
+        merged[key] = _over(own or {}, value) if has_both else value
+    return merged
+
+
+def _composite(whole_name: str, usual: str, config: ConfigReader) -> Table:
+    """The table of the language model of a config of several modes, with what is left out."""
+    whole = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
+    text = whole.text()
+    given = text.values.get("model_type")
+    name = usual if given is None or text is whole else str(given)
+    if name not in ROWS:
+        text.fault("model_type", f"{name[:40]!r} is not supported{_why(name)}")
+        return {}
+    table = _table(ROWS[name], text.completed(_ALL["text_defaults"].get(name, {})))
+    tied = whole.flag("tie_word_embeddings", table["tie_word_embeddings"])
+    parts = [word for key, word in _PARTS.items() if whole.values.get(key) is not None]
+    parts = [f"{part} tower" for part in parts or ["vision"]]
+    note = _TEXT_PART.format(" and ".join(f"the {part}" for part in parts))
+    omitted: Table = {"omitted_parts": parts, "omitted_parameters": _tower_size(whole)}
+    if tower := vision_tower(_TOWERS.get(whole_name), whole, table["hidden_size"]):
+        omitted |= {"vision_tower": tower, "omitted_parameters": None}
+    notes = f"{note} {table['notes']}".rstrip()
+    return table | {"tie_word_embeddings": tied, "notes": notes, **omitted}
+
+
+def _tower_size(whole: ConfigReader) -> float | None:
+    """About the parameters of a vision transformer: its layers and the embedding of patches.
+
+    A layer of width h has 4 h^2 parameters of attention and 2 h f, gated 3 h f, of the feed-forward
+    block (arXiv:2010.11929, section 3.1); norms, biases and the projector are left out. None where
+    the sizes are not those of one tower of equal layers.
+    """
+    tower = whole.values.get("vision_config")
+    if not isinstance(tower, Mapping) or whole.values.get("audio_config") is not None:
+        return None
+    layers = tower.get("num_hidden_layers", tower.get("depth"))
+    sizes = [layers, *(tower.get(name) for name in ("hidden_size", "intermediate_size"))]
+    patch = tower.get("patch_size", 0)
+    if not all(type(size) is int and 0 < size < _LARGEST_SIZE for size in sizes):
+        return None
+    depth, h, f = (float(size) for size in sizes)
+    side = float(patch) if type(patch) is int and 0 < patch < _LARGEST_SIZE else 0.0
+    matrices = 3 if tower.get("hidden_act") == "silu" else 2
+    return depth * (4 * h**2 + matrices * h * f) + 3 * side**2 * h
+
+
+def _why(name: str) -> str:
+    if name in UNMODELLED:
+        return f": not modelled are {UNMODELLED[name]}"
+    hint = did_you_mean(name[:40], ROWS)
+    return f" ({hint.strip()})" if hint else ""
+
+
+ROWS = _rows(_ALL["families"], _ALL["shapes"])
+COMPOSITES: Mapping[str, str] = _ALL["composites"]
+UNMODELLED: Mapping[str, str] = {
+    name: reason for reason, names in _ALL["unmodelled"].items() for name in names.split()
+}
+_TOWERS = _rows(_ALL["towers"], _ALL["tower_shapes"])
+_TEXTS: dict[str, Family] = {name: partial(_table, row) for name, row in ROWS.items()}
+_WHOLE: dict[str, Family] = {
+    name: partial(_composite, name, usual) for name, usual in COMPOSITES.items()
+}
+FAMILIES = dict(sorted((_TEXTS | _WHOLE).items()))

@@ -93,10 +93,11 @@ class ConfigReader:
         if self.flag(key, only) != only:
             self.fault(key, f"must be {str(only).lower()}: the other way is not supported")
 
-    def demand(self, key: str, only: Any, why: str, default: Any = None) -> None:
-        """Note a fault if ``key`` has another value than ``only``, where silent ``default``."""
+    def demand(self, key: str, only: Any, why: str, silent: Any = None) -> None:
+        """Note a fault if ``key`` has another value than ``only``; silence means ``silent``."""
         value = self.values.get(key)
-        if (default if value is None else value) != only:
+        meant = silent if value is None else value
+        if meant is not None and meant != only:
             self.fault(key, f"other than {only} is not supported: {why}")
 
     def sequence(self, key: str, length: int | None = None) -> Sequence[Any] | None:

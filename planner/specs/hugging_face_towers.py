@@ -1,7 +1,8 @@
 """Vision towers of ``config.json``: the ``vision_config`` of families whose tower is described.
 
 What a part is silent about is as the configuration classes of transformers have it (5.23,
-``models/*/configuration_*.py``); what is made of it is as their modelling files build it.
+``models/*/configuration_*.py``), in ``hugging_face_families.toml``; what is made of it is as their
+modelling files build it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ Table = dict[str, Any]
 _SOURCE = "vision_config of config.json"
 
 
-def vision_tower(family: str, whole: ConfigReader, hidden_size: int) -> Table | None:
+def vision_tower(
+    row: Mapping[str, Any] | None, whole: ConfigReader, hidden_size: int
+) -> Table | None:
     """The tower of a model whose language model has this width; None where it is not described."""
     given = whole.values.get("vision_config")
-    if family not in _TOWERS or not isinstance(given, Mapping):
+    if row is None or not isinstance(given, Mapping):
         return None
-    make, defaults = _TOWERS[family]
     faults: list[str] = []
-    vision = ConfigReader(given, faults).completed(defaults)
-    table = make(vision, whole, hidden_size)
+    vision = ConfigReader(given, faults).completed(row["defaults"])
+    table = _MAKERS[row["make"]](vision, whole, hidden_size)
     # A tower that cannot be read leaves a text model, and not none.
     return None if faults or table is None else {"source": _SOURCE, **table}
 
@@ -173,53 +175,13 @@ def _glm(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> Table:
     return {**table, "num_position_embeddings": across**2, "projector_parameters": projector}
 
 
-_SIGLIP = {
-    "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27,
-    "num_attention_heads": 16, "patch_size": 14,
-}  # fmt: skip
-_QWEN2 = {
-    "depth": 32, "embed_dim": 1280, "num_heads": 16, "mlp_ratio": 4, "patch_size": 14,
-    "temporal_patch_size": 2, "spatial_merge_size": 2,
-}  # fmt: skip
-_QWEN2_5 = {
-    "depth": 32, "num_heads": 16, "intermediate_size": 3420, "patch_size": 14,
-    "temporal_patch_size": 2, "spatial_merge_size": 2, "window_size": 112,
-    "fullatt_block_indexes": [7, 15, 23, 31],
-}  # fmt: skip
-_QWEN3_5 = {
-    "depth": 27, "hidden_size": 1152, "num_heads": 16, "intermediate_size": 4304,
-    "patch_size": 16, "temporal_patch_size": 2, "spatial_merge_size": 2,
-    "num_position_embeddings": 2304,
-}  # fmt: skip
-_QWEN3 = _QWEN3_5 | {"deepstack_visual_indexes": [8, 16, 24]}
-_PIXTRAL = {
-    "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
-    "num_attention_heads": 16, "patch_size": 16,
-}  # fmt: skip
-_LLAMA4 = {
-    "hidden_size": 768, "intermediate_size": 5632, "num_hidden_layers": 34,
-    "num_attention_heads": 16, "patch_size": 14, "image_size": 448, "projector_input_dim": 4096,
-    "projector_output_dim": 4096,
-}  # fmt: skip
-_GLM = {
-    "depth": 24, "hidden_size": 1536, "num_heads": 12, "intermediate_size": 13_696,
-    "out_hidden_size": 4096, "patch_size": 14, "temporal_patch_size": 2, "image_size": 336,
-    "spatial_merge_size": 2,
-}  # fmt: skip
-_MOONVIT = _SIGLIP | {"init_pos_emb_height": 64, "init_pos_emb_width": 64}
-
-_Make = Callable[[ConfigReader, ConfigReader, int], Table | None]
-_TOWERS: Mapping[str, tuple[_Make, Mapping[str, Any]]] = {
-    "gemma3": (_gemma3, {**_SIGLIP, "image_size": 896}),
-    "glm4v": (_glm, _GLM),
-    "glm4v_moe": (_glm, _GLM),
-    "kimi_vl": (_moonvit, _MOONVIT),
-    "llama4": (_llama4, _LLAMA4),
-    "mistral3": (_pixtral, _PIXTRAL),
-    "qwen2_5_vl": (_qwen2_5, _QWEN2_5),
-    "qwen2_vl": (_qwen2, _QWEN2),
-    "qwen3_5": (_qwen3, _QWEN3_5),
-    "qwen3_5_moe": (_qwen3, _QWEN3_5),
-    "qwen3_vl": (_qwen3, _QWEN3),
-    "qwen3_vl_moe": (_qwen3, _QWEN3),
+_MAKERS: Mapping[str, Callable[[ConfigReader, ConfigReader, int], Table | None]] = {
+    "gemma3": _gemma3,
+    "glm": _glm,
+    "llama4": _llama4,
+    "moonvit": _moonvit,
+    "pixtral": _pixtral,
+    "qwen2": _qwen2,
+    "qwen2_5": _qwen2_5,
+    "qwen3": _qwen3,
 }

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from planner.errors import MissingDependencyError, PlannerError, SpecError
 from planner.estimators.parameters import count_parameters
 from planner.specs.hugging_face import find_config, read_config
-from planner.specs.hugging_face_composites import COMPOSITES
-from planner.specs.hugging_face_families import FAMILIES
+from planner.specs.hugging_face_families import COMPOSITES, FAMILIES
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 

@@ -4,7 +4,7 @@ import pytest
 
 from planner.errors import SpecError
 from planner.specs.checkpoint import Checkpoint
-from planner.specs.hugging_face_quantization import published_types
+from planner.specs.hugging_face import published_types
 from planner.specs.load import check_spec
 
 INT4 = {"weights": {"num_bits": 4, "type": "int"}, "input_activations": None}

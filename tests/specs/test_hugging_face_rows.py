@@ -1,6 +1,7 @@
 """Families read by rows of a table: counts of transformers, built-in models, faults."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from hugging_face_published_configs import PUBLISHED_CONFIGS
 
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
+from planner.specs import hugging_face_rules
+from planner.specs.checked import field_types
 from planner.specs.hugging_face import read_config
-from planner.specs.hugging_face_composites import COMPOSITES
-from planner.specs.hugging_face_families import FAMILIES
-from planner.specs.hugging_face_unmodelled import UNMODELLED
-from planner.specs.model import ModelSpec
+from planner.specs.hugging_face_families import COMPOSITES, FAMILIES, ROWS, UNMODELLED
+from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 from planner.specs.model_catalogue import load_model
 
-ROWS = DENSE_ROW_CONFIGS | EXPERT_ROW_CONFIGS | COMPOSITE_CONFIGS
+ROW_CONFIGS = DENSE_ROW_CONFIGS | EXPERT_ROW_CONFIGS | COMPOSITE_CONFIGS
 # Parameters counted beyond those of transformers, which a note of the model explains.
 INEXACT = {
     "apertus": -12,
@@ -54,9 +55,41 @@ def test_the_number_of_types_that_are_read() -> None:
     assert not FAMILIES.keys() & UNMODELLED.keys()
 
 
+FIELDS = {
+    "attention": AttentionSpec,
+    "in_windows": AttentionSpec,
+    "state": AttentionSpec,
+    "feed_forward": FeedForwardSpec,
+    "experts": FeedForwardSpec,
+    "layer": LayerGroup,
+    "sparse_layer": LayerGroup,
+    "model": ModelSpec,
+}
+RULES = ("windows", "states", "sparse", "modern", "base", "blocks")
+OTHERS = {"windows_if", "defaults", "or_else", "only", "note"}
+TERM = re.compile(r"[\w.]+(=\w+)?(>=\d+)?\??")
+
+
 @pytest.mark.parametrize("name", ROWS)
+def test_a_row_says_only_what_is_read(name: str) -> None:
+    row = ROWS[name]
+    assert row.keys() <= {*FIELDS, *RULES, *OTHERS}
+    for part in set(RULES) & row.keys():
+        given = row[part]
+        assert hasattr(hugging_face_rules, given if isinstance(given, str) else given[0])
+    for part in FIELDS.keys() & row.keys():
+        for field, given in (row[part] or {}).items():
+            assert field in field_types(FIELDS[part])
+            if isinstance(given, str) and given.startswith("@"):
+                assert hasattr(hugging_face_rules, given[1:])
+            elif isinstance(given, str):
+                terms = re.split(r" or | \* ", given.removeprefix("not "))
+                assert all(TERM.fullmatch(term) for term in terms)
+
+
+@pytest.mark.parametrize("name", ROW_CONFIGS)
 def test_a_config_has_the_parameters_of_transformers(name: str, tmp_path: Path) -> None:
-    parameters, config = ROWS[name]
+    parameters, config = ROW_CONFIGS[name]
     model = _read(tmp_path, config)
     beyond = count_parameters(model).total - parameters
     assert beyond == INEXACT.get(name, 0)
@@ -75,7 +108,11 @@ def test_a_published_config_is_the_built_in_model(name: str, tmp_path: Path) -> 
 
 def _texts() -> dict[str, dict[str, Any]]:
     """A config of each language model that a type of several modes has by default."""
-    whole = [*CONFIGS.values(), *OTHER_CONFIGS.values(), *(config for _, config in ROWS.values())]
+    whole = [
+        *CONFIGS.values(),
+        *OTHER_CONFIGS.values(),
+        *(config for _, config in ROW_CONFIGS.values()),
+    ]
     whole += [config | {"model_type": f"{config['model_type']}_text"} for config in whole]
     parts = [config["text_config"] for config in whole if "text_config" in config]
     return {config.get("model_type", ""): config for config in [*whole, *parts]}
@@ -179,7 +216,6 @@ def test_null_is_none_where_silence_is_the_default(tmp_path: Path) -> None:
     [
         ("apertus-8b", {"per_layer_config": {"a": {}}}, "an object for each number of a layer"),
         ("apertus-8b", {"per_layer_config": [1]}, "per_layer_config must be an object"),
-        ("codegen-2b", {"per_layer_config": {"1": {"n_head": 8}}}, "with this model_type"),
         ("a.x-k1", {"attention_bias": True}, "attention_bias other than False is not supported"),
         ("trinity-mini", {"layer_types": ["conv"] * 32}, "layer_types may only name full_attent"),
         ("mimo-v2-flash", {"v_head_dim": 127}, "v_head_dim 127 and head_dim 192 have no whole"),

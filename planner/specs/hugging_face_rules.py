@@ -1,0 +1,586 @@
+"""What no row of `hugging_face_families.toml` can say: the functions that rows name.
+
+A `Rule` says of which layers something holds, a value is read of the config by ``@NAME``, ``base``
+makes the attention table, and ``modern`` gives the config of a checkpoint the keys of the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple, TypeVar
+
+from planner.specs.hugging_face_reader import ConfigReader
+from planner.specs.model_checks import MOST_LAYERS
+
+Table = dict[str, Any]
+Label = TypeVar("Label", bound=Hashable)
+Rule = Callable[[ConfigReader, int], bool]
+
+# Of the Baichuan models that share a model_type, those of this width have rotary positions.
+_ROTARY_BAICHUAN = 4096
+_PREDICTION_MODULES = (
+    "num_nextn_predict_layers",
+    "mtp_num_hidden_layers",
+    "num_mtp_modules",
+    "num_mtp_layers",
+)
+
+
+class Kind(NamedTuple):
+    """What tells one layer from another; a mixer or a feed-forward that it lacks is empty."""
+
+    mixer: str
+    feed_forward: str
+    own: str = ""
+
+
+# Groups of layers.
+
+
+def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Table]:
+    """Layers of equal label as one group: spread where they stand in several runs."""
+    runs = [label for label, _ in groupby(labels)]
+    return [
+        build(label)
+        | {"num_hidden_layers": labels.count(label)}
+        | ({"placement": "interleaved"} if runs.count(label) > 1 else {})
+        for label in dict.fromkeys(labels)
+    ]
+
+
+def told_apart(
+    config: ConfigReader, key: str, known: Mapping[str, Label], default: Callable[[int], Label]
+) -> list[Label]:
+    """For every layer, what ``known`` says of its word in the list ``key``."""
+    layers = config.layers()
+    kinds = config.sequence(key, layers)
+    if kinds is None:
+        return [default(layer) for layer in range(layers)]
+    unknown = [kind for kind in kinds if not isinstance(kind, str) or kind not in known]
+    if unknown:
+        config.fault(key, f"may only name {', '.join(known)}")
+        return [next(iter(known.values()))] * layers
+    return [known[kind] for kind in kinds]
+
+
+def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]:
+    """For every layer, whether it attends within a window."""
+    known = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
+    return told_apart(config, "layer_types", known, default)
+
+
+# Rules.
+
+
+def always(_: ConfigReader, __: int) -> bool:
+    """Hold of all layers."""
+    return True
+
+
+def never(_: ConfigReader, __: int) -> bool:
+    """Hold of no layer."""
+    return False
+
+
+def all_but_last_of(number: int, key: str = "sliding_window_pattern") -> Rule:
+    """Hold of all but one layer in ``number``, or in what the config says: the last of them.
+
+    It may say a number, 0 for no layer, or letters, L for those of which it holds.
+    """
+
+    def rule(config: ConfigReader, layer: int) -> bool:
+        pattern = config.values.get(key)
+        if isinstance(pattern, str) and pattern:
+            return pattern[layer % len(pattern)] == "L"
+        return (layer + 1) % (config.size(key, number, least=0) or 1) != 0
+
+    return rule
+
+
+def all_but_first_of(number: int) -> Rule:
+    """Hold of all but one layer in ``number``, the first of them."""
+    return lambda _, layer: layer % number != 0
+
+
+def all_but_every_from_last(number: int) -> Rule:
+    """Hold of all but one layer in ``number``, counted back from the last layer."""
+    return lambda config, layer: (config.layers() - 1 - layer) % number != 0
+
+
+def last_of_each(key: str) -> Rule:
+    """Hold of the last layer of each so many as ``key`` says."""
+    return lambda config, layer: (layer + 1) % config.size(key, 1) == 0
+
+
+def after(key: str, default: int, step_key: str = "") -> Rule:
+    """Hold of all layers but the first ones, whose number is ``key``, or one in each step."""
+
+    def rule(config: ConfigReader, layer: int) -> bool:
+        step = config.size(step_key, 1) if step_key else 1
+        return layer >= config.size(key, default, least=0) and layer % step == 0
+
+    return rule
+
+
+def where(key: str) -> Rule:
+    """Hold of all layers where a flag is true."""
+    return lambda config, _: config.flag(key, False)
+
+
+def where_any(key: str, default: int) -> Rule:
+    """Hold of all layers where a number is not zero."""
+    return lambda config, _: config.size(key, default, least=0) > 0
+
+
+def among_experts(config: ConfigReader, layer: int) -> bool:
+    """Hold of the layers that Qwen's keys do not make dense."""
+    dense = config.sequence("mlp_only_layers") or ()
+    return layer not in dense and (layer + 1) % config.size("decoder_sparse_step", 1) == 0
+
+
+def experts_of_ernie(config: ConfigReader, layer: int) -> bool:
+    """Hold of one layer in each interval, from a first to a last."""
+    end = config.size("moe_layer_end_index", -1, least=-1)
+    last = config.layers() - 1 if end == -1 else end
+    step = config.size("moe_layer_interval", 1)
+    first = config.size("moe_layer_start_index", 1, least=0)
+    return first <= layer <= last and (layer + 1) % step == 0
+
+
+def without_rotary(config: ConfigReader, layer: int) -> bool:
+    """Hold of the layers of SmolLM3 without rotary positions."""
+    every = config.size("no_rope_layer_interval", 4)
+    has_rope = config.sequence("no_rope_layers", config.layers())
+    return (layer + 1) % every == 0 if has_rope is None else not has_rope[layer]
+
+
+def windows_of_flint(config: ConfigReader, layer: int) -> bool:
+    """Hold of three layers in four, from the third on, and not of the last."""
+    return windows_of_dots(layer) and layer != config.layers() - 1
+
+
+def windows_of_mimo(_: ConfigReader, layer: int) -> bool:
+    """Hold of five layers in six, and not of the first."""
+    return layer > 0 and (layer + 1) % 6 != 0
+
+
+def windows_of_dots(layer: int) -> bool:
+    """Hold of three layers in four, from the third on."""
+    return layer >= 2 and layer % 4 != 1
+
+
+def blocks_of_nemotron(config: ConfigReader) -> list[Kind]:
+    """Mamba-2, attention or feed-forward of every layer: letters of a pattern, or a list."""
+    pattern = config.values.get("hybrid_override_pattern")
+    words = config.sequence("layers_block_type")
+    if words is None and isinstance(pattern, str):
+        words = list(pattern)
+    kinds = [str(word) for word in words or ()]
+    if not kinds:
+        config.fault("hybrid_override_pattern", "is missing, and so is layers_block_type")
+    elif set(kinds) - _BLOCKS.keys():
+        config.fault("hybrid_override_pattern", "may only name M, *, - and E")
+    elif len(kinds) > MOST_LAYERS:
+        config.fault("hybrid_override_pattern", f"names more than {MOST_LAYERS} layers")
+    elif config.optional_size("num_hidden_layers") not in (None, len(kinds)):
+        config.fault("num_hidden_layers", f"contradicts the pattern of {len(kinds)} layers")
+    else:
+        return [_BLOCKS[kind] for kind in kinds]
+    return [_BLOCKS["*"]]
+
+
+_BLOCKS = {
+    word: kind
+    for words, kind in (
+        ("M mamba linear_attention", Kind("mamba2", "")),
+        ("* attention full_attention", Kind("full", "")),
+        ("- mlp", Kind("", "dense")),
+        ("E moe", Kind("", "sparse")),
+    )
+    for word in words.split()
+}
+
+
+# Attention tables.
+
+
+def attention(config: ConfigReader, **fields: Any) -> Table:
+    """Attention by the usual names; ``fields`` are what the family fixes."""
+    heads = config.size("num_attention_heads")
+    shared = fields.pop("num_key_value_heads", None) or config.size("num_key_value_heads", heads)
+    if heads % shared:
+        config.fault("num_key_value_heads", f"{shared} does not divide {heads} attention heads")
+    width = fields.pop("head_dim", None) or config.optional_size("head_dim")
+    return {
+        "num_attention_heads": heads,
+        "num_key_value_heads": shared,
+        "head_dim": width or _head_dim(config, heads),
+        **fields,
+    }
+
+
+def _head_dim(config: ConfigReader, heads: int) -> int:
+    hidden = config.optional_size("hidden_size")
+    if hidden is None:
+        return 1  # the model table says that it is missing
+    if hidden % heads:
+        config.fault("hidden_size", f"{hidden} is not divisible by {heads} attention heads")
+    return max(hidden // heads, 1)
+
+
+def latent_attention(config: ConfigReader, **fields: Any) -> Table:
+    """Latent attention by the names of DeepSeek; ``fields`` are what the family fixes."""
+    heads = config.size("num_attention_heads")
+    rotary = config.size("qk_rope_head_dim")
+    return {
+        "kind": "latent",
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "head_dim": config.size("qk_nope_head_dim") + rotary,
+        "qk_rope_head_dim": rotary,
+        "v_head_dim": config.size("v_head_dim"),
+        "q_lora_rank": config.size("q_lora_rank", 0, least=0),
+        "kv_lora_rank": config.size("kv_lora_rank"),
+        **fields,
+    }
+
+
+def square_attention(config: ConfigReader, **fields: Any) -> Table:
+    """Attention whose output projection is square, whatever the heads are."""
+    table = attention(config, **fields)
+    if table["num_attention_heads"] * table["head_dim"] != config.size("hidden_size"):
+        config.fault("head_dim", "times num_attention_heads must be hidden_size")
+    return table
+
+
+def unequal_heads(config: ConfigReader, **fields: Any) -> Table:
+    """Attention whose values have another width per head than keys, which a mean stands for."""
+    key, value = config.size("head_dim", 192), config.size("v_head_dim", 128)
+    if (key + value) % 2:
+        config.fault("v_head_dim", f"{value} and head_dim {key} have no whole mean")
+    return attention(config, **fields) | {"head_dim": (key + value) // 2}
+
+
+# Values.
+
+
+def prediction_modules(config: ConfigReader) -> int:
+    """Modules of multi-token prediction, by the names that families give them."""
+    return max(config.size(name, 0, least=0) for name in _PREDICTION_MODULES)
+
+
+def heads_of_multi_query(config: ConfigReader) -> int:
+    """Key-value heads of Falcon and of GPT-BigCode: one, but for the newer Falcon."""
+    heads = config.size("num_attention_heads")
+    if config.flag("new_decoder_architecture", False):
+        return config.size("num_kv_heads", heads)
+    return 1 if config.flag("multi_query", True) else heads
+
+
+def heads_of_chatglm(config: ConfigReader) -> int | None:
+    """Key-value heads, where they are fewer than those of queries."""
+    several = config.flag("multi_query_attention", False)
+    return config.size("multi_query_group_num", 1) if several else None
+
+
+def norms_of_falcon(config: ConfigReader) -> int:
+    """Norms of a layer: one before both blocks, or one before each."""
+    if config.flag("new_decoder_architecture", False):
+        return config.size("num_ln_in_parallel_attn", 2)
+    return 1 if config.flag("parallel_attn", True) else 2
+
+
+def norms_of_hyperclovax(config: ConfigReader) -> int:
+    """Norms of a layer: with ``use_post_norm`` one behind each block, too."""
+    return 4 if config.flag("use_post_norm", True) else 2
+
+
+def norms_of_stablelm(config: ConfigReader) -> int:
+    """Norms of a layer: one where both blocks read the same."""
+    return 1 if config.flag("use_parallel_residual", False) else 2
+
+
+def norm_per_head(config: ConfigReader) -> bool:
+    """Whether each head of Molmo 2 has norm weights of its own."""
+    return config.values.get("qk_norm_type") == "olmo"
+
+
+def gate_per_number(config: ConfigReader) -> bool:
+    """Whether the gate of Laguna has a column per number, and not one per head."""
+    return config.values.get("gating") not in (None, True, "per-head")
+
+
+def without_auxiliary_loss(config: ConfigReader) -> bool:
+    """Whether biases of the router balance the experts of DeepSeek-V2."""
+    return config.values.get("topk_method") == "noaux_tc"
+
+
+def half_of_intermediate_size(config: ConfigReader) -> int:
+    """Width of the MLP of the first Qwen, whose config names both halves together."""
+    both = config.size("intermediate_size", least=2)
+    if both % 2:
+        config.fault("intermediate_size", f"{both} is not twice a whole number")
+    return both // 2
+
+
+def heads_of_mimo(config: ConfigReader) -> int:
+    """Key-value heads of the layers with a window: twice as many where nobody says."""
+    own = config.optional_size("swa_num_key_value_heads")
+    return own or 2 * config.size("num_key_value_heads", 4)
+
+
+def heads_of_step(config: ConfigReader) -> int:
+    """Heads of the layers with a window."""
+    other = config.table("attention_other_setting").optional_size("num_attention_heads")
+    own = config.optional_size("num_sliding_attention_heads")
+    return own or other or config.size("num_attention_heads")
+
+
+def mamba_head(config: ConfigReader) -> int:
+    """Width of a head, which ``auto`` makes a share of the expanded hidden size."""
+    if config.values.get("mamba_d_head", "auto") != "auto":
+        return config.size("mamba_d_head")
+    expanded = config.size("mamba_expand", 2) * config.size("hidden_size")
+    return max(expanded // config.size("mamba_n_heads", 128), 1)
+
+
+def rotary_or_none(config: ConfigReader) -> str:
+    """Positions of Granite 4."""
+    return "rotary" if config.values.get("position_embedding_type") == "rope" else "none"
+
+
+def position_of_baichuan(config: ConfigReader) -> str:
+    """Positions of Baichuan, by the width of the model."""
+    return "rotary" if config.size("hidden_size") == _ROTARY_BAICHUAN else "alibi"
+
+
+def position_of_falcon(config: ConfigReader) -> str:
+    """Positions of Falcon."""
+    return "alibi" if config.flag("alibi", False) else "rotary"
+
+
+def position_of_mpt(config: ConfigReader) -> str:
+    """Positions of MPT."""
+    inner = config.table("attn_config")
+    alibi, rotary = inner.flag("alibi", False), inner.flag("rope", False)
+    return "alibi" if alibi else "rotary" if rotary else "learned"
+
+
+# Configs of checkpoints in the keys of their row, those that transformers 5 saves.
+
+
+def embedded_at_full_width(config: ConfigReader) -> ConfigReader:
+    """The config of OPT, whose embeddings may not be narrower than its layers."""
+    hidden = config.size("hidden_size")
+    if config.size("word_embed_proj_dim", hidden) != hidden:
+        config.fault("word_embed_proj_dim", f"other than hidden_size {hidden} is not supported")
+    return config
+
+
+def without_windows(config: ConfigReader) -> ConfigReader:
+    """The config of dots, none of whose layers may have a window."""
+    first = config.size("max_window_layers", 62, least=0)
+    window = config.optional_size("sliding_window")
+    if any(windowed(config, lambda layer: window is not None and layer >= first)):
+        config.fault("layer_types", "other than full_attention are not supported")
+    return config
+
+
+def indexed_in_all_layers(config: ConfigReader) -> ConfigReader:
+    """The config of sparse attention, which has an indexer in every layer."""
+    own = {"full": True, "shared": False}
+    every = config.size("index_topk_freq", 1) == 1
+    if not (every and all(told_apart(config, "indexer_types", own, lambda _: True))):
+        config.fault("indexer_types", "other than full in every layer are not supported")
+    return config
+
+
+def chunked_attention(config: ConfigReader) -> ConfigReader:
+    """Llama 4: a chunk is a window."""
+    return config.replaced({"sliding_window": config.size("attention_chunk_size", 8192)})
+
+
+def alike_in_all_layers(config: ConfigReader) -> ConfigReader:
+    """Hunyuan: sizes that may be lists with one entry per layer, where all are the same."""
+    if config.size("moe_layer_num_skipped", 0, least=0):
+        config.fault("moe_layer_num_skipped", "other than 0 is not supported")
+    found: Table = {}
+    for key in ("moe_intermediate_size", "num_experts", "moe_topk", "num_shared_expert"):
+        if isinstance(config.values.get(key), list):
+            entries = config.sequence(key, config.layers()) or [1]
+            if any(entry != entries[0] for entry in entries):
+                config.fault(key, "must be the same in all layers")
+            found[key] = entries[0]
+    if config.values.get("moe_intermediate_size") is None:
+        found["moe_intermediate_size"] = config.size("intermediate_size")
+    return config.replaced(found)
+
+
+def modern_gpt_neo(config: ConfigReader) -> ConfigReader:
+    """Windows by the words of GPT-Neo."""
+    words = {"global": "full_attention", "local": "sliding_attention"}
+    kinds = config.sequence("attention_layers") or _repeated(config.sequence("attention_types"))
+    if not kinds:
+        kinds = ["global", "local"] * config.layers()
+        kinds = kinds[: config.layers()]
+    return config.replaced(
+        {
+            "layer_types": [words.get(str(kind), kind) for kind in kinds],
+            "sliding_window": config.size("window_size", 256),
+        }
+    )
+
+
+def _repeated(types: Sequence[Any] | None) -> list[Any]:
+    """The words of ``[[words, times], ...]``."""
+    kinds: list[Any] = []
+    for entry in types or ():
+        match entry:
+            case [list(words), int(times)] if len(words) * times <= 10_000:
+                kinds += words * times
+            case _:
+                return []
+    return kinds
+
+
+def modern_modernbert(config: ConfigReader) -> ConfigReader:
+    """The window to one side, half of that to both."""
+    if config.optional_size("sliding_window") is not None:
+        return config
+    half = config.size("local_attention", 128, least=2) // 2
+    return config.replaced({"sliding_window": half})
+
+
+def modern_bamba(config: ConfigReader) -> ConfigReader:
+    """The layers of attention as numbers, the others Mamba-2."""
+    chosen = config.sequence("attn_layer_indices") or ()
+    kinds = [
+        "full_attention" if layer in chosen else "linear_attention"
+        for layer in range(config.layers())
+    ]
+    return config.replaced({"layer_types": kinds})
+
+
+def modern_olmo_hybrid(config: ConfigReader) -> ConfigReader:
+    """Heads and widths that the family derives from one another where its config is silent."""
+    heads = config.size("num_attention_heads")
+    keys = config.optional_size("linear_num_key_heads") or heads
+    width = config.optional_size("linear_key_head_dim")
+    width = width or max(3 * config.size("hidden_size") // (4 * keys), 1)
+    return config.or_else(
+        {
+            "linear_num_key_heads": keys,
+            "linear_num_value_heads": heads,
+            "linear_key_head_dim": width,
+            "linear_value_head_dim": 2 * width,
+        }
+    )
+
+
+def _listed(config: ConfigReader, key: str, words: tuple[str, str]) -> list[str] | None:
+    """The words of a list of 0 and 1, one per layer."""
+    entries = config.sequence(key, config.layers())
+    if entries is None:
+        return None
+    return [words[1] if entry == 1 else words[0] for entry in entries]
+
+
+def modern_mimo(config: ConfigReader) -> ConfigReader:
+    """The keys of the published file: lists of 0 and 1, and the window without the token itself."""
+    kinds = {
+        "layer_types": _listed(
+            config, "hybrid_layer_pattern", ("full_attention", "sliding_attention")
+        ),
+        "mlp_layer_types": _listed(config, "moe_layer_freq", ("dense", "sparse")),
+    }
+    found: dict[str, Any] = {key: value for key, value in kinds.items() if value is not None}
+    window = config.optional_size("sliding_window_size")
+    if window is not None:
+        found["sliding_window"] = window
+    return config.replaced(found)
+
+
+def modern_minimax(config: ConfigReader) -> ConfigReader:
+    """The keys of the published file: lists of 0 and 1."""
+    sparse = config.table("sparse_attention_config")
+    kinds = {
+        "layer_types": _listed(
+            sparse.replaced({"num_hidden_layers": config.layers()}),
+            "sparse_attention_freq",
+            ("full_attention", "minimax_m3_sparse"),
+        ),
+        "mlp_layer_types": _listed(config, "moe_layer_freq", ("dense", "sparse")),
+    }
+    found = {key: value for key, value in kinds.items() if value and not config.values.get(key)}
+    config = config.replaced(found)
+    if set(map(str, config.sequence("layer_types") or ())) - {"full_attention"}:
+        config.fault("layer_types", "other than full_attention are not supported: block selection")
+    return config
+
+
+def modern_step(config: ConfigReader) -> ConfigReader:
+    """The keys of the published file: layers with experts as numbers, other heads in windows."""
+    number = config.layers()
+    found: dict[str, Any] = {}
+    for key in ("layer_types", "mlp_layer_types"):
+        kinds = config.values.get(key)
+        if isinstance(kinds, list) and len(kinds) > number:
+            found[key] = kinds[:number]  # the rest are modules of multi-token prediction
+    if config.values.get("mlp_layer_types") is None:
+        listed = config.values.get("moe_layers_enum")
+        names = listed.split(",") if isinstance(listed, str) else listed
+        chosen = {str(name).strip() for name in names} if isinstance(names, list) else None
+        found["mlp_layer_types"] = [
+            "sparse" if (layer >= 3 if chosen is None else str(layer) in chosen) else "dense"
+            for layer in range(number)
+        ]
+    return config.replaced(found)
+
+
+def modern_laguna(config: ConfigReader) -> ConfigReader:
+    """Heads that differ between layers as what a layer has of its own."""
+    heads = config.sequence("num_attention_heads_per_layer", config.layers())
+    if heads is None:
+        return config
+    own = {str(layer): {"num_attention_heads": number} for layer, number in enumerate(heads)}
+    return config.replaced({"per_layer_config": own})
+
+
+_HEADS_OF_DOTS = {
+    "num_attention_heads": 64,
+    "num_key_value_heads": 64,
+    "q_lora_rank": 1024,
+    "kv_lora_rank": 1024,
+    "qk_nope_head_dim": 192,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}
+
+
+def modern_dots(config: ConfigReader) -> ConfigReader:
+    """Latent attention of other sizes in the layers with a window, an indexer in the others."""
+    words = {"full_attention": False, "indexed_attention": False, "sliding_attention": True}
+    kinds = told_apart(config, "layer_types", words, windows_of_dots)
+    own = {key: config.size(f"swa_{key}", default) for key, default in _HEADS_OF_DOTS.items()}
+    return config.completed(
+        {"per_layer_config": {str(i): own for i, windowed in enumerate(kinds) if windowed}}
+    ).replaced(
+        {"layer_types": ["sliding_attention" if kind else "full_attention" for kind in kinds]}
+    )
+
+
+def modern_gemma4(config: ConfigReader) -> ConfigReader:
+    """The keys of the published file: heads of the layers of full attention of their own."""
+    if config.values.get("per_layer_config") is not None:
+        return config
+    shared = config.optional_size("num_global_key_value_heads")
+    equal = config.flag("attention_k_eq_v", False)
+    own = {"head_dim": config.size("global_head_dim", 512)}
+    if shared and equal:
+        own |= {"num_key_value_heads": shared}
+    full = {"full_attention": True, "sliding_attention": False}
+    kinds = told_apart(config, "layer_types", full, lambda layer: (layer + 1) % 6 == 0)
+    return config.replaced(
+        {"per_layer_config": {str(layer): own for layer, is_full in enumerate(kinds) if is_full}}
+    )
