@@ -116,12 +116,18 @@ def _reads_as(given: options.Given, made: Rewritten, change: Change) -> bool:
 
 def _rewritten(imported: Imported, plan: Plan, found: Evaluation, change: Change) -> Rewritten:
     """The user's file with a change."""
+    from dataclasses import replace
+
     from planner.launch.job import Job
     from planner.launch.rewrite import rewritten
     from planner.pinned import PinnedPlan
     from planner.plan import evaluated, one_configuration
 
-    after = one_configuration(PinnedPlan.of(plan, change.row).request())
+    request = PinnedPlan.of(plan, change.row).request()
+    if "concurrency" in change.changed:
+        # The number that the file tells the engine changes with the plan's.
+        request = replace(request, max_num_seqs=None)
+    after = one_configuration(request)
     jobs = Job.of_plan(plan, found), Job.of_plan(after, evaluated(after))
     return rewritten(imported, *jobs, changed=change.changed)
 

@@ -228,6 +228,8 @@ class EngineMemory:
     another number; 0: the cache gets what the requests of the plan leave."""
     profiled_seqs_small: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
     """The same on GPUs of less than 70 GiB, or without 8-bit floats; 0: as many."""
+    told_seqs: bool = False
+    """It is told that number, and samples so many however few a plan needs."""
     expert_workspace: bool = False
     """Inputs, products and outputs of the experts chosen for a step have buffers that last."""
     queued_all_reduces: bool = False

@@ -15,6 +15,10 @@ from serving_cases import serving_setting as setting
 from planner.arrays import FloatArray
 from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
 from planner.estimators.inference.estimate import evaluate_serving
+from planner.estimators.inference.percentiles import (
+    request_latency_percentile,
+    time_per_output_token_percentile,
+)
 from planner.specs.serving import ServingWorkload
 
 CLIENTS: FloatArray = np.array([1.0, 2.0, 3.0, 7.0, 40.0, 256.0, 3000.0])
@@ -105,6 +109,17 @@ def test_a_long_prompt_alone() -> None:
         )
         found = evaluate_serving(own, alone).served.time_per_output_token
         assert float(found) == pytest.approx(11.5e-3, rel=0.1)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_a_request_alone_has_no_slow_answers(engine: str) -> None:
+    """Its prompt of 11 s stops no answer: one in a hundred takes no longer than the others."""
+    own = setting("llama-3.1-8b", "h100-sxm-80gb", engine, input_tokens=114_688, output_tokens=16)
+    found = evaluate_serving(own, replicas(num_gpus=1, concurrency=1))
+    mean = float(found.served.time_per_output_token)
+    assert float(time_per_output_token_percentile(found, 0.99)) == pytest.approx(mean, rel=1e-3)
+    whole = float(found.served.time_to_first_token) + 15 * mean
+    assert float(request_latency_percentile(found, 0.99)) == pytest.approx(whole, rel=0.02)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])

@@ -210,7 +210,8 @@ def per_token_within(world: ServingWorld, served: Answers, share: float) -> floa
     """Two spreads as independent, no faster than a step over one sequence."""
     beside, prompts = _token_variances(world, served)
     mean = served.per_token
-    stalled = max(served.met.load * mean, 1e-100)
+    stopped = scalar_waits.of_others(served.demand) * served.met.load
+    stalled = max(stopped * mean, 1e-100)
     first = scalar_waits.lognormal_within(share, mean, beside) - mean
     second = scalar_waits.lognormal_within(share, stalled, prompts) - stalled
     sign = (first + second > 0) - (first + second < 0)

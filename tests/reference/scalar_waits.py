@@ -147,6 +147,11 @@ def meets_step(demand: Demand, step: float, load: float) -> float:
     return (1 - load) * step + load * prompts
 
 
+def of_others(demand: Demand) -> float:
+    """Share of the prompts that other clients send."""
+    return 1.0 if demand.is_open else max(demand.clients - 1, 0) / max(demand.clients, 1)
+
+
 def token_variances(
     demand: Demand, met: Met, decoding: float, answers: float, drafted: float
 ) -> tuple[float, float]:
@@ -155,7 +160,7 @@ def token_variances(
     x = min(max(demand.fixed / own, 1e-3), 1.0)
     averaged = 2 * (x - 1 + exp(-x)) / x**2
     beside = (demand.slope / (1 - met.load)) ** 2 * met.running * averaged
-    prompts = met.prompts / max(demand.steps, 1.0)
+    prompts = of_others(demand) * met.prompts / max(demand.steps, 1.0)
     return beside / drafted**2, prompts * (1 + answers**2) / drafted**2
 
 

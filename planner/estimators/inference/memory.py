@@ -193,7 +193,7 @@ def _kept(
     """Activations, what the engine may use, and the room that a cache has of it.
 
     Where the sequences that the engine samples by default to size the cache leave too little for
-    the plan's, it is told to take those of the plan at most.
+    the plan's, it is told to take those of the plan at most, unless it is told a number already.
     """
     profiled, sampled = setting.profiled_seqs, c.concurrency / c.attention_data_parallel
     tokens = c.max_num_batched_tokens if profiled else step_tokens(setting, c)
@@ -209,6 +209,8 @@ def _kept(
         return own, usable, room
     usual = _activation_bytes(setting, c, np.maximum(profiled, sampled), tokens)
     usual_usable, usual_room = beside(usual)
+    if setting.engine.memory.told_seqs:
+        return usual, usual_usable, usual_room
     enough = usual_room.holds(usual_room.sequence) >= c.concurrency
     size = np.where(enough, usual_room.size, room.size)
     usable = np.where(enough, usual_usable, usable)

@@ -43,12 +43,12 @@ def time_per_output_token_percentile(estimate: ServingEstimate, share: float) ->
     r"""The mean time per output token that a ``share`` of the requests does not exceed [s].
 
     The number of sequences beside a request and the prompts that come while it is answered
-    spread independently, each lognormal about its mean.
+    spread independently, each lognormal about its mean. Its own prompt stops no answer of its own.
     """
     served = estimate.served
     beside, prompts = _token_variances(estimate)
     mean = served.time_per_output_token
-    stalled = np.maximum(served.queue.load * mean, 1e-100)
+    stalled = np.maximum(_others(estimate) * served.queue.load * mean, 1e-100)
     first = lognormal_quantile(share=share, mean=mean, variance=beside) - mean
     second = lognormal_quantile(share=share, mean=stalled, variance=prompts) - stalled
     spread = np.sign(first + second) * np.hypot(first, second)
@@ -133,6 +133,14 @@ def _first_variance(estimate: ServingEstimate) -> FloatArray:
     return np.asarray(met + (prompt * w.input_variation) ** 2)
 
 
+def _others(estimate: ServingEstimate) -> FloatArray:
+    """Share of the prompts that are not those of one request's own client."""
+    served = estimate.served
+    if estimate.setting.workload.request_rate is not None:
+        return np.ones(())
+    return np.asarray(np.maximum(served.in_flight - 1, 0.0) / np.maximum(served.in_flight, 1.0))
+
+
 def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]:
     r"""Variance of the time per output token by the sequences beside, and by prompts [s^2].
 
@@ -149,5 +157,5 @@ def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]
     own = costs.decode_step(served.decoding)
     averaged = averaged_share(fixed=costs.fixed, step=own)
     beside = (costs.slope / (1 - queue.load)) ** 2 * queue.running * averaged
-    prompts = queue.prompts / steps * (1 + w.output_variation**2)
+    prompts = _others(estimate) * queue.prompts / steps * (1 + w.output_variation**2)
     return beside / tokens**2, prompts / tokens**2

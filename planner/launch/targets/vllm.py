@@ -78,6 +78,8 @@ _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
 # Of the server, by memory: arg_utils.get_batch_defaults of 0.33.
 _LARGE, _LARGEST = 70 * GIB, 160 * GIB
 _SECOND_ENGINE = (0, 8)
+# gpu_memory_utilization of vllm/config/cache.py of 0.25 and 0.33; 0.9 before.
+_LARGER_SHARE, _SHARE = (0, 25), "0.92"
 _LONG = 32_768  # config.py of 0.6: prompts of longer models are computed in chunks
 
 
@@ -126,12 +128,14 @@ def answers(reading: Reading) -> Answers:
     _put_batch(told, 1 if is_dense else dp)
     _put_drafts(told, model)
     _put_lora(told)
-    told.copy("gpu_memory_utilization")
+    _put_share(told)
     _note_offload(told)
     put_offload(told, model, "--cpu-offload-gb")
     _put_longest(told, model)
     note_lengths(told, whole(reading.value("max_model_len")))
-    return told.answers(_pool(told))
+    pool = _pool(told)
+    _put_sampled(told, pool, 1 if is_dense else dp)
+    return told.answers(pool)
 
 
 def model_name(reading: Reading) -> str | None:
@@ -197,6 +201,25 @@ def _put_batch(told: Told, ranks: int) -> None:
         told.notes.append(
             "Prefixes are cached: give --prefix-cache-hit-rate, the share of prompts found there."
         )
+
+
+def _put_share(told: Told) -> None:
+    """The share of the memory; a file without a version is read as of the newest one."""
+    told.copy("gpu_memory_utilization")
+    version = version_of("vllm", told.reading.found)
+    if version is None or version.parts >= _LARGER_SHARE:
+        why = f"--gpu-memory-utilization is {_SHARE} by default from 0.25 on"
+        told.assume("gpu_memory_utilization", _SHARE, why)
+
+
+def _put_sampled(told: Told, pool: str, ranks: int) -> None:
+    """The sequences of a rank that it samples at its start, and has less cache for: those that it
+    may run at once, however few find room (``gpu_model_runner.py``, ``_dummy_sampler_run``).
+
+    Two pools of one plan have no number each.
+    """
+    if pool == AGGREGATED:
+        told.values["max_num_seqs"] = told.values["concurrency"] // ranks
 
 
 def _put_longest(told: Told, model: ModelSpec | None) -> None:
