@@ -55,9 +55,11 @@ def duration(seconds: float) -> str:
 
     >>> duration(22.42), duration(2e6)
     ('22.4 s', '23.1 days')
+    >>> duration(math.inf), duration(math.nan)
+    ('endless', 'unknown')
     """
     if not math.isfinite(seconds):
-        return "unknown"
+        return "endless" if seconds > 0 else "unknown"
     if seconds < 1:
         return f"{seconds * 1e3:.3g} ms"
     for limit, unit, name in ((600.0, 1.0, "s"), (2 * HOUR, 60.0, "min"), (2 * DAY, HOUR, "h")):

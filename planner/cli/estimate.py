@@ -38,7 +38,7 @@ def estimate(given: options.Given) -> None:
     from planner.report.console import make_console
     from planner.report.estimate import print_estimate, print_misfit, write_estimate
     from planner.report.infeasible import infeasible_message
-    from planner.report.load import overload
+    from planner.report.load import refuse_overload
 
     if given.get("imported") is not None:
         from planner.cli.imported import estimate_imported
@@ -63,6 +63,5 @@ def estimate(given: options.Given) -> None:
         print_estimate(console, plan, found)
         if compared is not None:
             print_api_comparison(console, compared, is_full=True)
-    if reason := overload(plan, found.candidates):
-        raise InfeasibleError(reason)
+    refuse_overload(plan, found.candidates)
     return None

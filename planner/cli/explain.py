@@ -28,6 +28,7 @@ def explain(given: options.Given) -> None:
     from planner.report.console import make_console
     from planner.report.explained import explained_plan, write_explanation
     from planner.report.explanation import print_explanation
+    from planner.report.load import refuse_overload
     from planner.report.recommended import recommended_of
 
     json = given["json"]
@@ -40,3 +41,4 @@ def explain(given: options.Given) -> None:
     if not given["quiet"]:
         console = make_console(stderr=json == Path("-"))
         print_explanation(console, explained, is_full=given["full"])
+    refuse_overload(explained.plan, explained.found.candidates)

@@ -32,6 +32,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     from planner.report.estimate import write_estimate
     from planner.report.imported import print_by_hand
     from planner.report.infeasible import infeasible_message
+    from planner.report.load import refuse_overload
 
     imported: Imported = given["imported"]
     check_outputs(None, given["json"])
@@ -56,6 +57,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
         _write(imported.path, rewritten, quiet=given["quiet"])
     if found.rejected_by:
         raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
+    refuse_overload(plan, found.candidates)
 
 
 def _may_be(

@@ -91,6 +91,7 @@ def _show(
     from planner.report.documents import write_document
     from planner.report.engine_start import no_start
     from planner.report.largest import largest_lines, print_largest
+    from planner.report.load import refuse_overload
     from planner.report.manifest import plan_manifest
     from planner.report.recommended import planned
 
@@ -110,6 +111,8 @@ def _show(
     if not given["quiet"]:
         row = first_row(evaluation.table())
         print_largest(make_console(stderr=json == Path("-")), plan, row, found)
+    if not evaluation.rejected_by:
+        refuse_overload(plan, evaluation.candidates)
 
 
 def _with_limits(given: options.Given, request: Request) -> Request:

@@ -148,6 +148,25 @@ def place_wait(
     return share, np.asarray(time)
 
 
+def critical_wait(
+    *, number: Numeric, rate: Numeric, noise: Numeric, capacity: Numeric
+) -> FloatArray:
+    r"""Mean seconds that N requests wait which come as fast as they are answered, none before.
+
+    .. math:: \frac{4}{3} \sqrt{\frac{\kappa T}{\pi \mu}}, \quad T = N / \lambda
+
+    A queue without drift whose variance grows by :math:`2 \kappa \mu t` is
+    :math:`\sqrt{4 \kappa \mu t / \pi}` long on average, reflected at zero [1]_; here it is
+    averaged over T.
+
+    References
+    ----------
+    .. [1] J. Harrison, "Brownian Motion and Stochastic Flow Systems," 1985, section 1.8.
+    """
+    seconds = np.asarray(number) / rate
+    return np.asarray(4 / 3 * np.sqrt(noise * seconds / (np.pi * np.asarray(capacity))))
+
+
 def normal_tail(score: Numeric) -> FloatArray:
     r"""The share of a normal variable that lies above a score, in two rational terms [1]_.
 

@@ -34,7 +34,8 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
     """The plan of a launch file as it is started, its prediction, and what is to be said of it.
 
     An engine takes in as many requests as its cache has room for: a larger ``max_num_seqs`` is
-    a bound that is never reached. With a request rate the number that it keeps busy counts.
+    a bound that is never reached. With a request rate the number that it keeps busy counts, of so
+    many at most.
 
     Raises
     ------
@@ -44,7 +45,9 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
     cap = request.settings.get(_CAP) if request.workload == "serve" else None
     if cap is not None and request.request_rate is not None:
         others = {name: value for name, value in request.settings.items() if name != _CAP}
-        request, cap = replace(request, settings=others), None
+        ranks = int(_first(request.settings.get("attention_data_parallel", 1)))
+        seqs = request.max_num_seqs or max(int(_first(cap)) // ranks, 1)
+        request, cap = replace(request, settings=others, max_num_seqs=seqs), None
     plan = one_configuration(request, burst)
     found = evaluated(plan, burst)
     if cap is None or not _lacks_room(found):
@@ -65,9 +68,11 @@ def most_asked(request: Request, own: Mapping[str, Any], defaults: Collection[st
     """
     if request.workload != "serve":
         return math.inf
+    if request.request_rate is not None:
+        return float(own[_CAP])
     if _CAP in request.settings and _CAP not in defaults:
         return float(_first(request.settings[_CAP]))
-    return math.inf if request.request_rate is None else float(own[_CAP])
+    return math.inf
 
 
 def _most_that_fit(request: Request, cap: int) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner import text
+from planner.errors import InfeasibleError
 from planner.optimize.collector import first_row
 from planner.optimize.constraints import with_rate
 from planner.optimize.source import Candidates
@@ -41,12 +42,18 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     return _sentences(carries, _room_line(candidates, row), _end_line(plan, candidates, row))
 
 
-def overload(plan: Plan, candidates: Candidates) -> str:
-    """That the first row is offered more than it can take, without an end; empty where not."""
+def refuse_overload(plan: Plan, candidates: Candidates) -> None:
+    """Refuse a first row that is offered more than it can take, without an end.
+
+    Raises
+    ------
+    InfeasibleError
+        What it carries, and what would be an answer.
+    """
     rate = plan.request.request_rate
     if rate is None or plan.request.num_requests is not None or not candidates.is_beyond:
-        return ""
-    return _beyond_line(plan, first_row(candidates.columns()), rate)
+        return
+    raise InfeasibleError(_beyond_line(plan, first_row(candidates.columns()), rate))
 
 
 def _beyond_line(plan: Plan, row: Mapping[str, Any], rate: float) -> str:

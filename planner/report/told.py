@@ -52,6 +52,8 @@ def told(column: str, value: Any, ends: Ends | None = None) -> str:
         return text.value(value)
     if isinstance(value, int):
         return text.count(value)
+    if math.isinf(value) and column.endswith("_s"):
+        return text.duration(value)
     if not math.isfinite(value):
         return "unknown: give --price" if column.endswith("_usd") else "-"
     scale, unit = _scale(column, value)

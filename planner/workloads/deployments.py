@@ -13,6 +13,7 @@ import numpy as np
 from planner.arrays import CodeArray, FloatArray, add
 from planner.confidence.plans import INFERENCE, errors_of_memory
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
+from planner.estimators.inference.burst import longest_answer
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
     ServingMemory,
@@ -152,8 +153,10 @@ class Deployments(Serving):
         work = self.setting.workload
         number, makespan = work.num_requests, None
         if number is not None:
-            last = first + offered.last_wait - offered.mean_wait
-            last = last + max(work.output_tokens - 1, 0) * token
+            last = first + np.maximum(offered.last_wait - offered.mean_wait, 0.0)
+            answer = max(work.output_tokens - 1, 0) * token
+            longest = offered.answer * longest_answer(work.output_variation)
+            last = last + np.where(np.asarray(offered.answer) > 0, longest, answer)
             carried = offered.until_the_end(carried, last)
             makespan = number / (carried * replicas)
         return replace(
@@ -175,12 +178,18 @@ class Deployments(Serving):
             capacity=self.capacity / replicas,
             places=places,
             prompt=self.queued_prompt,
+            answer=self.last_answer,
         )
 
     @property
     @abstractmethod
     def queued_prompt(self) -> FloatArray:
         """Seconds of a prompt behind which others that have a place still wait unseen."""
+
+    @property
+    @abstractmethod
+    def last_answer(self) -> FloatArray:
+        """Seconds of an answer while a replica empties that was full; 0 where others fill it."""
 
     @property
     def output_tokens(self) -> float:

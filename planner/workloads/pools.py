@@ -233,6 +233,11 @@ class PoolDeployments(Deployments):
         return np.zeros(())
 
     @property
+    def last_answer(self) -> FloatArray:
+        """None: answers are computed beside what computes prompts."""
+        return np.zeros(())
+
+    @property
     def decoding(self) -> FloatArray:
         """Sequences in a step of a decode worker: all that it has places for, or at a load."""
         if self.promises.capacity is None:

@@ -13,7 +13,7 @@ from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.estimators.inference.burst import share_until_the_end
+from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.estimate import (
     ServingEstimate,
     broken_serving_rule,
@@ -227,6 +227,11 @@ class Replicas(Deployments):
     def queued_prompt(self) -> FloatArray:
         """Seconds of a prompt in a queue of them."""
         return self.estimate.served.phases.queued
+
+    @property
+    def last_answer(self) -> FloatArray:
+        """Seconds of an answer beside fewer and fewer others, and no prompts."""
+        return emptying_answer(self.setting, self.estimate.served)
 
     def token_time_at_rate(self, rate: float) -> FloatArray:
         """Seconds per output token where so many requests come in a second."""

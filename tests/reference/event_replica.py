@@ -145,6 +145,11 @@ class Replica:
         arrivals = (self.request(0.0) for _ in range(number))
         return self._run(arrivals, number=number, closed=False, warm=0.0)
 
+    def ending(self, rate: float, number: int) -> Seen:
+        """So many requests that come at random at an empty replica, and no others."""
+        arrivals = islice(self._arrivals(rate), number)
+        return self._run(arrivals, number=number, closed=False, warm=0.0)
+
     def _arrivals(self, rate: float) -> Iterator[Request]:
         now = 0.0
         while True:

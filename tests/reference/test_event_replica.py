@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from event_replica import Lengths, Replica, Seen, StepCosts
 
+import planner
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType, Quantization
 from planner.estimators.inference.estimate import ServingEstimate, evaluate_serving
@@ -167,3 +168,37 @@ def test_prompts_that_the_host_launches_are_computed_with_those_that_wait(client
     assert float(served.request_rate) == pytest.approx(seen.rate, rel=0.1)
     token = Seen.mean(seen.per_token)
     assert float(served.time_per_output_token) == pytest.approx(token, rel=0.1)
+
+
+@pytest.mark.parametrize("beyond", [1.3, 2.0, 8.0])
+@pytest.mark.parametrize(("engine", "variation"), [("vllm", 0.0), ("vllm", 0.7), ("tgi", 0.0)])
+def test_requests_that_come_faster_than_they_are_answered(
+    engine: str, variation: float, beyond: float
+) -> None:
+    """2,000 at an empty replica of 128 places: what the first tokens wait, and the end."""
+    lengths = {"input_variation": variation, "output_variation": variation}
+    asked: dict[str, Any] = {
+        "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,
+        "engine": engine, "input_tokens": 1024, "output_tokens": 256, "num_requests": 2000,
+        "settings": {"concurrency": 128}, **lengths,
+    }  # fmt: skip
+    capacity = planner.estimate(**asked, request_rate=1.0).candidates.capacity.item()
+    found = planner.estimate(**asked, request_rate=capacity * beyond).candidates
+    served = found.estimate.served
+    phases = type(served.phases)(
+        **{name: np.asarray(np.ravel(value)[0]) for name, value in vars(served.phases).items()}
+    )
+    replica = Replica(
+        costs=StepCosts.of(phases, 1024, found.setting.engine.scheduler.chunked_prefill),
+        places=128,
+        step_tokens=found.setting.engine.scheduler.max_num_batched_tokens,
+        prompts=Lengths(mean=1024, variation=variation),
+        answers=Lengths(mean=256, variation=variation),
+    )
+    seen = replica.ending(capacity * beyond, 2000)
+    first = found.time_to_first_token.item()
+    assert first == pytest.approx(Seen.mean(seen.first), rel=0.15)
+    assert found.promises.makespan.item() == pytest.approx(2000 / seen.rate, rel=0.15)
+    for share in (0.5, 0.9):
+        within = found.percentile("time_to_first_token", share).item()
+        assert within == pytest.approx(Seen.within(seen.first, share), rel=0.2), share

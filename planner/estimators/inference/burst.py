@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.arrays import FloatArray, Numeric
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.served import Served
@@ -125,10 +125,22 @@ def share_until_the_end(
         return np.asarray(waves * full / (whole * full + last))
     step = served.time_per_output_token * tokens_per_step(setting)
     pace = costs.decode_step(np.maximum(running / 3, 1.0)) / step
-    longest = 1 + np.sqrt(3) * work.output_variation
+    longest = longest_answer(work.output_variation)
     left = (1 + work.output_variation**2) / 2
     others = np.maximum(1 - 1 / np.maximum(running, 1.0), 0.0)
     return np.asarray(waves / (waves + np.maximum(longest * pace - left, 0.0) * others))
+
+
+def longest_answer(variation: Numeric) -> FloatArray:
+    """The longest answer over the mean one, of lengths that are taken as even between bounds."""
+    return np.asarray(1 + np.sqrt(3) * np.asarray(variation))
+
+
+def emptying_answer(setting: ServingSetting, served: Served) -> FloatArray:
+    """Seconds of an answer at the end of a run: no prompts stop it, and half of those that were in
+    flight are beside it on average."""
+    half = np.maximum(np.asarray(served.decoding) / 2, 1.0)
+    return np.asarray(decode_steps(setting) * served.phases.decode_step(half))
 
 
 def _only(array: FloatArray) -> float:

@@ -8,10 +8,9 @@ import numpy as np
 
 from planner.arrays import BoolArray, FloatArray, Numeric
 from planner.estimators.inference.waits import Queue
+from planner.formulas.queueing import critical_wait
 from planner.records import record
 
-# A share of requests that wait for a place, above which they come faster than they are served.
-_OVERLOADED = 0.5
 CARRIED = 1e-3
 """By this share a rate may be beyond what is carried, which is found in steps."""
 
@@ -22,17 +21,17 @@ class Offered:
 
     Arrays that broadcast, of a replica or of a whole deployment. An infinite rate is of requests
     that are all there at once, an infinite number one without end. ``places``: for requests in
-    flight; ``prompt``: seconds of a prompt in a queue of them.
+    flight; ``prompt``: seconds of a prompt in a queue of them; ``answer``: of an answer while what
+    answers them empties.
 
-    Where they come faster than they are answered, they are a fluid [1]_: each comes
-    :math:`1 / \mu - 1 / \lambda` later than it should, from when all places are taken. The last
-    of N waits
+    Where they come faster than they are answered, they are a fluid [1]_ that is answered by
+    :math:`N / \mu`. The i-th is not among the first c, who find a place, and has its place
 
-    .. math:: N \left(\frac{1}{\mu} - \frac{1}{\lambda}\right) f, \quad
-        f = 1 - \frac{c}{N (1 - \mu / \lambda)},
+    .. math:: i \left(\frac{1}{\mu} - \frac{1}{\lambda}\right) - a
 
-    the share f of them that comes after that half of it on average, and those before only for
-    the prompts of each other. Of requests at once all wait.
+    later than it comes: i are answered in :math:`i / \mu`, the last of them in a. Of those who find
+    a place each waits for the prompts before its own. `tests/reference/event_replica.py` holds it.
+    Of requests at once all wait.
 
     References
     ----------
@@ -44,6 +43,7 @@ class Offered:
     capacity: Numeric
     places: Numeric
     prompt: Numeric
+    answer: Numeric = 0.0
 
     @property
     def is_beyond(self) -> BoolArray:
@@ -65,29 +65,37 @@ class Offered:
         return np.where(np.isfinite(self.number), self.number, 0.0)
 
     @cached_property
-    def waiting_share(self) -> FloatArray:
-        """Share of the requests that come when all places are taken."""
-        held = self._sent * self._later * self.capacity
-        full = np.clip(1 - self.places / np.maximum(held, 1e-300), 0.0, 1.0)
-        return np.where(np.isfinite(self.rate), full, 1.0)
+    def _placed(self) -> FloatArray:
+        """How many of the requests find a place when they come."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            caught_up = np.where(self._later > 0, self.answer / self._later, np.inf)
+        found = np.where(np.isfinite(self.rate), np.maximum(self.places, caught_up), 0.0)
+        return np.minimum(found, self._sent)
 
     @cached_property
     def _of_prompts(self) -> FloatArray:
         """Seconds that the last prompt waits of those that have places, where they come faster."""
-        placed = np.minimum(self._sent, self.places)
         faster = np.maximum(self.prompt - 1 / np.asarray(self.rate), 0.0)
-        return np.where(np.isfinite(self.rate), placed * faster, 0.0)
+        return np.minimum(self._placed, self.places) * faster
+
+    def _place_after(self, order: Numeric) -> FloatArray:
+        """Seconds that the request of this ``order`` waits for a place, if it finds none."""
+        return np.maximum(order * self._later - self.answer, 0.0)
 
     @property
     def mean_wait(self) -> FloatArray:
         """Mean seconds of all requests before their place; infinite without an end."""
-        wait = self._sent / 2 * self._later * self.waiting_share**2 + self._of_prompts / 2
+        placed, sent = self._placed, np.maximum(self._sent, 1e-300)
+        waiting = (self._place_after(placed) + self._place_after(sent)) / 2
+        wait = (self._of_prompts * placed / 2 + waiting * (self._sent - placed)) / sent
         return np.where(self.is_endless, np.inf, wait)
 
     @property
     def last_wait(self) -> FloatArray:
         """Seconds of the last request before its place; infinite without an end."""
-        wait = np.maximum(self._sent * self._later * self.waiting_share, self._of_prompts)
+        waits = self._sent > self._placed
+        wait = np.where(waits, self._place_after(self._sent), 0.0)
+        wait = np.maximum(wait, self._of_prompts)
         # What a wave adds to the mean of a burst, `burst` tells.
         wait = np.where(np.isfinite(self.rate), wait, self.mean_wait)
         return np.where(self.is_endless, np.inf, wait)
@@ -97,26 +105,38 @@ class Offered:
 
         In the order in which they come: those that find a place wait for each other's prompts.
         """
-        waiting = np.where(self.waiting_share > 0, self.waiting_share, 1.0)
-        with np.errstate(invalid="ignore"):
-            part = np.clip(1 - (1 - share) / waiting, 0.0, 1.0)
-            piled_up = np.where(part > 0, self.last_wait * part, 0.0)
-        return np.maximum(piled_up, self._of_prompts * share)
+        order, placed = share * self._sent, self._placed
+        before = self._of_prompts * np.minimum(order / np.maximum(placed, 1e-300), 1.0)
+        wait = np.where(order > placed, np.maximum(self._place_after(order), before), before)
+        wait = np.where(np.isfinite(self.rate), wait, self.last_wait * share)
+        return np.where(self.is_endless, np.inf, wait)
 
     def place_wait(self, queue: Queue, carried: FloatArray) -> FloatArray:
-        """Mean seconds until there is a place where requests that come at random are ``carried``.
+        r"""Mean seconds of all for a place where requests that come at random are ``carried``.
 
-        Of a number that ends no more wait than do not find a place if nobody ends, and those that
-        come faster than they are served wait in what piles up.
+        .. math:: P f \left(W_\infty^{-2} + W_0^{-2}\right)^{-1/2}, \quad f = 1 - n / N
+
+        The first n fill an empty replica. The others wait as without an end, :math:`W_\infty`,
+        unless all have come before that has built up: it takes as long as `critical_wait`,
+        :math:`W_0`, says. Faster than they are answered they wait as at the capacity, or in what
+        piles up.
         """
-        beyond = np.where(
-            np.isfinite(self.number),
-            np.maximum(1 - self.places / np.asarray(self.number), 0.0),
-            1.0,
-        )
-        longest = self.number / carried / 2 * beyond**2
-        piles_up = (queue.place_share >= _OVERLOADED) & np.isfinite(self.number)
-        return np.where(piles_up, 0.0, np.minimum(queue.place_wait, longest))
+        share = np.maximum(1 - queue.place_fill / np.asarray(self.number), 0.0)
+        spare = np.maximum(queue.place_rate, self.capacity) - np.asarray(self.rate)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            lasting = np.where(spare > 0, queue.place_noise / spare, np.inf)
+            ending = critical_wait(
+                number=self.number * share,
+                rate=carried,
+                noise=queue.place_noise,
+                capacity=self.capacity,
+            )
+            wait = 1 / np.hypot(1 / lasting, 1 / ending)
+        return np.where(queue.place_share > 0, queue.place_share * share * wait, 0.0)
+
+    def first_wait(self, queue: Queue, carried: FloatArray) -> FloatArray:
+        """Mean seconds of all requests before their place: by chance, or in what piles up."""
+        return np.maximum(self.place_wait(queue, carried), self.mean_wait)
 
     def until_the_end(self, carried: FloatArray, latency: FloatArray) -> FloatArray:
         """The rate [1/s] of all requests over the time until the last is answered.

@@ -89,7 +89,7 @@ def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.log(queue.place_share / (1 - share))
         time = queue.place_time
-        if served.offered is not None and np.any(np.isfinite(served.offered.number)):
+        if served.offered is not None:
             time = served.place_wait / queue.place_share
         return np.where(over > 0, over * time, 0.0)
 
@@ -97,12 +97,14 @@ def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:
 def _or_piled_up(
     estimate: ServingEstimate, share: float, steady: FloatArray, placed: FloatArray
 ) -> FloatArray:
-    """A ``steady`` time; where requests come faster than they are answered, the time of one that
-    has its ``placed`` place behind those before it."""
+    """A ``steady`` time; where requests come faster than they are answered, no less than that of
+    one that has its ``placed`` place behind those before it."""
     offered = estimate.served.offered
     if offered is None:
         return np.asarray(steady)
-    return np.where(offered.is_beyond, placed + offered.wait_within(share), steady)
+    return np.where(
+        offered.is_beyond, np.maximum(placed + offered.wait_within(share), steady), steady
+    )
 
 
 def _varied(estimate: ServingEstimate) -> FloatArray:

@@ -43,10 +43,9 @@ class Served:
     @property
     def time_to_first_token(self) -> FloatArray:
         """Mean seconds from arrival to the first token."""
-        first = self.placed_first
-        if self.offered is not None:
-            first = first + self.offered.mean_wait
-        return first + self.place_wait
+        if self.offered is None:
+            return self.placed_first + self.queue.place_wait
+        return self.placed_first + self.offered.first_wait(self.queue, self.request_rate)
 
     def request_latency(self, output_tokens: Numeric) -> FloatArray:
         """Seconds from arrival to the last token."""

@@ -49,7 +49,9 @@ class Queue:
     that came with it add to its own step; ``stall``: what those that come meanwhile add to its
     answer; ``prompts``: variance of what prompts add to a step, of all steps. ``running``:
     variance of the sequences that decode. A share ``place_share`` waits
-    ``place_time`` for a place before.
+    ``place_time`` for a place before; ``place_noise``: how much more than at random its queue
+    varies, ``place_rate``: requests per second of all places, ``place_fill``: requests that come
+    until an empty replica is as full as it gets (`averaged_share`).
     """
 
     decode_step: FloatArray
@@ -63,6 +65,9 @@ class Queue:
     running: FloatArray
     place_share: FloatArray
     place_time: FloatArray
+    place_noise: FloatArray
+    place_rate: FloatArray
+    place_fill: FloatArray
 
     @property
     def place_wait(self) -> FloatArray:
@@ -104,6 +109,7 @@ def queue_of(
             decode_step=step, load=load, met=met, met_variance=prompts,
             wait=np.minimum(wait, most) * busy, others=others * busy, stall=zero,
             prompts=prompts, running=zero, place_share=zero, place_time=zero,
+            place_noise=zero, place_rate=zero, place_fill=zero,
         )  # fmt: skip
     return _open_queue(setting, c, work, rate, decoding)
 
@@ -153,6 +159,9 @@ def _open_queue(
         running=variance,
         place_share=share,
         place_time=time,
+        place_noise=noise,
+        place_rate=most,
+        place_fill=decoding * (work.fixed + work.slope * decoding) / work.fixed,
     )
 
 

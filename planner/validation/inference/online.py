@@ -10,7 +10,12 @@ import numpy as np
 from planner.arrays import BoolArray, FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.enums import CacheType
-from planner.estimators.inference.burst import mean_first_token, share_until_the_end
+from planner.estimators.inference.burst import (
+    emptying_answer,
+    longest_answer,
+    mean_first_token,
+    share_until_the_end,
+)
 from planner.estimators.inference.loop import served_at_concurrency, served_at_rate
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.offered import Offered
@@ -77,7 +82,9 @@ def _ending(
 ) -> Outcome:
     """Rates as a benchmark reports them that offers requests at a rate."""
     carried = outcome.quantities["requests_per_s"] / Columns.of(cases).replicas
-    last = outcome.quantities["request_latency_s"] + offered.last_wait - offered.mean_wait
+    longest = longest_answer(setting_of(cases).workload.output_variation)
+    last = outcome.quantities["time_to_first_token_s"] + offered.answer * longest
+    last = last + np.maximum(offered.last_wait - offered.mean_wait, 0.0)
     seen = offered.until_the_end(carried, last)
     return _scaled(outcome, np.where(at_rate, seen / carried, 1.0))
 
@@ -152,12 +159,14 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, Offered]:
     step = np.maximum(rising[lines, first] - rising[lines, below], 1e-300)
     part = np.clip((rate - rising[lines, below]) / step, 0.0, 1.0)
     found: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
+    answer = emptying_answer(_at(cases, _GRID[None, :])[0], served)
     offered = Offered(
         rate=rate,
         number=number,
         capacity=rising[lines, last],
         places=most[lines, last],
         prompt=np.broadcast_to(served.phases.queued, rising.shape)[lines, last],
+        answer=np.broadcast_to(answer, rising.shape)[lines, last],
     )
     unknown = offered.is_endless & np.isfinite(rate)
     return found, replace(offered, number=np.where(unknown, WAVES * offered.places, number))
