@@ -108,6 +108,14 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
             ("minimal_with_context", "minimal_flash"), "qkv_proj+context+out_proj+mlpwi+mlpwo"
         ),
     },
+    # Levels of llm-analysis, activation functions as NeMo and llm-analysis have them.
+    "RecomputedModules": {
+        **dict.fromkeys(("attn", "self_attention", "self_attn"), "attention"),
+        **dict.fromkeys(("norm_attention_norm", "norm_attn_norm"), "attention+layernorm"),
+        **dict.fromkeys(("attn_compute", "attention_core"), "core_attn"),
+        **dict.fromkeys(("gelu", "swiglu", "activation_function"), "mlp_act+moe_act"),
+        "feed_forward": "mlp+moe",
+    },
     "OptimizerKind": {**dict.fromkeys(("adamw",), "adam")},
     "PipelineSchedule": {
         **dict.fromkeys(("1f1b",), "one_forward_one_backward"),

@@ -157,7 +157,8 @@ class Recompute(Code):
 
     ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel
     does so by itself, so with flash attention it changes nothing, except where a framework
-    repeats other cheap parts: see ``selective_share`` and ``selective_outputs`` of its profile.
+    repeats other cheap parts: see ``selective_share`` and ``selective_outputs`` of its profile, or
+    except where modules are named (``RecomputedModules``).
     ``FEED_FORWARD`` repeats the feed-forward blocks, dense or of experts, from their norm to
     their output, and keeps what attention made (Megatron-Core's modules mlp and moe).
     """

@@ -64,16 +64,21 @@ layer; queries, keys and values; what attention makes of them; its output projec
 the first matrices of the feed-forward, and of its last."""
 
 
-class _TensorSet(Code):
-    """Sets of tensors, each a bit of the code; a word joins their names by +."""
+class _NameSet(Code):
+    """Sets of names, each a bit of the code; a word joins them by +."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """What a set may hold, in the order of the bits."""
+        return _NAMES[cls.__name__]
 
     @classmethod
     def words(cls) -> list[str]:
-        return ["none", *TENSORS]
+        return ["none", *cls.names()]
 
     @classmethod
     def aliases(cls) -> Mapping[str, str]:
-        return {**super().aliases(), **{name: name for name in TENSORS}}
+        return {**super().aliases(), **{name: name for name in cls.names()}}
 
     @classmethod
     def listed(cls) -> str:
@@ -82,36 +87,52 @@ class _TensorSet(Code):
 
     @classmethod
     def meant(cls, text: str) -> str:
-        """The word of a set in any order, or of a policy of MaxText.
+        """The word of a set in any order, or of one that has a name of its own.
 
         >>> KeptTensors.meant("out_proj+qkv_proj"), KeptTensors.meant("save_qkv_proj")
         ('qkv_proj+out_proj', 'qkv_proj')
+        >>> RecomputedModules.meant("norm_attention_norm")
+        'attention+layernorm'
         """
         known = cls.aliases()
         parts = [part.strip() for part in super().meant(text).split("+")]
         names = {name for part in parts for name in known.get(part, part).split("+")}
-        ordered = [name for name in TENSORS if name in names]
+        ordered = [name for name in cls.names() if name in names]
         return "+".join(ordered) if ordered and len(ordered) == len(names) else "+".join(parts)
 
+    @classmethod
+    def has(cls, codes: Any, name: str) -> Any:
+        """Where sets have a name.
 
-def _sets() -> dict[str, int]:
+        >>> KeptTensors.has(KeptTensors["QKV_PROJ+CONTEXT"], "context")
+        True
+        """
+        return (codes >> cls.names().index(name)) & 1 == 1
+
+
+def _sets(names: tuple[str, ...]) -> dict[str, int]:
     """The code of every set, by its name in upper case."""
     found = {}
-    for code in range(1 << len(TENSORS)):
-        names = [name for bit, name in enumerate(TENSORS) if code >> bit & 1]
-        found["+".join(names).upper() or "NONE"] = code
+    for code in range(1 << len(names)):
+        held = [name for bit, name in enumerate(names) if code >> bit & 1]
+        found["+".join(held).upper() or "NONE"] = code
     return found
 
 
-_enumeration: Any = _TensorSet
-KeptTensors: Any = _enumeration("KeptTensors", _sets(), module=__name__)
+MODULES = (
+    *("core_attn", "attention", "layernorm", "mla_up_proj"),
+    *("mlp", "moe", "shared_experts", "mlp_act", "moe_act"),
+)
+"""Modules of a layer that the backward pass may compute again by themselves, in the words of
+Megatron-Core and two beside them: ``core_attn`` scores, softmax and weighted values; ``attention``
+from its normed input to its output projection; ``layernorm`` the norms; ``mla_up_proj`` from
+latents to heads; ``mlp`` dense feed-forwards, ``moe`` those of experts, each with the norm before
+it; ``shared_experts`` these alone; ``mlp_act`` and ``moe_act`` the functions inside
+feed-forwards."""
+
+_NAMES = {"KeptTensors": TENSORS, "RecomputedModules": MODULES}
+_enumeration: Any = _NameSet
+KeptTensors: Any = _enumeration("KeptTensors", _sets(TENSORS), module=__name__)
 """The sets of such tensors, as array codes: which a configuration keeps, or moves to the host."""
-
-
-def has_tensor(codes: Any, name: str) -> Any:
-    """Where sets have a tensor.
-
-    >>> has_tensor(KeptTensors["QKV_PROJ+CONTEXT"], "context")
-    True
-    """
-    return (codes >> TENSORS.index(name)) & 1 == 1
+RecomputedModules: Any = _enumeration("RecomputedModules", _sets(MODULES), module=__name__)
+"""The sets of such modules, as array codes."""

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray
+from planner.arrays import BoolArray, CodeArray, add
 from planner.configurations.rule import indivisible
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import (
+    AttentionKind,
     ContextExchange,
     MainPrecision,
     Offload,
@@ -21,8 +22,9 @@ from planner.enums import (
     TokenDispatcher,
     ZeroStage,
 )
-from planner.software_enums import ExpertCompute
+from planner.software_enums import ExpertCompute, RecomputedModules
 from planner.specs.framework import FrameworkProfile
+from planner.specs.model import ModelSpec
 
 if TYPE_CHECKING:
     from planner.configurations.training_rules import Context
@@ -39,6 +41,10 @@ def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[
     found["cp_comm_type"] = ~np.asarray(rings)
     if not f.expert_tensor_parallel:
         found["expert_tensor_parallel"] = c.expert_tensor_parallel > 1
+    named = c.recompute_modules
+    if np.any(named):
+        lacking = [name for name in RecomputedModules.names() if name not in f.recompute_modules]
+        found["recompute_modules"] = add(RecomputedModules.has(named, name) for name in lacking) > 0
     if not f.saved_tensors:
         found["saved_tensors"] = c.saved_tensors != 0
         found["offloaded_tensors"] = c.offloaded_tensors != 0
@@ -135,6 +141,30 @@ def _not_among(
     return np.asarray(np.array(lacking)[codes])
 
 
+def _recomputed_modules(c: TrainingConfigurations, context: Context) -> BoolArray:
+    named = c.recompute_modules
+    if not np.any(named):
+        return np.zeros((), dtype=np.bool_)
+    known = _modules_of(context.model)
+    held = add(RecomputedModules.has(named, name) for name in known) > 0
+    return np.asarray((named != 0) & (~held | (c.recompute != Recompute.SELECTIVE)))
+
+
+def _modules_of(model: ModelSpec) -> set[str]:
+    """What ``recompute_modules`` names that a model has."""
+    found = {"layernorm"}
+    for group in model.layer_groups:
+        attention, block = group.attention, group.feed_forward
+        if attention:
+            found |= {"attention"} if attention.has_state else {"attention", "core_attn"}
+            found |= {"mla_up_proj"} if attention.kind is AttentionKind.LATENT else set()
+        if block:
+            found |= {"moe", "moe_act"} if block.num_experts else {"mlp"}
+            found |= {"mlp_act"} if block.shared_width else set()
+            found |= {"shared_experts"} if block.num_experts and block.shared_width else set()
+    return found
+
+
 def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
     saved, moved = c.saved_tensors, c.offloaded_tensors
     if not (np.any(saved) or np.any(moved)):
@@ -145,6 +175,11 @@ def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 OPTION_RULES = (
+    (
+        "recompute_modules",
+        "recompute_modules need recompute selective, and one of them at least in the model",
+        _recomputed_modules,
+    ),
     (
         "saved_tensors",
         "saved_tensors and offloaded_tensors need full recomputation and have no tensor in common; "

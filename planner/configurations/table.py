@@ -12,14 +12,16 @@ import numpy as np
 from planner.arrays import IndexArray
 from planner.terms import glossary, plain_values
 
+_BYTE = 128  # Codes that a signed byte tells apart.
+
 
 class ConfigurationTable:
     """A frozen dataclass of arrays that broadcast to one ``shape``.
 
     A flat table holds equal-length vectors; an open mesh holds one axis per group of
     parameters, so that a formula costs only the axes it depends on. Quantities are float64,
-    codes int8, flags bool; which is which, and what else is to be known of a parameter, stands in
-    the table of terms under ``workload``.
+    codes int8 (of many sets int16), flags bool; which is which, and what else is to be known of a
+    parameter, stands in the table of terms under ``workload``.
     """
 
     __slots__ = ("_shape",)  # beside ``vars``, which are the parameters alone
@@ -49,7 +51,7 @@ class ConfigurationTable:
         """``value`` in the array type of the parameter ``name``."""
         term = glossary()[name]
         if term.codes is not None:
-            return np.asarray(value, dtype=np.int8)
+            return np.asarray(value, dtype=np.int8 if len(term.codes) <= _BYTE else np.int16)
         return np.asarray(value, dtype=np.bool_ if term.type == "flag" else np.float64)
 
     @classmethod

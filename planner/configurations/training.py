@@ -30,6 +30,7 @@ class TrainingConfigurations(ConfigurationTable):
     data_parallel_replicas: FloatArray
     recompute: CodeArray
     recompute_num_layers: FloatArray
+    recompute_modules: CodeArray
     saved_tensors: CodeArray
     offloaded_tensors: CodeArray
     offload: CodeArray

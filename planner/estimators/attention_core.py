@@ -53,7 +53,7 @@ def attention_core(share: Share, op: AttentionCore, layer: Layer) -> Iterator[Op
         forward=np.where(fused, fused_forward / faster_forward, unfused_forward),
         backward=np.where(fused, fused_backward / faster_backward, 2 * unfused_forward),
         flops=np.where(fused, flops, unfused_flops),
-        selective=np.where(fused, 0.0, 1.0),
+        parts={"core_attn": np.where(fused, 0.0, 1.0)},
     )
     yield core
     if np.any(share.context_parallel > 1):
@@ -185,6 +185,7 @@ def _merge(share: Share, op: AttentionCore) -> Operator:
         forward=time,
         backward=time,
         flops=np.zeros(()),
+        repeated_by=op.repeated_by,
     )
 
 
@@ -256,7 +257,8 @@ def _ring_exchange(share: Share, op: AttentionCore, core: Operator) -> Operator:
             exposed_time(communication=backward, computation=core.backward, **hide),
         ),
         flops=np.zeros(()),
-        selective=core.selective,
+        repeated_by=core.repeated_by,
+        parts=core.parts,
     )
 
 

@@ -11,7 +11,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.enums import TokenDispatcher, ZeroStage
 from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, timed
-from planner.estimators.share import Share, repeats_outputs
+from planner.estimators.share import Share
 from planner.formulas.collectives import distinct_share
 from planner.formulas.overlap import partly_hidden
 from planner.layers.model import Layer
@@ -53,7 +53,7 @@ def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
         forward=matmul + activation + cast_inputs,
         backward=backward + cast_outputs,
         flops=2.0 * op.matrices * op.depth * op.width * pairs,
-        selective=repeats_outputs(share) * activation / (matmul + activation + cast_inputs),
+        parts={"moe_act": activation / (matmul + activation + cast_inputs)},
         weights=0.0 if share.setting.workload.is_frozen else matmul,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
 from planner.adapter_names import ExpertAdapters
@@ -110,12 +112,6 @@ def _tower_flops_per_token(setting: Setting) -> float:
     return passes * work.images_per_sample * forward / trained_length(work)
 
 
-def _feed_forward_met(model: ModelSpec) -> int:
-    """Parameters of the feed-forward blocks that one token meets."""
-    count = count_parameters(model)
-    return count.feed_forward + count.active_experts + count.router
-
-
 def adapter_parameter_count(setting: Setting) -> int:
     """Parameters of all adapters of a model and of its saved modules: what is trained.
 
@@ -171,16 +167,19 @@ def recomputed_flops_per_token(
     flash_attention: BoolArray,
     selective_share: float = 0.0,
 ) -> FloatArray:
-    """FLOPs that recomputation repeats: layers, feed-forward blocks, or unfused attention cores.
+    """FLOPs that recomputation repeats: of layers, or of modules of them.
 
-    ``selective_share`` of the matrices is repeated under selective recomputation.
+    ``selective_share`` of the matrices is repeated where a framework has no modules but shares;
+    a fused attention core is no module of its own.
     """
     attention = attention_flops_per_token(model, sequence_length)
     matrices = 2.0 * (matmul_parameters(model) - logits_met(model))
-    selective = np.where(flash_attention, 0.0, attention) + selective_share * matrices
-    partly = np.where(again.selective, selective, 0.0)
-    if again.of_some_feed_forward:
-        partly = np.where(again.feed_forward, 2.0 * _feed_forward_met(model), partly)
+    parts = {"core_attn": np.where(flash_attention, 0.0, 1.0)}
+    partly = _layer_flops_per_token(
+        model, sequence_length, lambda op: again.share_of(op.repeated_by, _parts(op, parts))
+    )
+    if selective_share:
+        partly = partly + np.where(again.by_share, selective_share * matrices, 0.0)
     spared_ones = _spared_flops_per_token(model, sequence_length, again) if again.spares else 0.0
     whole = matrices + attention - spared_ones
     return np.where(again.any_full, again.full * whole, partly)
@@ -190,6 +189,13 @@ def _spared_flops_per_token(
     model: ModelSpec, sequence_length: int, again: Recomputation
 ) -> FloatArray:
     """Forward FLOPs of what layers that are repeated whole do not repeat."""
+    return _layer_flops_per_token(model, sequence_length, lambda op: spared(op, again))
+
+
+def _layer_flops_per_token(
+    model: ModelSpec, sequence_length: int, share: Callable[[Op], Numeric]
+) -> FloatArray:
+    """Forward FLOPs of a share of each operator of all layers."""
     found: list[Numeric] = []
     for group in model.layer_groups:
         layer = layer_of(model, group)
@@ -197,8 +203,12 @@ def _spared_flops_per_token(
         for op in layer.operators:
             flops = core if isinstance(op, AttentionCore | Scan) else 2.0 * _multiplied(op)
             if flops:
-                found.append(group.num_hidden_layers * flops * spared(op, again))
+                found.append(group.num_hidden_layers * flops * share(op))
     return add(found)
+
+
+def _parts(op: Op, of_core: Mapping[str, Numeric]) -> Mapping[str, Numeric]:
+    return of_core if isinstance(op, AttentionCore) else {}
 
 
 def _multiplied(op: Op) -> int:

@@ -22,7 +22,7 @@ from planner.estimators.share import Share
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan, Split
 from planner.layers.sizes import Spread
-from planner.software_enums import LAYER_INPUT, MLPWI, MLPWO, has_tensor
+from planner.software_enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
 from planner.specs.model import LayerGroup
 
 _SUM_BYTES = 4.0  # Of the softmax, which is kept beside what it weights.
@@ -47,7 +47,7 @@ def kept_tensor_bytes(share: Share, group: LayerGroup, codes: CodeArray) -> Floa
     if not np.any(codes):
         return np.zeros(())
     parts = [
-        np.where(has_tensor(codes, name), size, 0.0)
+        np.where(KeptTensors.has(codes, name), size, 0.0)
         for name, size in _sizes(share, layer_of(share.setting.model, group))
     ]
     return np.asarray(add(parts) * share.setting.framework.memory.kept_activations)
@@ -59,7 +59,7 @@ def offloaded_bytes(share: Share, group: LayerGroup) -> FloatArray:
     if not np.any(codes):
         return np.zeros(())
     layer_input = share.number_bytes * share.own_tokens * share.hidden_size
-    moved = np.where(has_tensor(codes, LAYER_INPUT), layer_input, 0.0)
+    moved = np.where(KeptTensors.has(codes, LAYER_INPUT), layer_input, 0.0)
     return np.asarray(share.recomputation.full * (moved + kept_tensor_bytes(share, group, codes)))
 
 

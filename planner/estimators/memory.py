@@ -35,9 +35,9 @@ from planner.estimators.offload import (
 from planner.estimators.reference import bytes_per_logit, untrained_bytes
 from planner.estimators.saved_activations import (
     all_bytes,
-    kept_by_feed_forward,
     layer_bytes,
     layer_input_bytes,
+    remade_at_once,
 )
 from planner.estimators.sharding import StageParameters, sharded
 from planner.estimators.share import Share
@@ -288,13 +288,13 @@ def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
 
 
 def _rebuilt(share: Share, counts: FloatArray, layer: FloatArray) -> FloatArray:
-    """What recomputation builds up again at once: a layer, or its feed-forward."""
+    """What recomputation builds up again at once: a layer, or one of its blocks."""
     again = share.recomputation
     rebuilt = np.where(again.any_full, layer, 0.0)
-    if not again.of_some_feed_forward:
+    if not again.some:
         return rebuilt
-    blocks = [kept_by_feed_forward(share, group) for group in share.setting.model.layer_groups]
-    return np.where(again.feed_forward, _largest_held(blocks, counts), rebuilt)
+    blocks = [remade_at_once(share, group) for group in share.setting.model.layer_groups]
+    return np.where(again.any_full, rebuilt, _largest_held(blocks, counts))
 
 
 def _layer_working_set(

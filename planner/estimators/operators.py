@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 
 import numpy as np
 
@@ -23,8 +24,9 @@ class Operator:
     ``forward`` and ``backward`` are seconds (of a communication: exposed seconds),
     ``flops`` those of the forward pass. ``part`` is ``compute`` or the parallelism that
     communicates. The backward pass runs the forward again under full recomputation if
-    ``repeatable``, all but the share ``spared``, the share ``selective`` of it under selective
-    recomputation, and under that of feed-forward blocks those ``in_feed_forward``. ``weights``:
+    ``repeatable``, all but the share ``spared``; where modules are repeated by themselves, all of
+    it by one ``repeated_by``, a part by those of ``parts``, and the share ``selective`` where a
+    framework has no modules but shares. ``weights``:
     seconds of the backward pass that make gradients of weights, which nothing waits for. ``works``:
     what its seconds are made of, where that is recorded.
     """
@@ -37,7 +39,8 @@ class Operator:
     part: str = "compute"
     repeatable: bool = True
     selective: Numeric = 0.0
-    in_feed_forward: bool = False
+    repeated_by: tuple[str, ...] = ()
+    parts: Mapping[str, Numeric] = field(default_factory=dict)
     spared: Numeric = 0.0
     weights: FloatArray | float = 0.0
     works: tuple[Work, ...] = ()
@@ -46,9 +49,10 @@ class Operator:
         """Seconds of the repeated forward, the mean over the layers."""
         if not self.repeatable:
             return np.zeros(())
-        partly = np.where(again.selective, self.selective * self.forward, 0.0)
-        if self.in_feed_forward and again.of_some_feed_forward:
-            partly = np.where(again.feed_forward, self.forward, partly)
+        share = again.share_of(self.repeated_by, self.parts)
+        if np.any(self.selective):
+            share = np.where(again.by_share, np.maximum(self.selective, share), share)
+        partly = share * self.forward
         return np.where(again.any_full, again.full * (1 - self.spared) * self.forward, partly)
 
 
@@ -60,6 +64,7 @@ def timed(
     flops: FloatArray | None = None,
     part: str = "compute",
     selective: Numeric = 0.0,
+    parts: Mapping[str, Numeric] | None = None,
     weights: FloatArray | float = 0.0,
 ) -> Operator:
     """What a described operator takes."""
@@ -72,7 +77,8 @@ def timed(
         part=part,
         repeatable=op.repeatable,
         selective=selective,
-        in_feed_forward=op.in_feed_forward,
+        repeated_by=op.repeated_by,
+        parts=parts or {},
         weights=weights,
     )
 
@@ -133,24 +139,25 @@ def layer_time(
     operators: Iterable[Operator],
     again: Recomputation,
     launch_time: Numeric,
-    feed_forward_launch_time: Numeric = 0.0,
+    block_launch_times: Mapping[str, Numeric] | None = None,
     expert_wait: float = 0.0,
     every_wait: Numeric = 0.0,
 ) -> LayerTime:
     """Sum a layer; forward and backward each last at least as long as their launches.
 
-    ``feed_forward_launch_time`` is that part of ``launch_time`` which its feed-forward takes,
-    ``expert_wait`` what each pass of its experts adds as the GPU waits for the host, and
-    ``every_wait`` what each pass of the layer adds as ranks wait for each other.
+    ``block_launch_times`` are those parts of ``launch_time`` which modules take that may be
+    repeated by themselves, ``expert_wait`` what each pass of its experts adds as the GPU waits for
+    the host, and ``every_wait`` what each pass of the layer adds as ranks wait for each other.
     """
     operators = tuple(operators)
     forward = add(o.forward for o in operators)
     backward = add(o.backward for o in operators)
     repeated = add(o.repeated(again) for o in operators)
     launches = (2.0 + again.full) * launch_time
-    if again.of_some_feed_forward:
-        launches = launches + again.feed_forward * feed_forward_launch_time
-    waits = expert_wait * (1.0 + again.full + again.feed_forward) if expert_wait else 0.0
+    for module, time in (block_launch_times or {}).items():
+        if module in again.some:
+            launches = launches + again.repeats((module,)) * time
+    waits = expert_wait * (1.0 + again.full + again.repeats(("moe",))) if expert_wait else 0.0
     if np.any(every_wait):
         waits = waits + every_wait * (1.0 + again.full)
     return LayerTime(

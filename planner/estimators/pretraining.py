@@ -152,13 +152,15 @@ def _blocks(
         )
         of_block, loops = launch / 2, loop_launches(share, c, layer)
         own_launches = of_block * group.num_blocks, softmax_launches(share, layer.core), loops
-        of_feed_forward = of_block + loops if group.feed_forward else 0.0
+        own_parts = {"attention": of_block + softmax_launches(share, layer.core)}
+        own_parts["moe" if layer.experts else "mlp"] = of_block + loops
+        of_modules = {name: own_parts[name] for name in own_parts if name in layer.modules}
         waits = setting.framework.execution.expert_host_wait if layer.experts else 0.0
         operators = _behind_others(share, c, operators)
         timed = partial(
             layer_time,
             again=share.recomputation,
-            feed_forward_launch_time=of_feed_forward,
+            block_launch_times=of_modules,
             expert_wait=waits,
             every_wait=share.reduce_wait,
         )

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.arrays import FloatArray
 from planner.estimators.loss_kernels import logit_passes
 from planner.estimators.operators import Operator, timed
-from planner.estimators.share import Share, repeats_outputs
+from planner.estimators.share import Share
 from planner.layers.model import Layer
 from planner.layers.operators import Elementwise, Holder, Lookup, Loss, Op, Product, Split
 from planner.layers.sizes import Columns, Spread
@@ -38,7 +38,7 @@ def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
         forward=forward + machine.cast_time(rows * depth, precision),
         backward=data_gradient + weight_gradient + machine.cast_time(rows * columns, precision),
         flops=np.asarray(2.0 * rows * columns * depth),
-        selective=_repeated(share, op, layer),
+        selective=share.setting.framework.execution.selective_share,
         weights=weight_gradient,
     )
 
@@ -60,7 +60,7 @@ def elementwise(share: Share, op: Elementwise, layer: Layer) -> Iterator[Operato
         op,
         forward=machine.memory_time(forward),
         backward=machine.memory_time(backward),
-        selective=_repeated(share, op, layer),
+        selective=share.setting.framework.execution.selective_share,
     )
 
 
@@ -101,11 +101,3 @@ def _moved(share: Share, op: Elementwise, tensors: int) -> FloatArray:
     """Bytes of reading and writing so many tensors, as often as the framework's kernels do."""
     passes = share.setting.framework.execution.elementwise_passes
     return numbers(share, op.columns, op.spread) * (share.number_bytes * tensors * passes)
-
-
-def _repeated(share: Share, op: Op, layer: Layer) -> Numeric:
-    """Share of an operator that selective recomputation repeats."""
-    everywhere = share.setting.framework.execution.selective_share
-    if not op.cheap:
-        return everywhere
-    return np.maximum(everywhere, repeats_outputs(share))

@@ -2,47 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray
+from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.configurations.training import TrainingConfigurations
 from planner.enums import Recompute
 from planner.records import record
-from planner.software_enums import has_tensor
+from planner.software_enums import KeptTensors, RecomputedModules
+
+_CORE, _FEED_FORWARD, _CHEAP = (
+    int(RecomputedModules[RecomputedModules.meant(word).upper()])
+    for word in ("core_attn", "feed_forward", "layernorm+mla_up_proj+moe_act")
+)
 
 
 @record(kw_only=True)
 class Recomputation:
     """``full``: share of the layers that are repeated whole, the same on every stage.
 
-    ``selective``: every layer repeats some of its operators; ``feed_forward``: its feed-forward.
+    ``modules``: those that every layer repeats (``RecomputedModules``). ``by_share``: what a
+    framework calls selective repeats a share of everything beside them.
     ``saved`` and ``offloaded``: the tensors that layers repeated whole keep (``KeptTensors``).
     ``reads_alone``: they repeat only what the backward pass reads.
     """
 
     full: FloatArray
-    selective: BoolArray
-    feed_forward: BoolArray
+    modules: CodeArray
+    by_share: BoolArray
     saved: CodeArray
     offloaded: CodeArray
     reads_alone: bool = False
 
     @classmethod
     def of(
-        cls, c: TrainingConfigurations, num_hidden_layers: int, *, reads_alone: bool = False
+        cls,
+        c: TrainingConfigurations,
+        num_hidden_layers: int,
+        *,
+        reads_alone: bool = False,
+        repeats_outputs: bool = False,
     ) -> Recomputation:
-        """That of each configuration of a model with so many layers."""
+        """That of each configuration of a model with so many layers.
+
+        ``repeats_outputs``: what selective recomputation repeats, where nobody names modules,
+        are norms, activation functions of experts and projections of latents, beside attention
+        cores that no fused kernel makes again.
+        """
         full = np.where(c.recompute == Recompute.FULL, 1.0, 0.0)
         layers = c.recompute_num_layers
         if np.any(layers):
             stage = num_hidden_layers / c.pipeline_parallel
             full = full * np.where(layers > 0, np.minimum(layers / stage, 1.0), 1.0)
+        usual: CodeArray | int = _CORE
+        if repeats_outputs:
+            usual = np.where(c.fused_attention, _CORE | _CHEAP, _CORE)
+        named = c.recompute_modules != 0
+        selective = np.asarray(c.recompute == Recompute.SELECTIVE)
+        of_selective = np.where(selective, np.where(named, c.recompute_modules, usual), 0)
+        blocks = c.recompute == Recompute.FEED_FORWARD
         return cls(
             full=full,
-            selective=np.asarray(c.recompute == Recompute.SELECTIVE),
-            feed_forward=np.asarray(c.recompute == Recompute.FEED_FORWARD),
+            modules=np.where(blocks, _FEED_FORWARD, of_selective),
+            by_share=selective & ~named,
             saved=c.saved_tensors,
             offloaded=c.offloaded_tensors,
             reads_alone=reads_alone,
@@ -56,12 +80,35 @@ class Recomputation:
 
     def keeps(self, tensor: str) -> BoolArray:
         """Where layers repeated whole keep a tensor, on the GPU or on its host."""
-        return np.asarray(has_tensor(self.saved, tensor) | has_tensor(self.offloaded, tensor))
+        return np.asarray(
+            KeptTensors.has(self.saved, tensor) | KeptTensors.has(self.offloaded, tensor)
+        )
 
     @cached_property
-    def of_some_feed_forward(self) -> bool:
-        """Whether any configuration repeats feed-forward blocks alone."""
-        return bool(np.any(self.feed_forward))
+    def some(self) -> frozenset[str]:
+        """Modules that any configuration repeats by themselves."""
+        code = int(np.bitwise_or.reduce(self.modules, axis=None))
+        return frozenset(
+            name for name in RecomputedModules.names() if RecomputedModules.has(code, name)
+        )
+
+    def repeats(self, modules: Iterable[str]) -> BoolArray:
+        """Where any of these modules is repeated by itself."""
+        found = np.zeros((), dtype=np.bool_)
+        for name in modules:
+            if name in self.some:
+                found = found | RecomputedModules.has(self.modules, name)
+        return np.asarray(found)
+
+    def share_of(self, modules: Iterable[str], parts: Mapping[str, Numeric]) -> Numeric:
+        """Share of an operator that is repeated: all by ``modules``, a part by others."""
+        shares: Numeric = 0.0
+        for name, part in parts.items():
+            if name in self.some:
+                shares = np.maximum(shares, part * RecomputedModules.has(self.modules, name))
+        if not self.some.isdisjoint(modules):
+            shares = np.where(self.repeats(modules), 1.0, shares)
+        return shares
 
     @property
     def any_full(self) -> BoolArray:

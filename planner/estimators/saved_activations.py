@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from planner.estimators.adapters import adapted_matrices, expert_matrices
 from planner.estimators.expert_operators import expert_pairs
 from planner.estimators.kept_tensors import kept_tensor_bytes
 from planner.estimators.number_bytes import is_narrow, widened
-from planner.estimators.share import Share, repeats_outputs
+from planner.estimators.share import Share
 from planner.formulas.activations import dropout_mask_bytes, kept_bytes, score_bytes
 from planner.layers.model import Layer, layer_of
 from planner.layers.sizes import Element, Kept, Spread
@@ -22,8 +22,8 @@ from planner.specs.model import LayerGroup
 def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
     """Bytes one layer keeps per micro-batch, the mean over those repeated whole and the others.
 
-    Full recomputation keeps the layer's input and the tensors that are named, that of feed-forward
-    blocks their input.
+    Full recomputation keeps the layer's input and the tensors that are named, that of modules
+    what these read.
     """
     again = share.recomputation
     profile = share.setting.framework
@@ -32,11 +32,9 @@ def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
         repeated = profile.execution.selective_share
     whole = all_bytes(share, group)
     layer_input = layer_input_bytes(share)
-    kept_outputs = whole - _scores(share, group) - _repeated_bytes(share, group)
-    selective = (1 - repeated) * kept_outputs + repeated * layer_input
-    kept = np.where(again.selective, selective, whole)
-    if again.of_some_feed_forward:
-        kept = np.where(again.feed_forward, whole - kept_by_feed_forward(share, group), kept)
+    kept = whole - _remade_bytes(share, group)
+    if repeated and np.any(again.by_share):
+        kept = np.where(again.by_share, (1 - repeated) * kept + repeated * layer_input, kept)
     tensors = kept_tensor_bytes(share, group, again.saved | again.offloaded)
     repeated_whole = again.full * (layer_input + tensors)
     return np.where(again.any_full, repeated_whole + (1 - again.full) * whole, kept)
@@ -49,36 +47,39 @@ def layer_input_bytes(share: Share) -> FloatArray:
 
 def all_bytes(share: Share, group: LayerGroup) -> FloatArray:
     """Bytes of everything that a layer keeps for its backward pass."""
-    return _sum(share, group, lambda kept, in_feed_forward: True) + _adapter_bytes(share, group)
+    return _sum(share, _layer(share, group).kept) + _adapter_bytes(share, group)
 
 
-def kept_by_feed_forward(share: Share, group: LayerGroup) -> FloatArray:
-    """What the feed-forward of a layer keeps beside its input."""
-    return _sum(share, group, lambda kept, in_feed_forward: in_feed_forward)
+def remade_at_once(share: Share, group: LayerGroup) -> FloatArray:
+    """Bytes that are made again at once where whole blocks are repeated, of the larger block."""
+    again, found = share.recomputation, np.zeros(())
+    for module in ("attention", "mlp", "moe", "shared_experts"):
+        if module in again.some:
+            inside = _sum(share, _made_in(_layer(share, group), module))
+            found = np.maximum(found, np.where(again.repeats((module,)), inside, 0.0))
+    return found
 
 
-def _scores(share: Share, group: LayerGroup) -> FloatArray:
-    """What recomputation of the attention core does without."""
-    if np.all(share.flash_attention):
-        return np.zeros(())
-    return _sum(share, group, lambda kept, in_feed_forward: kept.element is Element.SCORE)
+def _made_in(layer: Layer, module: str) -> list[Kept]:
+    return [kept for kept in layer.kept if module in kept.remade_by]
 
 
-def _repeated_bytes(share: Share, group: LayerGroup) -> FloatArray:
-    """Outputs of norms, of the experts' activation and of latent up-projections, if repeated."""
-    repeats = repeats_outputs(share)
-    if not np.any(repeats):
-        return np.zeros(())
-    return repeats * _sum(share, group, lambda kept, in_feed_forward: kept.remade)
+def _remade_bytes(share: Share, group: LayerGroup) -> FloatArray:
+    """What recomputation of modules does without."""
+    again = share.recomputation
+    kinds: dict[tuple[str, ...], list[Kept]] = {}
+    for kept in _layer(share, group).kept:
+        by = tuple(name for name in kept.remade_by if name in again.some)
+        if by and not (by == ("core_attn",) and np.all(share.flash_attention)):
+            kinds.setdefault(by, []).append(kept)
+    return add(again.repeats(by) * _sum(share, kept) for by, kept in kinds.items())
 
 
-def _sum(share: Share, group: LayerGroup, wanted: Callable[[Kept, bool], bool]) -> FloatArray:
+def _sum(share: Share, wanted: Iterable[Kept]) -> FloatArray:
     """Bytes of what is wanted, as the framework's allocator counts them."""
     split: list[Numeric] = []
     own: list[Numeric] = []
-    for kept, in_feed_forward in _layer(share, group).kept:
-        if not wanted(kept, in_feed_forward):
-            continue
+    for kept in wanted:
         element = _ELEMENTS[kept.element](share)
         if kept.spread is Spread.TENSOR:
             split.append(kept.columns.on_rank(share.tensor_parallel) * element)
@@ -96,7 +97,7 @@ def _dispatched(share: Share, kept: Kept) -> FloatArray:
 
     Ranks that split experts have the inputs and outputs of all of them whole.
     """
-    inside = kept.remade or kept.element is Element.ACTIVATION_INPUT
+    inside = "moe_act" in kept.remade_by or kept.element is Element.ACTIVATION_INPUT
     return share.expert_load * (1.0 if inside else share.expert_tensor_parallel)
 
 

@@ -41,7 +41,10 @@ class Setting:
     def recomputation(self, c: TrainingConfigurations) -> Recomputation:
         """What each configuration computes again."""
         alone = self.framework.execution.repeats_read_alone
-        return Recomputation.of(c, self.model.num_hidden_layers, reads_alone=alone)
+        outputs = self.framework.execution.selective_outputs and self.model.num_experts > 0
+        return Recomputation.of(
+            c, self.model.num_hidden_layers, reads_alone=alone, repeats_outputs=outputs
+        )
 
 
 @record(kw_only=True)
@@ -213,11 +216,3 @@ def recipe_of(setting: Setting, c: TrainingConfigurations) -> CodeArray:
     """How each configuration scales what it multiplies in 8 bit."""
     own = setting.framework.recipe_on(scales_groups=setting.machine.gpu.scales_groups)
     return np.where(c.fp8_recipe == Fp8Recipe.AUTO, own, c.fp8_recipe)
-
-
-def repeats_outputs(share: Share) -> Numeric:
-    """1 where selective recomputation repeats what makes a layer's outputs at little cost."""
-    setting = share.setting
-    if not (setting.framework.execution.selective_outputs and setting.model.num_experts):
-        return 0.0
-    return share.fused

@@ -15,6 +15,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from planner.enums import AdapterTargets, AttentionKind
 from planner.layers.linear_attention import linear_attention
@@ -43,11 +44,22 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[Op]:
     sets = group.norms_per_layer - (0 if alone else group.norms_per_layer // 2)
     yield norm("attention_norm", h, sets, group.norm_bias)
     if attention.has_state:
-        yield from linear_attention(h, attention)
+        inside = linear_attention(h, attention)
     else:
-        yield from _softmax_attention(h, attention, rotary)
+        inside = _softmax_attention(h, attention, rotary)
+    yield from map(_in_attention, inside)
     yield residual("attention_residual", h)
-    yield BlockExchange(name="attention_tensor_parallel", module="attention", makes=OUT_PROJ)
+    yield _in_attention(
+        BlockExchange(name="attention_tensor_parallel", module="attention", makes=OUT_PROJ)
+    )
+
+
+def _in_attention(op: Op) -> Op:
+    """An operator inside attention, whose recomputation makes all of it but the block's input."""
+    keeps = tuple(
+        each if "layernorm" in each.remade_by else each.also_by("attention") for each in op.keeps
+    )
+    return replace(op, keeps=keeps, repeated_by=("attention", *op.repeated_by))
 
 
 def value_dim(attention: AttentionSpec) -> int:
@@ -90,7 +102,7 @@ def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterat
 
 def block_input(h: int) -> Kept:
     """The normed input of an attention block, which its projections need."""
-    return kept(h, Element.ATTENTION_INPUT, Spread.TOKENS, remade=True)
+    return kept(h, Element.ATTENTION_INPUT, Spread.TOKENS, ("layernorm",))
 
 
 def _projections(h: int, attention: AttentionSpec) -> Iterator[Op]:
@@ -144,7 +156,7 @@ def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
         weights=rank_q,
         holder=Holder.ATTENTION,
         reads="query_latent",
-        cheap=True,
+        repeated_by=("mla_up_proj",),
         keeps=(kept(rank_q, spread=Spread.TOKENS),) if rank_q else read,
         makes=QKV_PROJ,
     )
@@ -157,7 +169,7 @@ def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
         weights=rank_kv,
         holder=Holder.ATTENTION,
         reads="key_latent",
-        cheap=True,
+        repeated_by=("mla_up_proj",),
         keeps=(kept(rank_kv + rope, spread=Spread.TOKENS),),
         makes=QKV_PROJ,
     )
@@ -246,9 +258,9 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
         index_dim=attention.index_head_dim,
         causal=attention.causal,
         keeps=(
-            kept(read, remade=is_latent),
+            kept(read, remade_by=("mla_up_proj",) if is_latent else ()),
             kept(a, Element.STATISTIC),
-            kept(a, Element.SCORE),
+            kept(a, Element.SCORE, remade_by=("core_attn",)),
         ),
         makes=CONTEXT,
     )

@@ -38,12 +38,23 @@ def feed_forward_block(h: int, group: LayerGroup) -> Iterator[Op]:
         return
     if not group.parallel_residual:
         sets = group.norms_per_layer if not group.attention else group.norms_per_layer // 2
-        yield norm("feed_forward_norm", h, sets, group.norm_bias, in_feed_forward=True)
+        yield norm("feed_forward_norm", h, sets, group.norm_bias, (_module(feed_forward),))
     # A norm after the block reads what it made.
     unread = group.norms_per_layer <= 2
     for op in _from_input_to_output(h, feed_forward):
-        yield replace(op, in_feed_forward=True, unread=unread and op.makes == MLPWO)
+        yield replace(
+            op,
+            in_feed_forward=True,
+            unread=unread and op.makes == MLPWO,
+            repeated_by=(_module(feed_forward), *op.repeated_by),
+            keeps=tuple(each.also_by(_module(feed_forward)) for each in op.keeps),
+        )
     yield residual("feed_forward_residual", h)
+
+
+def _module(feed_forward: FeedForwardSpec) -> str:
+    """What recomputation calls the block."""
+    return "moe" if feed_forward.num_experts else "mlp"
 
 
 def _from_input_to_output(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
@@ -52,11 +63,18 @@ def _from_input_to_output(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]
     if feed_forward.num_experts:
         operators += _experts(h, feed_forward)
     if feed_forward.shared_width:
-        operators += _dense(h, feed_forward, feed_forward.shared_width)
-    read = kept(h, Element.FEED_FORWARD_INPUT, Spread.TOKENS, remade=True)
+        dense = _dense(h, feed_forward, feed_forward.shared_width)
+        operators += map(_shared, dense) if feed_forward.num_experts else dense
+    read = kept(h, Element.FEED_FORWARD_INPUT, Spread.TOKENS, ("layernorm",))
     first, *others = operators
     yield replace(first, keeps=(read, *first.keeps))
     yield from others
+
+
+def _shared(op: Op) -> Op:
+    """An operator of the experts that every token visits."""
+    keeps = tuple(each.also_by("shared_experts") for each in op.keeps)
+    return replace(op, keeps=keeps, repeated_by=("shared_experts", *op.repeated_by))
 
 
 def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
@@ -83,6 +101,7 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         forward=inputs + 1,
         backward=2 * inputs + 1,
         keeps=(kept(inputs * width, Element.ACTIVATION_INPUT),),
+        repeated_by=("mlp_act",),
     )
     yield Product(
         name="down",
@@ -93,7 +112,7 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         bias=h if feed_forward.bias else 0,
         holder=Holder.FEED_FORWARD,
         reads="activation",
-        keeps=(kept(width, Element.FEED_FORWARD_INPUT),),
+        keeps=(kept(width, Element.FEED_FORWARD_INPUT, remade_by=("mlp_act",)),),
         makes=MLPWO,
     )
     yield BlockExchange(name="feed_forward_tensor_parallel", module="feed_forward", makes=MLPWO)
@@ -171,6 +190,6 @@ def _routed(feed_forward: FeedForwardSpec, k: int, inputs: int) -> Experts:
             kept(k * inputs, element, spread),
             kept(k * inputs, Element.EXPERT_OUTPUT, spread),
             kept(k * of_activation * width, Element.ACTIVATION_INPUT, spread),
-            kept(k * width, element, spread, remade=True),
+            kept(k * width, element, spread, ("moe_act",)),
         ),
     )

@@ -36,7 +36,7 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[Op]:
         columns=columns(Part(name="qkvz", count=scan.projected, adapter=AdapterTargets.ATTENTION)),
         holder=Holder.ATTENTION,
         reads="residual",
-        keeps=(kept(h, Element.ATTENTION_INPUT, Spread.TOKENS, remade=True),),
+        keeps=(kept(h, Element.ATTENTION_INPUT, Spread.TOKENS, ("layernorm",)),),
         makes=QKV_PROJ,
     )
     # One filter per channel over the taps; that of Mamba-2 has a bias.

@@ -12,7 +12,7 @@ from planner.layers import ends
 from planner.layers.attention import attention_block
 from planner.layers.feed_forward import feed_forward_block
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
-from planner.layers.sizes import Element, Kept, Part, columns
+from planner.layers.sizes import Kept, Part, columns
 from planner.records import record
 from planner.specs.model import LayerGroup, ModelSpec
 
@@ -47,18 +47,19 @@ class Layer:
         return bool(names) and "feed_forward_norm" not in names and self.core is not None
 
     @cached_property
-    def kept(self) -> tuple[tuple[Kept, bool], ...]:
-        """What it keeps for its backward pass, added up by kind, and if its feed-forward does.
+    def modules(self) -> frozenset[str]:
+        """The modules that recomputation may repeat by themselves."""
+        return frozenset(name for op in self.operators for name in op.repeated_by)
 
-        What enters the norm of the feed-forward is no part of that.
-        """
-        sums: dict[tuple[object, ...], list[tuple[Kept, bool]]] = {}
+    @cached_property
+    def kept(self) -> tuple[Kept, ...]:
+        """What it keeps for its backward pass, added up by kind and by what makes it again."""
+        sums: dict[tuple[object, ...], list[Kept]] = {}
         for op in self.operators:
             for each in op.keeps:
-                own = op.in_feed_forward and each.element is not Element.RESIDUAL
-                key = (each.element, each.spread, each.remade, own)
-                sums.setdefault(key, []).append((each, own))
-        return tuple((_together([each for each, _ in same]), same[0][1]) for same in sums.values())
+                key = (each.element, each.spread, each.remade_by)
+                sums.setdefault(key, []).append(each)
+        return tuple(map(_together, sums.values()))
 
     @cached_property
     def num_matrices(self) -> tuple[int, int]:
@@ -120,5 +121,5 @@ def prediction_of(model: ModelSpec) -> Layer:
 def _end(operators: Iterator[Op]) -> Layer:
     """Nothing at an end is computed again, and nothing is kept that layers would keep."""
     return Layer(
-        operators=tuple(replace(op, repeatable=False, cheap=False, keeps=()) for op in operators)
+        operators=tuple(replace(op, repeatable=False, repeated_by=(), keeps=()) for op in operators)
     )

@@ -38,11 +38,11 @@ class Op:
     """What every operator has.
 
     ``weights``: parameters, counted in ``holder``; tensor parallelism divides them if
-    ``sharded``. ``keeps``: what it keeps for the backward pass. ``cheap``: selective recomputation
-    may repeat it. ``in_feed_forward``: recomputation of feed-forward blocks repeats it.
-    ``repeatable``: full recomputation does. ``makes``: the tensor (``planner.software_enums``)
-    that it makes, which full recomputation may keep instead; ``unread``: nothing of the backward
-    pass reads that.
+    ``sharded``. ``keeps``: what it keeps for the backward pass. ``repeated_by``: modules
+    (``planner.software_enums``) whose recomputation repeats it. ``in_feed_forward``: it is of the
+    feed-forward block or the norm before it. ``repeatable``: full recomputation repeats it.
+    ``makes``: the tensor (``planner.software_enums``) that it makes, which full recomputation may
+    keep instead; ``unread``: nothing of the backward pass reads that.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Op:
     weights: int = 0
     sharded: bool = False
     keeps: tuple[Kept, ...] = ()
-    cheap: bool = False
+    repeated_by: tuple[str, ...] = ()
     in_feed_forward: bool = False
     repeatable: bool = True
     makes: str = ""

@@ -6,12 +6,11 @@ from planner.layers.operators import Elementwise, Holder
 from planner.layers.sizes import Element, Spread, kept, plain
 
 
-def norm(
-    name: str, width: int, sets: int, bias: bool, in_feed_forward: bool = False
-) -> Elementwise:
+def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] = ()) -> Elementwise:
     """A norm with so many sets of weights in all, of one number per channel, or two with bias.
 
     RMS norms have no bias [1]_. A layer with more norms than blocks has several sets in one.
+    ``blocks``: the feed-forward that it stands before, as recomputation calls it.
 
     References
     ----------
@@ -27,8 +26,8 @@ def norm(
         backward=3,
         weights=norm_weights(width, sets, bias),
         holder=Holder.NORMS,
-        cheap=True,
-        in_feed_forward=in_feed_forward,
+        repeated_by=("layernorm", *blocks),
+        in_feed_forward=bool(blocks),
         keeps=(kept(width, Element.RESIDUAL, Spread.TOKENS),) if sets else (),
     )
 

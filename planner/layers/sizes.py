@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
@@ -116,21 +117,25 @@ def plain(width: int, name: str = "") -> Columns:
 class Kept:
     """Numbers per token that a layer keeps for its backward pass.
 
-    ``remade``: cheap operators made them, which selective recomputation may repeat instead.
+    ``remade_by``: modules (``planner.software_enums``) whose recomputation makes them again.
     """
 
     columns: Columns
     element: Element
     spread: Spread
-    remade: bool = False
+    remade_by: tuple[str, ...] = ()
+
+    def also_by(self, *modules: str) -> Kept:
+        """The same, which recomputation of these modules makes again, too."""
+        return replace(self, remade_by=(*self.remade_by, *modules))
 
 
 def kept(
     width: int | Columns,
     element: Element = Element.SIXTEEN_BIT,
     spread: Spread = Spread.TENSOR,
-    remade: bool = False,
+    remade_by: tuple[str, ...] = (),
 ) -> Kept:
     """So many numbers per token, of a kind, spread over the ranks in a way."""
     which = plain(width) if isinstance(width, int) else width
-    return Kept(columns=which, element=element, spread=spread, remade=remade)
+    return Kept(columns=which, element=element, spread=spread, remade_by=remade_by)

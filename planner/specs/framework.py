@@ -291,6 +291,8 @@ class FrameworkProfile:
     """It can repeat some layers of a stage whole, and keep all of the others."""
     feed_forward_recompute: bool = False
     """It can repeat the feed-forward blocks alone."""
+    recompute_modules: tuple[str, ...] = ()
+    """Modules of a layer that it can repeat by themselves (``RecomputedModules``)."""
     saved_tensors: bool = False
     """Its full recomputation can keep tensors of a layer that are named, or move them to the
     host."""

@@ -51,6 +51,12 @@ def _first(values: dict[str, Any], context: dict[str, Any]) -> str | None:
 # A rule, the configuration that breaks it, the nearest that does not, what they are judged by.
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     (
+        "recompute_modules",
+        {"recompute_modules": 4},
+        {"recompute": 1, "recompute_modules": 4},
+        {},
+    ),
+    (
         "saved_tensors",
         {"saved_tensors": 2},
         {"recompute": 2, "saved_tensors": 2},

@@ -11,6 +11,7 @@ from planner.estimators.cost import run_cost
 from planner.estimators.estimate import Estimate, evaluate
 from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.recomputation import Recomputation
+from planner.software_enums import RecomputedModules
 from planner.specs.site import Site
 
 NO = np.bool_(False)
@@ -126,7 +127,7 @@ def _equation_3(layers: int, hidden: int) -> float:
 def test_flops_with_full_recomputation(model: str, layers: int, hidden: int) -> None:
     """The paper leaves out biases and norms, below 0.1 % of the parameters."""
     spec = setting(model, sequence_length=S).model
-    full = Recomputation(full=np.ones(()), selective=NO, feed_forward=NO, **NONE_KEPT)
+    full = Recomputation(full=np.ones(()), modules=np.zeros((), int), by_share=NO, **NONE_KEPT)
     repeated = recomputed_flops_per_token(spec, S, full, np.bool_(False))
     flops = model_flops_per_token(spec, S) + float(repeated)
     assert flops == pytest.approx(_equation_3(layers, hidden), rel=1e-3)
@@ -167,7 +168,8 @@ def test_selective_recomputation_repeats_few_flops(model: str, overhead: float) 
     """The repeated attention cores, over the forward pass of the linear layers."""
     spec = setting(model, sequence_length=S).model
     layers, hidden = GPT_SIZES[model]
-    selective = Recomputation(full=np.zeros(()), selective=~NO, feed_forward=NO, **NONE_KEPT)
+    cores = np.asarray(int(RecomputedModules.CORE_ATTN))
+    selective = Recomputation(full=np.zeros(()), modules=cores, by_share=~NO, **NONE_KEPT)
     repeated = float(recomputed_flops_per_token(spec, S, selective, np.bool_(False)))
     assert repeated / (24 * layers * hidden**2) == pytest.approx(overhead, abs=0.001)
 

@@ -44,7 +44,8 @@ def test_counts_are_layers_of_a_stage() -> None:
     share = Recomputation.of(table, LAYERS)
     np.testing.assert_allclose(share.full, [1 / 8, 1 / 2, 1, 0])
     assert share.any_full.tolist() == [True, True, True, False]
-    assert share.selective.tolist() == [False, False, False, True]
+    assert share.by_share.tolist() == [False, False, False, True]
+    assert share.repeats(("core_attn",)).tolist() == [False, False, False, True]
 
 
 @pytest.mark.parametrize("model", ["llama-65b", "mixtral-8x7b"])

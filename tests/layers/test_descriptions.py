@@ -119,7 +119,9 @@ def test_latent_attention_with_an_indexer() -> None:
     assert core is not None
     assert (core.latent_width, core.latent_rank, core.rope_dim) == (20, 12, 8)
     assert (core.most_keys, core.index_dim) == (128, 8)
-    assert [op.name for op in layer.operators if op.cheap] == ["attention_norm", "q_up", "kv_up"]
+    cheap = {"layernorm", "mla_up_proj"}
+    names = [op.name for op in layer.operators if cheap & {*op.repeated_by}]
+    assert names == ["attention_norm", "q_up", "kv_up"]
     assert _kept(layer, Spread.TOKENS)["sixteen_bit"] == 32 + 20
     assert _kept(layer, Spread.TENSOR)["sixteen_bit"] == 4 * (24 + 24 + 16) + 64
 
@@ -224,8 +226,8 @@ def test_what_is_kept_adds_up_by_kind() -> None:
     layer = _layer(GQA, DENSE)
     summed = {
         (each.element, each.spread): each.columns.whole
-        for each, in_feed_forward in layer.kept
-        if in_feed_forward
+        for each in layer.kept
+        if "mlp" in each.remade_by
     }
     assert summed == {
         (Element.FEED_FORWARD_INPUT, Spread.TOKENS): 64,

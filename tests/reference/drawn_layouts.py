@@ -25,8 +25,16 @@ from planner.enums import (
 )
 from planner.estimators.share import Setting
 from planner.plan import make_plan
-from planner.software_enums import AttentionKernel, ExpertCompute, KeptTensors, LossKernel
+from planner.software_enums import (
+    MODULES,
+    AttentionKernel,
+    ExpertCompute,
+    KeptTensors,
+    LossKernel,
+    RecomputedModules,
+)
 from planner.specs.catalogue import Catalogue, names
+from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.workload import TrainingWorkload
 
@@ -127,6 +135,7 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
             ("saved_tensors", "offloaded_tensors"),
             lambda word: KeptTensors[KeptTensors.meant(word).upper()],
         ),
+        "recompute_modules": lambda word: RecomputedModules[RecomputedModules.meant(word).upper()],
         "offload": lambda word: Offload[word.upper()],
         "precision": lambda word: ComputePrecision[word.upper()],
         "fp8_recipe": lambda word: Fp8Recipe[word.upper()],
@@ -188,6 +197,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         recompute=recompute,
         recompute_num_layers=choose([0, 0, 1, 2]) * (recompute == "full" and f.partial_recompute),
         offload=(offload := choose(["none", "none", *f.offloading.kinds])),
+        recompute_modules=_draw_modules(choose, f, recompute),
         saved_tensors=choose(_SAVED) if f.saved_tensors and recompute == "full" else "none",
         offloaded_tensors=choose(_MOVED)
         if f.saved_tensors and recompute == "full" and "activations" not in offload
@@ -212,6 +222,14 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         stage3_max_live_parameters=choose([0, 1e7, 1e12]) if f.memory.max_live_parameters else 0,
         **draw_options(choose, setting, t, p, v),
     )
+
+
+def _draw_modules(choose: Any, f: FrameworkProfile, recompute: str) -> str:
+    """Some of those that a framework has, or what it calls selective."""
+    if recompute != "selective" or not f.recompute_modules or choose([True, False]):
+        return "none"
+    names = [choose(list(f.recompute_modules)) for _ in range(choose([1, 1, 2]))]
+    return "+".join(sorted({"layernorm", *names}) if choose([True, False]) else names[:1])
 
 
 def may_loop(setting: Setting) -> bool:
@@ -268,6 +286,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         recompute=choose(["none", "selective", "feed_forward", "full", "full"]),
         recompute_num_layers=choose([0, 0, 1, 40]),
         offload=choose(["none", "none", *Offload.words()]),
+        recompute_modules=choose(["none"] * 9 + [*MODULES]),
         saved_tensors=choose(["none"] * 6 + _SAVED),
         offloaded_tensors=choose(["none"] * 6 + _MOVED),
         precision=choose(PRECISIONS),

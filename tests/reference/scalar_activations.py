@@ -14,6 +14,7 @@ from scalar_machine import (
     tokens,
     value_dim,
 )
+from scalar_modules import modules, remade
 from scalar_state import State
 from scalar_tensors import kept as kept_tensors
 from scalar_tensors import tensor_bytes
@@ -56,14 +57,23 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     if group.attention and group.attention.kind in ("linear", "mamba2"):
         kept |= _state(world, layout, State.of(group.attention))
     elif group.attention:
-        kept |= _attention(world, layout, group.attention, recompute)
+        of_core = "none" if modules(layout) else recompute
+        kept |= _attention(world, layout, group.attention, of_core)
     if group.feed_forward and recompute != "feed_forward":
         kept |= _feed_forward(world, layout, group.feed_forward)
     if frozen(world):
         each = world.framework.memory.adapter_input
         for name, matrix in thin_matrices(world, layout, group).items():
             kept[f"{name}_adapter_input"] = each * tokens(world, layout) * matrix.depth
-    if recompute == "selective" and repeats_outputs(world, layout):
+    names = modules(layout) if recompute == "selective" else set()
+    if recompute in ("mlp", "moe", "attention", "shared_experts"):
+        names = {recompute}
+    kept = {
+        what: size
+        for what, size in kept.items()
+        if not any(remade(group, name, what) for name in names)
+    }
+    if recompute == "selective" and not names and repeats_outputs(world, layout):
         # moe_act, layernorm and mla_up_proj of Megatron-Core; shared experts keep theirs
         kept |= {"projection_input": 0, "block_input": 0, "expert_down_inputs": 0}
         if group.attention and group.attention.kind == "latent":
@@ -71,7 +81,7 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     dropped = world.framework.memory.selective_dropped
     if dropped is None:
         dropped = world.framework.execution.selective_share
-    again = dropped if recompute == "selective" else 0.0
+    again = dropped if recompute == "selective" and not names else 0.0
     copies = world.framework.memory.kept_activations
     return (1 - again) * copies * sum(kept.values()) + again * layer_input
 

@@ -29,6 +29,7 @@ from scalar_machine import (
     tokens,
     value_dim,
 )
+from scalar_modules import modules, repeated
 from scalar_state import State, scan
 from scalar_tensors import repeated_share
 
@@ -65,23 +66,46 @@ def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
         ops |= _attention_block(world, layout, group.attention)
     if group.feed_forward:
         ops |= _feed_forward_block(world, layout, group.feed_forward, group.parallel_residual)
-    if repeats_outputs(world, layout):
+    if names := modules(layout):
+        ops = {
+            name: replace(op, selective=_of_modules(group, names, name, op))
+            for name, op in ops.items()
+        }
+    activation = _of_activation(world, layout, group, ops)
+    if "moe_act" in names and "experts" in ops and "moe" not in names:
+        ops["experts"] = replace(ops["experts"], selective=activation)
+    if not names and repeats_outputs(world, layout):
         if "experts" in ops:
-            mlp = group.feed_forward
-            pairs = own_tokens(world, layout) * mlp.num_experts_per_tok * expert_load(layout)
-            matrices = 3 if mlp.gated else 2
-            activation = elementwise(world, 2 * matrices * pairs * mlp.moe_intermediate_size)
-            again_of_experts = activation / ops["experts"].forward
-            ops["experts"] = replace(ops["experts"], selective=again_of_experts)
+            ops["experts"] = replace(ops["experts"], selective=activation)
         ops |= {name: replace(ops[name], selective=1.0) for name in ops if name in _CHEAP}
     ops = {
         name: replace(op, full=op.full * repeated_share(world, layout, group, name))
         for name, op in ops.items()
     }
-    share = world.framework.execution.selective_share
+    share = 0.0 if names else world.framework.execution.selective_share
     for name, (forward, backward) in adapter_times(world, layout, group).items():
         ops[f"{name}_adapter"] = Op(forward=forward, backward=backward, selective=share)
     return ops
+
+
+def _of_modules(group: LayerGroup, names: set[str], name: str, op: Op) -> float:
+    """A fused core has nothing to repeat unless all of attention is repeated."""
+    in_attention = op.feed_forward == 0
+    share = repeated(group, names, name, in_attention=in_attention)
+    if name in ("core", "ring") and "core_attn" in names:
+        share = max(share, op.selective)
+    return share
+
+
+def _of_activation(world: World, layout: Layout, group: LayerGroup, ops: Ops) -> float:
+    """Share of the experts that is their activation function."""
+    if "experts" not in ops:
+        return 0.0
+    mlp = group.feed_forward
+    pairs = own_tokens(world, layout) * mlp.num_experts_per_tok * expert_load(layout)
+    matrices = 3 if mlp.gated else 2
+    activation = elementwise(world, 2 * matrices * pairs * mlp.moe_intermediate_size)
+    return activation / ops["experts"].forward
 
 
 def _attention_block(world: World, layout: Layout, attention: AttentionSpec) -> Ops:

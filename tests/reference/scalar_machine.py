@@ -64,6 +64,7 @@ class Layout:
     data_parallel_replicas: int = 1
     recompute: str = "none"
     recompute_num_layers: int = 0
+    recompute_modules: str = "none"
     saved_tensors: str = "none"
     offloaded_tensors: str = "none"
     offload: str = "none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scalar_machine import Layout, World
+from scalar_modules import known
 from scalar_offload import WEIGHTS
 from scalar_parameters import layers_like_logits
 from scalar_tensors import kept, named
@@ -108,10 +109,16 @@ def _experts(world: World, c: Layout) -> set[str]:
         expert_tensor_parallel=part if sparse else c.expert_tensor_parallel > 1,
         expert_routing=crowded if sparse else routed,
         overlap_expert_parallel=c.overlap_expert_parallel and alone,
+        recompute_modules=_unrepeated(world, c),
         saved_tensors=_unkept(c),
         expert_parallel=uneven if sparse else e > 1,
         expert_sequence_parallel=sparse and c.tensor_parallel > 1 and not c.sequence_parallel,
     )
+
+
+def _unrepeated(world: World, c: Layout) -> bool:
+    names = named(c.recompute_modules)
+    return bool(names) and (c.recompute != "selective" or not names & known(world.model))
 
 
 def _unkept(c: Layout) -> bool:
@@ -187,6 +194,7 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking |= c.layer_split and not profile.layer_split
     lacking |= c.data_parallel_replicas > 1 and not profile.hybrid_sharding
     lacking |= c.recompute_num_layers > 0 and not profile.partial_recompute
+    lacking |= bool(named(c.recompute_modules) - set(profile.recompute_modules))
     lacking |= bool(kept(c)) and not profile.saved_tensors
     lacking |= c.recompute == "feed_forward" and not profile.feed_forward_recompute
     lacking |= c.fp8_attention and not profile.fp8_attention

@@ -35,6 +35,7 @@ from scalar_machine import (
     send,
     shown,
 )
+from scalar_modules import block, modules
 from scalar_offload import STATES, WEIGHTS, gradients_leave, moved_bytes, shown_copies, update
 from scalar_optimizers import state_bytes, stored_bytes, update_temporary, update_traffic
 from scalar_overheads import at_once, buffers, reserved
@@ -110,6 +111,11 @@ def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = 
         again = repeated_layers(world, layout) * time
         if layout.recompute == "feed_forward" and group.feed_forward:
             again = launch / 2 + looped
+        if names := modules(layout):
+            of_core = launch * 5 / 18 * softmax_falls_back(world, layout, group.attention)
+            again = (group.attention is not None and "attention" in names) * (launch / 2 + of_core)
+            whole = group.feed_forward is not None and block(group) in names
+            again += whole * (launch / 2 + looped)
         ops = behind_others(world, layout, layer(world, layout, group) | added)
         sparse = group.feed_forward is not None and group.feed_forward.num_experts > 0
         host = world.framework.execution.expert_host_wait * sparse
@@ -165,7 +171,8 @@ def _add(
             parts[name] = parts.get(name, 0.0) + seconds
         forward, backward = forward + op.forward, backward + op.backward + repeat
     backward_launches = 2 * launch + launch_again
-    passes = 1.0 if layout.recompute == "feed_forward" else repeated  # of experts, in backward
+    blocks = layout.recompute == "feed_forward" or "moe" in modules(layout)
+    passes = 1.0 if blocks else repeated  # of experts, in backward
     waits = (
         max(launch - forward, 0.0) + host_wait + rank_wait,
         max(backward_launches - backward, 0.0)
@@ -284,6 +291,12 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
         for group in held
     ]
     rebuilt = {"full": largest, "feed_forward": max(blocks)}
+    at_a_time = [
+        kept_bytes(world, layout, group, "none") - kept_bytes(world, layout, group, name)
+        for group in held
+        for name in modules(layout) & {"attention", "mlp", "moe", "shared_experts"}
+    ]
+    rebuilt["selective"] = max(at_a_time, default=0)
     working = largest / 4 + rebuilt.get(layout.recompute, 0)
     working *= memory.sharded_copies if layout.zero_stage == 3 else 1.0
     working += input_bytes

@@ -7,6 +7,7 @@ from sample_runs import MODEL, case, row, run_of
 
 from planner.confidence.frameworks import framework_rule
 from planner.enums import ComputePrecision, LinkKind, Recompute
+from planner.software_enums import RecomputedModules
 from planner.validation.columns import MemoryKind
 from planner.validation.models import NotPredicted
 from planner.validation.training.cases import memory_kind, training_case
@@ -348,6 +349,12 @@ def test_recomputed_layers(library):
     assert (layout.recompute, layout.recompute_num_layers) == (Recompute.FULL, 4)
     (layout,) = case(library, **(full | {"recompute": "feed_forward"})).layouts
     assert (layout.recompute, layout.recompute_num_layers) == (Recompute.FEED_FORWARD, 0)
+
+
+def test_recomputed_modules(library):
+    (layout,) = case(library, recompute="layernorm+core_attn").layouts
+    assert layout.recompute == Recompute.SELECTIVE
+    assert layout.recompute_modules == RecomputedModules["CORE_ATTN+LAYERNORM"]
 
 
 def test_prose_is_not_read(library):

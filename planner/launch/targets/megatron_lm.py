@@ -93,7 +93,10 @@ def recompute_words(job: Job) -> dict[str, Any]:
     if kind == "full":
         chunks = max(int(job["virtual_pipeline"]), 1)
         each = max(layers // chunks, 1) if layers else 1
-        return {"recompute_method": "block" if layers else "uniform", "recompute_num_layers": each}
+        method = "block" if layers else "uniform"
+        return {
+            "recompute_method": method, "recompute_num_layers": each, "recompute_modules": None,
+        }  # fmt: skip
     modules = " ".join(_modules(job, kind)) or None
     return {"recompute_modules": modules, "recompute_num_layers": None}
 
@@ -105,6 +108,8 @@ def _modules(job: Job, kind: str) -> list[str]:
         return ["mlp"] * dense + ["moe"] * bool(job.model.num_experts)
     if kind != "selective":
         return []
+    if (named := str(job["recompute_modules"])) != "none":
+        return named.split("+")
     if not job["flash_attention"] or not (job.model.num_experts and _repeats_outputs(job)):
         return ["core_attn"]
     is_latent = any(each.kv_lora_rank for each in job.model.attentions)

@@ -10,6 +10,7 @@ from planner.launch.gpus import gpus_of, require_split
 from planner.launch.targets.megatron_shape import shape_read, stages_of, told_layout
 from planner.launch.understood import Answers, Reading
 from planner.optimizer_names import optimizer_of
+from planner.software_enums import MODULES, RecomputedModules
 
 _AS_THEY_ARE = (
     *("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel"),
@@ -251,7 +252,13 @@ def _recomputation(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:
     kind = reading.value("recompute")
     if kind == "selective":
         modules = set((reading.value("recompute_modules") or "core_attn").split())
-        return {"recompute": "feed_forward" if modules & {"mlp", "moe"} else "selective"}
+        modules &= {*MODULES}
+        if modules and modules <= {"mlp", "moe"}:
+            return {"recompute": "feed_forward"}
+        word = RecomputedModules.meant("+".join(sorted(modules or {"core_attn"})))
+        if word in _usual_modules(reading):
+            return {"recompute": "selective"}
+        return {"recompute": "selective", "recompute_modules": word}
     if kind != "full":
         return {} if kind is None else {"recompute": kind}
     layers = reading.number("--recompute-num-layers")
@@ -259,6 +266,14 @@ def _recomputation(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:
         return {"recompute": "full"}
     chunks = int(values.get("virtual_pipeline") or 1)
     return {"recompute": "full", "recompute_num_layers": layers * chunks}
+
+
+def _usual_modules(reading: Reading) -> tuple[str, ...]:
+    """What selective recomputation stands for where nobody names modules."""
+    if not reading.number("--num-experts"):
+        return ("core_attn",)
+    latent = "+mla_up_proj" if reading.has("--multi-latent-attention") else ""
+    return ("core_attn", f"layernorm{latent}+moe_act")
 
 
 def _dropout(reading: Reading) -> str:

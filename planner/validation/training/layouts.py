@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
@@ -24,7 +25,14 @@ from planner.enums import (
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
 from planner.records import record
-from planner.software_enums import TENSORS, AttentionKernel, ExpertCompute, KeptTensors, LossKernel
+from planner.software_enums import (
+    TENSORS,
+    AttentionKernel,
+    ExpertCompute,
+    KeptTensors,
+    LossKernel,
+    RecomputedModules,
+)
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -84,6 +92,7 @@ class Layout:
     expert_compute: ExpertCompute = ExpertCompute.AUTO
     loss_kernel: LossKernel = LossKernel.AUTO
     loss_chunks: int = 0
+    recompute_modules: int = 0
     saved_tensors: int = 0
     offloaded_tensors: int = 0
     optimizer: OptimizerKind = OptimizerKind.ADAM
@@ -210,7 +219,8 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         data_parallel_replicas=1,
         recompute=Recompute.NONE,
         recompute_num_layers=0,
-        saved_tensors=_saved(context.run) or 0,
+        recompute_modules=_told_set(context.run, RecomputedModules) or 0,
+        saved_tensors=_told_set(context.run, KeptTensors) or 0,
         offload=_offload(context.run),
         offloaded_tensors=KeptTensors[_parts_of_layers(context.run).upper() or "NONE"],
         precision=ComputePrecision.BF16,
@@ -327,21 +337,23 @@ def _recompute(context: Open) -> list[Recompute]:
     word = context.run.word("recompute") or (several and sharded) or alone
     if word in _RECOMPUTE:
         return [_RECOMPUTE[word]]
-    if _saved(context.run) is not None:
+    if _told_set(context.run, KeptTensors) is not None:
         return [Recompute.FULL]
+    if _told_set(context.run, RecomputedModules) is not None:
+        return [Recompute.SELECTIVE]
     if word:
         raise NotPredicted(
-            f"recompute {word!r} is not none, selective, feed_forward, full, tensors that it keeps "
-            "or a policy of MaxText"
+            f"recompute {word!r} is not none, selective, feed_forward, full, modules that it "
+            "repeats, tensors that it keeps or a policy of MaxText"
         )
     return [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]
 
 
-def _saved(run: Run) -> int | None:
-    """The tensors that full recomputation keeps, where a run tells it by them; else None."""
-    word = KeptTensors.meant(run.word("recompute")).upper()
+def _told_set(run: Run, sets: Any) -> int | None:
+    """Tensors or modules, where a run tells its recomputation by them; else None."""
+    word = sets.meant(run.word("recompute")).upper()
     is_told = word and word.lower() not in _RECOMPUTE
-    return int(KeptTensors[word]) if is_told and word in KeptTensors.__members__ else None
+    return int(sets[word]) if is_told and word in sets.__members__ else None
 
 
 def _parts_of_layers(run: Run) -> str:

@@ -316,6 +316,8 @@ def test_what_is_not_said_is_what_megatron_does() -> None:
         ({"checkpoint_activations": None}, "recompute", "full"),
         ({"recompute_granularity": "selective", "recompute_modules": "moe"},
          "recompute", "feed_forward"),
+        ({"recompute_granularity": "selective", "recompute_modules": "mlp layernorm"},
+         "recompute_modules", "layernorm+mlp"),
         ({"num_layers_per_virtual_pipeline_stage": "3", "pipeline_model_parallel_size": "2"},
          "virtual_pipeline", 4),
         ({"pipeline_model_parallel_layout": "Et*8|t*8|t*8|L", "pipeline_model_parallel_size": "2"},
