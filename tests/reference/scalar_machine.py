@@ -84,6 +84,7 @@ class Layout:
     reduce_bucket_size: float = 0.0
     sub_group_size: float = 0.0
     stage3_max_live_parameters: float = 0.0
+    zero3_init: bool = True
     expert_tensor_parallel: int = 1
     overlap_expert_parallel: bool = False
     token_dispatcher: str = "auto"
