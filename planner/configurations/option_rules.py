@@ -128,6 +128,8 @@ def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[s
         found["sub_group_size"] = c.sub_group_size > 0
     if not f.memory.max_live_parameters:
         found["stage3_max_live_parameters"] = c.stage3_max_live_parameters > 0
+    if not f.offloading.loaded_per_process:
+        found["zero3_init"] = ~c.zero3_init
     return found
 
 

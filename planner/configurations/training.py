@@ -51,6 +51,7 @@ class TrainingConfigurations(ConfigurationTable):
     reduce_bucket_size: FloatArray
     sub_group_size: FloatArray
     stage3_max_live_parameters: FloatArray
+    zero3_init: BoolArray
     expert_tensor_parallel: FloatArray
     overlap_expert_parallel: BoolArray
     token_dispatcher: CodeArray

@@ -33,10 +33,13 @@ class Gradients:
         framework: FrameworkProfile,
         precision: CodeArray,
         main: CodeArray | None = None,
+        weights: CodeArray | None = None,
     ) -> Gradients:
         """Those of a framework under each precision code; ``main``: formats they are told to have.
 
-        As `planner.enums.MainPrecision`; they are reduced in that format, too.
+        As `planner.enums.MainPrecision`; they are reduced in that format, too. ``weights``: formats
+        of those that are updated. Where there is no copy of these in 32 bits, gradients are kept in
+        their type: PyTorch's autograd refuses another (``Tensor.grad``).
         """
         states = framework.states
         is_fp16 = precision == ComputePrecision.FP16
@@ -57,8 +60,14 @@ class Gradients:
                 return usual
             return np.where(main == MainPrecision.FRAMEWORK, usual, _MAIN_BYTES[main])
 
+        def of_weights(usual: Numeric) -> Numeric:
+            if states.main_weight or weights is None or not np.any(weights):
+                return usual
+            narrow = weights == MainPrecision.BF16
+            return np.where(narrow, np.minimum(usual, _MAIN_BYTES[MainPrecision.BF16]), usual)
+
         return cls(
-            kept=told(widened(either("gradient"), WIDE_BYTES)),
+            kept=told(widened(of_weights(either("gradient")), WIDE_BYTES)),
             on_wire=told(widened(either("gradient_on_wire"), WIDE_BYTES)),
             accumulation_traffic=widened(either("accumulation_traffic"), _WIDE_ACCUMULATION),
             scattered=either("scattered_gradients"),

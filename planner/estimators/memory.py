@@ -222,7 +222,7 @@ def _stage_memory(
         at_once = updated_at_once(share, c, state("temporary", stage))
         temporary = np.where(on_host, 0.0, at_once)
         moments = _moments(share, c, backward, temporary)
-    if not memory.loaded_whole:
+    if not memory.loaded_whole and np.all(c.zero3_init):
         return moments
     return (*moments, _loading(share, c, parameters, stage, backward))
 
@@ -234,16 +234,22 @@ def _loading(
     stage: int,
     backward: MemoryBreakdown,
 ) -> MemoryBreakdown:
-    """A GPU that holds the whole model beside the shard that it will keep; nothing else."""
+    """A GPU that holds the whole model, and with some software its shard too; nothing else.
+
+    Without ``zero.Init`` DeepSpeed moves the model to the GPU as it is, and shards it there
+    (deepspeedai/DeepSpeed 0.19.6, runtime/engine.py, ``_configure_distributed_model``).
+    """
     zero, profile = np.zeros(()), share.setting.framework
-    whole = parameters.dense[stage] + parameters.experts[stage]
     is_sharded = (c.zero_stage >= profile.states.weights_sharded_from) & (
         parameters.dense_group.size > 1
     )
-    loaded = np.where(is_sharded, profile.memory.loaded_whole * whole, 0.0)
+    whole = parameters.dense[stage] + parameters.experts[stage]
+    loaded = backward.weights + profile.memory.loaded_whole * whole
+    sent = stage_gathered_bytes(share.setting, c, parameters, stage)
+    loaded = np.where(c.zero3_init, loaded, np.maximum(loaded, sent))
     return replace(
         backward,
-        weights=backward.weights + loaded,
+        weights=np.where(is_sharded, loaded, backward.weights),
         gradients=zero,
         optimizer_states=zero,
         allocated_activations=zero,

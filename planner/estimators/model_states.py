@@ -72,7 +72,9 @@ class ModelStates:
             )
         moment, copy = _moment_bytes(states, c), _copy_bytes(states, c)
         optimizer = copy + _LAYER_STATES[c.optimizer] * moment
-        gradients = Gradients.of(setting.framework, c.precision, c.main_grads_precision)
+        gradients = Gradients.of(
+            setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
+        )
         own = Gradients.of(setting.framework, c.precision)
         # What an update has beyond the framework's own is read and written, gradients are read.
         beyond = 2 * (optimizer - states.optimizer) + gradients.kept - own.kept

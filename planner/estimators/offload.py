@@ -176,7 +176,8 @@ def loading_bytes(
 ) -> FloatArray:
     """Bytes of the whole model in the host memory of a process that loads it.
 
-    Weights that are sharded are so as they load. Those in 4 bits go to the GPU piece by piece.
+    Weights that are sharded are so as they load, if ``zero3_init``. Those in 4 bits go to the GPU
+    piece by piece.
     """
     states, workload = setting.framework.states, setting.workload
     each = setting.framework.offloading.loaded_per_process
@@ -184,7 +185,8 @@ def loading_bytes(
         return np.zeros(())
     stages = range(len(parameters.dense))
     whole = largest(parameters.dense[stage] + parameters.experts[stage] for stage in stages)
-    return np.where(c.zero_stage >= states.weights_sharded_from, 0.0, each * whole)
+    is_sharded = (c.zero_stage >= states.weights_sharded_from) & c.zero3_init
+    return np.where(is_sharded, 0.0, each * whole)
 
 
 def _drive_time(setting: Setting, offload: CodeArray, num_bytes: FloatArray) -> FloatArray:

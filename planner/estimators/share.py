@@ -66,6 +66,7 @@ class Share:
     loss_chunks: FloatArray
     fp8_attention: BoolArray
     main_grads: CodeArray
+    main_params: CodeArray
     expert_tensor_parallel: FloatArray
     expert_load: FloatArray
     token_dispatcher: CodeArray
@@ -93,6 +94,7 @@ class Share:
             loss_chunks=c.loss_chunks,
             fp8_attention=c.fp8_attention,
             main_grads=c.main_grads_precision,
+            main_params=c.main_params_precision,
             expert_tensor_parallel=c.expert_tensor_parallel,
             expert_load=c.expert_load,
             token_dispatcher=c.token_dispatcher,
@@ -149,7 +151,8 @@ class Share:
     @cached_property
     def gradients(self) -> Gradients:
         """What the framework does with gradients in each precision."""
-        return Gradients.of(self.setting.framework, self.precision, self.main_grads)
+        own = (self.precision, self.main_grads, self.main_params)
+        return Gradients.of(self.setting.framework, *own)
 
     @cached_property
     def tensor_group(self) -> Group:

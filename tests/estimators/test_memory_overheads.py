@@ -112,3 +112,33 @@ def test_full_fine_tuning_of_8b_by_zero_3_with_default_buckets_overfills_24_gb()
         settings={"zero": 3, "recompute": "full"},
     )
     assert found.rejected_by == "out_of_memory"
+
+
+def test_without_zero_init_each_gpu_holds_the_whole_model_first() -> None:
+    """Two bytes of 8.03 billion parameters, before each of eight ranks keeps its share."""
+    whole = _sharded(zero3_init=False)
+    loading = whole.moments[0][-1]
+    assert loading.weights.max() == pytest.approx(2 * PARAMETERS)
+    assert loading.optimizer_states.max() == loading.activations.max() == 0
+    assert len(_sharded().moments[0]) == len(whole.moments[0]) - 1
+
+
+def test_a_model_that_is_sharded_as_it_loads_overfills_small_cards_without_zero_init() -> None:
+    """hiyouga/LLaMA-Factory issue 3035: LoRA of 14.2 billion parameters on two RTX 4090, ZeRO-3.
+
+    26.4 GiB of weights lie on a card of 24 before they are sharded.
+    """
+    asked: dict[str, Any] = {
+        "model": "qwen1.5-14b-chat",
+        "gpu": "rtx4090",
+        "num_gpus": 2,
+        "framework": "hf-trainer",
+        "adapter": "lora",
+        "lora_targets": "query_value",
+        "sequence_length": 1024,
+        "global_batch_size": 12,
+    }
+    layout = {"zero": 3, "recompute": "full", "micro_batch_size": 1}
+    found = planner.estimate(**asked, settings=layout | {"zero3_init": False})
+    assert found.rejected_by == "out_of_memory"
+    assert planner.estimate(**asked, settings=layout).rejected_by != "out_of_memory"

@@ -114,3 +114,15 @@ def test_names_of_optimizers(name: str, kind: str | None, precision: str | None)
     else:
         assert known is not None
         assert [code.word for code in known.values()] == [kind, precision]
+
+
+@pytest.mark.parametrize(
+    ("framework", "weights", "width"),
+    [("hf-trainer", "bf16", 2.0), ("hf-trainer", "framework", 4.0), ("megatron-lm", "bf16", 4.0)],
+)
+def test_gradients_have_the_type_of_the_weights_that_are_updated(
+    framework: str, weights: str, width: float
+) -> None:
+    """As PyTorch's autograd makes them; Megatron-LM adds them up in a buffer in 32 bits."""
+    step = _estimate(framework, main_params_precision=weights).memory.moments[0][-1]
+    assert float(np.max(step.gradients)) / PARAMETERS == pytest.approx(width, rel=1e-3)

@@ -8,6 +8,13 @@ from scalar_offload import WEIGHTS
 from scalar_parameters import end_parameters, layer_parameters, stage_parameters, stages
 
 
+def whole_weights(world: World, layout: Layout, stage: int) -> float:
+    """All weights of a stage on one GPU."""
+    of_layer, of_end = weight_bytes(world, layout)
+    ends = end_parameters(world.model, layout, stage)
+    return (sum(stage_parameters(world, layout)[stage]) - ends) * of_layer + ends * of_end
+
+
 def gathered(world: World, layout: Layout, stage: int) -> float:
     """Whole weights and gradients of the units alive; FSDP's stage 2 keeps all weights.
 
@@ -25,16 +32,12 @@ def gathered(world: World, layout: Layout, stage: int) -> float:
     weights = max(max(layers) * together * of_layer, matrix * of_end)
     if own := world.framework.memory.max_live_parameters:
         live = layout.stage3_max_live_parameters or own
-        ends = end_parameters(model, layout, stage)
         own_stage = sum(stage_parameters(world, layout)[stage])
-        whole = (own_stage - ends) * of_layer + ends * of_end
-        weights = max(weights, min(live / own_stage, 1) * whole)
+        weights = max(weights, min(live / own_stage, 1) * whole_weights(world, layout, stage))
     trained = [sum(trained_in_layer(world, layout, group)) for group in held.values()]
     gradients = max(max(trained) * together, trained_in_end(world, layout)[0])
     if layout.zero_stage == 2 == states.weights_sharded_from:
-        ends = end_parameters(model, layout, stage)
-        whole = sum(stage_parameters(world, layout)[stage])
-        weights = (whole - ends) * of_layer + ends * of_end
+        weights = whole_weights(world, layout, stage)
     in_turns = not layout.layer_split and layout.pipeline_parallel > 1
     if states.weights_sharded_from == 2 and in_turns:
         gradients = sum(trained_in_stages(world, layout)[stage])

@@ -85,6 +85,7 @@ class Layout:
     reduce_bucket_size: float = 0.0
     sub_group_size: float = 0.0
     stage3_max_live_parameters: float = 0.0
+    zero3_init: bool = True
     expert_tensor_parallel: int = 1
     overlap_expert_parallel: bool = False
     token_dispatcher: str = "auto"
@@ -132,7 +133,9 @@ def of_gradients(world: World, layout: Layout, name: str) -> float:
     if told != "framework" and name in ("gradient", "gradient_on_wire"):
         return {"fp32": 4, "bf16": 2}[told]
     in_fp16 = layout.precision == "fp16" and states.fp16 is not None
-    return getattr(states.fp16 if in_fp16 else states, name)
+    usual = getattr(states.fp16 if in_fp16 else states, name)
+    updated_in_16 = layout.main_params_precision == "bf16" and not states.main_weight
+    return min(usual, 2) if name == "gradient" and updated_in_16 else usual
 
 
 def value_dim(attention: AttentionSpec) -> int:

@@ -6,7 +6,6 @@ from scalar_machine import Layout, World, of_gradients
 
 MOMENTS = {"adam": 2, "sgd": 0, "momentum": 1, "lion": 1, "adafactor": 0}
 BYTES = {"fp32": 4, "bf16": 2, "fp8": 1, "int8": 1 + 4 / 256}
-MAIN = {"fp32": 4, "bf16": 2}
 
 
 def copy_of_weights(world: World, layout: Layout) -> float:
@@ -53,9 +52,8 @@ def update_traffic(world: World, layout: Layout) -> float:
     """What an update reads and writes: states both, gradients once."""
     states = world.framework.states
     more = 2 * (state_bytes(world, layout) - states.optimizer)
-    if layout.main_grads_precision != "framework":
-        usual = Layout(num_gpus=layout.num_gpus, precision=layout.precision)
-        more += MAIN[layout.main_grads_precision] - of_gradients(world, usual, "gradient")
+    usual = Layout(num_gpus=layout.num_gpus, precision=layout.precision)
+    more += of_gradients(world, layout, "gradient") - of_gradients(world, usual, "gradient")
     return states.optimizer_traffic + more
 
 

@@ -206,6 +206,7 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking |= c.reduce_bucket_size > 0 and not profile.memory.reduce_bucket_size
     lacking |= c.sub_group_size > 0 and not profile.memory.sub_group_size
     lacking |= c.stage3_max_live_parameters > 0 and not profile.memory.max_live_parameters
+    lacking |= not c.zero3_init and not profile.offloading.loaded_per_process
     lacking |= c.expert_tensor_parallel > 1 and not profile.expert_tensor_parallel
     lacking |= c.overlap_expert_parallel and not profile.expert_overlap
     lacking |= c.expert_compute == "loop" and not profile.execution.expert_loop_time

@@ -20,7 +20,7 @@ from scalar_adapters import (
     trained_in_stages,
     weight_bytes,
 )
-from scalar_gathered import gathered
+from scalar_gathered import gathered, whole_weights
 from scalar_layer import Ops, accumulation, embedding, layer, logits, prediction, softmax_falls_back
 from scalar_loop import loop_launches
 from scalar_loss import logit_bytes
@@ -333,11 +333,13 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
 
 
 def _loading(world: World, layout: Layout, stage: int, whole: Parts) -> Parts:
-    """The whole model beside the shard that is kept of it, and nothing else."""
+    """The whole model, with some software beside the shard that is kept of it, and nothing else."""
     (ranks, _), _ = groups(layout)
     weights = whole["weights"]
     if layout.zero_stage >= world.framework.states.weights_sharded_from and ranks > 1:
         weights += world.framework.memory.loaded_whole * sum(stage_parameters(world, layout)[stage])
+        if not layout.zero3_init:
+            weights = max(weights, whole_weights(world, layout, stage))
     zero = dict.fromkeys(("activations", "working", "gathered", "fragmentation"), 0.0)
     gone = dict.fromkeys(("gradients", "optimizer_states", "communication_buffers"), 0.0)
     return whole | zero | gone | {"weights": weights}

@@ -78,6 +78,7 @@ _ELSEWHERE = (
     "data_parallel_replicas",
     "micro_batch_size",
     "precision",
+    "zero3_init",
 )
 
 
@@ -113,7 +114,7 @@ def _deepspeed(job: Job) -> dict[str, Any]:
         "deepspeed_accumulation": job.accumulation_steps,
         "deepspeed_optimizer": where if offload.of_states else "none",
         "deepspeed_weights": where if offload.of_weights else "none",
-        "deepspeed_init": stage == 3,
+        "deepspeed_init": stage == 3 and job["zero3_init"],
         "deepspeed_save": True if stage == 3 else None,
     }
 

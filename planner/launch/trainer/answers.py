@@ -163,6 +163,7 @@ def _completed(
     return micro, steps
 
 
+_WEIGHTS = 3
 # Of DeepSpeed's runtime/zero/config.py.
 _LIVE, _PREFETCHED = 1_000_000_000, 50_000_000
 _STAGE = re.compile(r"(?:zero|stage|ds_?z|z|s)[_-]?([0-3])")
@@ -188,6 +189,8 @@ def states_said(said: Said, found: Collected) -> None:
         found.notes.append(f"Nothing is sharded over one rank: stage {level} is as none.")
         level = 0
     found.values["zero_stage"] = level
+    if level == _WEIGHTS and said.of("accelerate", "deepspeed_init") == "false":
+        found.values["zero3_init"] = "false"
     found.values["offload"] = _offload(said, legacy, is_fsdp)
     if (hpz := said.number("deepspeed", "hpz")) and hpz > 1:
         found.notes.append(

@@ -103,6 +103,7 @@ class Layout:
     reduce_bucket_size: int = 0
     sub_group_size: int = 0
     stage3_max_live_parameters: int = 0
+    zero3_init: bool = True
     expert_tensor_parallel: int = 1
     overlap_expert_parallel: bool = False
     token_dispatcher: TokenDispatcher = TokenDispatcher.AUTO

@@ -388,3 +388,18 @@ def test_a_split_beside_sharding_is_read(size: int, tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert read_launch(path).values["tensor_parallel"] == size
+
+
+@pytest.mark.parametrize(("flag", "shards"), [("false", "false"), ("true", None)])
+def test_accelerate_says_whether_weights_are_sharded_as_they_load(
+    tmp_path: Path, flag: str, shards: str | None
+) -> None:
+    (tmp_path / "z3.yaml").write_text(
+        "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 2\n"
+        f"deepspeed_config:\n  zero_stage: 3\n  zero3_init_flag: {flag}\n"
+    )
+    (tmp_path / "run.sh").write_text(
+        "accelerate launch --config_file z3.yaml train.py --model_name_or_path "
+        "Qwen/Qwen2.5-7B --bf16 --per_device_train_batch_size 1 --max_length 1024\n"
+    )
+    assert read_launch(tmp_path / "run.sh").values.get("zero3_init") == shards
