@@ -88,7 +88,7 @@ class Confidence:
     """Factors on predicted quantities between which 90 % of published runs of this kind lie.
 
     Two layouts whose speeds differ by less than the factor ``layout`` are a tie.
-    ``basis``: measured, transferred or roofline, as in `basis_of`.
+    ``basis``: measured, transferred or roofline, as in `basis_of`, and whether a first run counts.
     """
 
     factors: Mapping[str, tuple[float, float]]
