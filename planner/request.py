@@ -99,6 +99,7 @@ class Request:
     double_quantization: bool = True
     virtual_tokens: int | None = None
     training_objective: str | None = None
+    tuned: bool | None = None
     precompute_ref_log_probs: bool = False
     images_per_sample: float | None = None
     tokens_per_image: int | None = None

@@ -87,13 +87,15 @@ class Interval:
 class Confidence:
     """Factors on predicted quantities between which 90 % of published runs of this kind lie.
 
-    Two layouts whose speeds differ by less than the factor ``layout`` are a tie.
-    ``basis``: measured, transferred or roofline, as in `basis_of`.
+    Two layouts whose speeds differ by less than the factor ``layout`` are a tie. Nothing has more
+    than ``most_utilization`` as MFU: an interval of the time ends where kernels end.
+    ``basis``: measured, transferred or roofline, as in `basis_of`, and whether a first run counts.
     """
 
     factors: Mapping[str, tuple[float, float]]
     layout: float
     basis: str
+    most_utilization: float = math.inf
 
 
 def basis_of(rule: Rule, silicon: str, kind: str, tables: Tables) -> str:

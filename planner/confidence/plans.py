@@ -13,6 +13,7 @@ from planner.confidence.classes import (
     training_task,
 )
 from planner.confidence.engines import rule_of_profile
+from planner.confidence.first_runs import is_first_run, slower_at_first
 from planner.confidence.fits import MemoryErrors, default_fit_confidence, memory_errors
 from planner.confidence.frameworks import framework_rule
 from planner.confidence.intervals import (
@@ -70,11 +71,16 @@ def _of_training(setting: Any, num_gpus: int) -> Confidence:
     keys = (rule.label, silicon, size, training_task(tunes=tunes), kind)
     quantities = ("step_time", "peak_memory")
     basis = basis_of(rule, silicon, kind, TRAINING_TABLES)
+    factors = {
+        name: interval_of(name, keys, TRAINING_TABLES, basis, rule.profile) for name in quantities
+    }
+    slower = slower_at_first(rule.label)
+    if slower > 1 and is_first_run(work.tuned, work.training_objective):
+        low, high = factors["step_time"]
+        factors["step_time"] = low, high * slower
+        basis += ", a first run" + (": --tuned if not" if work.tuned is None else "")
     return Confidence(
-        factors={
-            name: interval_of(name, keys, TRAINING_TABLES, basis, rule.profile)
-            for name in quantities
-        },
+        factors=factors,
         layout=interval_of("layout", keys, TRAINING_TABLES)[1],
         basis=basis,
     )

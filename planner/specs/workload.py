@@ -30,7 +30,8 @@ class TrainingWorkload:
     ``precompute_ref_log_probs``: what the reference model says was computed before training.
     ``images_per_sample``: in each sequence, of packed ones in all its samples; each image is
     ``tokens_per_image`` of its tokens, 0: as many as the model usually has. The tower is left out
-    where there are no images and nobody says whether it is frozen.
+    where there are no images and nobody says whether it is frozen. ``tuned``: the run was tuned on
+    its GPUs, or is a first one; nobody said which where None.
     """
 
     sequence_length: Annotated[int, Interval(ge=1, le=100_000_000)]
@@ -49,6 +50,7 @@ class TrainingWorkload:
     mean_sample_length: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
     sample_length_deviation: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
     training_objective: TrainingObjective = TrainingObjective.PRETRAIN
+    tuned: bool | None = None
     precompute_ref_log_probs: bool = False
     images_per_sample: Annotated[float, Interval(ge=0, le=1_000_000)] = 0.0
     tokens_per_image: Annotated[int, Interval(ge=0, le=100_000_000)] = 0

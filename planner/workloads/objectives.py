@@ -31,11 +31,13 @@ def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
 
 
 def objective_answers(work: TrainingWorkload) -> dict[str, Any]:
-    """What a plan says of its objective; what is as usual not."""
+    """What a plan says of its objective and of how it was tuned; what is as usual not."""
     usual = TrainingObjective.SFT if work.is_frozen else TrainingObjective.PRETRAIN
     found: dict[str, Any] = {}
     if work.training_objective is not usual:
         found["training_objective"] = str(work.training_objective)
+    if work.tuned is not None:
+        found["tuned"] = work.tuned
     if work.precompute_ref_log_probs:
         found["precompute_ref_log_probs"] = True
     return found

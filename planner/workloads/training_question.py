@@ -111,6 +111,7 @@ def _work(
         "dropout": request.dropout,
         "pipeline_layout": request.pipeline_layout or "",
         "training_objective": objective,
+        "tuned": request.tuned,
         "precompute_ref_log_probs": request.precompute_ref_log_probs,
     }
     samples = sample_fields(request, s, notes.defaults) | image_fields(request, model, s, notes)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from planner.confidence.first_runs import is_first_run, slower_at_first
+from planner.confidence.frameworks import framework_rule
 from planner.configurations.software_rules import has_kernel
 from planner.enums import AttentionKernels
 from planner.estimators.attention_rates import rates
@@ -54,6 +56,13 @@ def usual_software(scene: Scene) -> dict[str, str]:
             )
     if _EXPERTS not in said and _may_loop(profile, scene.question.model):
         told[_EXPERTS] = "grouped (Transformers from 5 on; loop before)"
+    slower = slower_at_first(framework_rule(profile.name).label)
+    work = scene.question.work
+    if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
+        told["tuned"] = (
+            f"no, a first run, which may take {slower:g} times as long as one that was tuned as "
+            f"{profile.name}'s published runs were: intervals hold both (--tuned: as those)"
+        )
     return told
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import planner
 from planner.confidence import intervals
 from planner.confidence.classes import gpu_class
 from planner.confidence.engines import engine_labels, engine_rule
+from planner.confidence.first_runs import slower_at_first
 from planner.confidence.frameworks import framework_labels, framework_rule
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
@@ -106,3 +108,51 @@ def test_a_transferred_interval_holds_the_classes_the_software_was_measured_on(
 ) -> None:
     keys = ("mine", silicon, "node", "pretrain", "dense")
     assert interval_of("step_time", keys, TABLES, basis) == pytest.approx(ends)
+
+
+def test_a_first_run_where_published_runs_are_recipes_is_less_sure() -> None:
+    """Five times: 64 GPUs for 50 hours, where 32 take 20; Megatron-Bridge issue 4214."""
+    assert slower_at_first("Megatron-Bridge") == 64 * 50 / (32 * 20)
+    assert slower_at_first("HF Trainer") == 1  # published runs are people's own
+
+
+def _high(**asked: object) -> tuple[float, str]:
+    asked = {"model": "llama-3-8b", "gpu": "h100", "num_gpus": 8, "framework": "nemo"} | asked
+    found = planner.estimate(**asked)  # type: ignore[arg-type]
+    (row,) = found.to_frame().to_dict("records")
+    basis = found.plan.source_of(row).confidence(8).basis
+    return row["step_time_high_s"] / row["step_time_s"], basis
+
+
+def test_fine_tuning_is_a_first_run_until_somebody_says_it_is_tuned() -> None:
+    (unsaid, said), (first, _), (tuned, plain) = (
+        _high(training_objective="sft", tuned=tuned) for tuned in (None, False, True)
+    )
+    assert unsaid == first == pytest.approx(5 * tuned)
+    assert said == f"{plain}, a first run: --tuned if not"
+    (usual, basis), (first, _) = (_high(tuned=tuned) for tuned in (None, False))
+    assert first == pytest.approx(5 * usual)
+    assert "first" not in basis
+    # Of other frameworks people's own runs were published: nothing to add.
+    own = [_high(training_objective="sft", framework="hf-trainer", tuned=t) for t in (None, True)]
+    assert own[0] == own[1]
+
+
+def test_published_first_runs_lie_in_their_interval() -> None:
+    """Qwen3-30B-A3B on 32 H200, 512 samples of up to 4,096 tokens: 13 s; NeMo-RL issue 966."""
+    asked = {
+        "model": "qwen3-30b-a3b",
+        "gpu": "h200",
+        "num_gpus": 32,
+        "framework": "megatron-bridge",
+        "sequence_length": 4096,
+        "global_batch_size": 512,
+        "training_objective": "sft",
+        "settings": {"micro_batch_size": 8, "expert_parallel": 8, "recompute": "full"},
+    }
+    ends = {}
+    for tuned in (None, True):
+        (row,) = planner.estimate(**asked, tuned=tuned).to_frame().to_dict("records")  # type: ignore[arg-type]
+        ends[tuned] = row["step_time_low_s"], row["step_time_high_s"]
+    assert ends[None][0] < 13 < ends[None][1]
+    assert ends[True][1] < 13
