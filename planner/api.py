@@ -1,35 +1,45 @@
-"""The public functions: search, estimate, explain and size."""
+"""The public functions: search, estimate, size, sweep, explain, compare, and the most that fits."""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.answers import Answer, Estimated, Operators, Sized
+from planner.answers import Answer, Compared, Estimated, Explained, Operators, Sized
+from planner.base.processes import num_cores
+from planner.decide.sizing.load import read_load
+from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import SearchSpaceError
+from planner.explaining.largest import Largest
+from planner.explaining.largest import largest_batch as _largest_batch
+from planner.explaining.largest import largest_length as _largest_length
+from planner.explaining.methods import Methods, methods_of_layouts
 from planner.explaining.operator_question import read_question
 from planner.explaining.operators import operator_times
-from planner.given import make_request, question_of, read_burst, read_driver
-from planner.inputs import shown, whole
+from planner.explaining.other import changed_request
 from planner.launch.read import read_launch as read_file
 from planner.launch.write import Launch, launch_of, save_launch
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, make_plan, one_configuration
-from planner.plan_questions import compare, explain, max_batch, max_batches, max_length
-from planner.processes import num_cores
+from planner.plan.given import make_request, question_of, read_burst, read_driver
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import Plan, evaluated, make_plan, one_configuration
+from planner.question.inputs import shown, whole
+from planner.question.request import Request
+from planner.report.compared_things import compared_plans, has_question, things_of
+from planner.report.explained import explained_plan
 from planner.report.launch import recommended_plan
-from planner.request import Request
-from planner.signature import signature_of
-from planner.sizing.load import read_load
-from planner.sizing.size import contracts_given, size_all
+from planner.report.recommended import planned, recommended_of
 from planner.specs.catalogue import Catalogue
+from planner.sweeps.any_plan import pinned_in
 from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.results import Sweep
 from planner.sweeps.run import run_sweep
 from planner.sweeps.workers import on_cores
+from planner.workloads.base import Evaluation
 
 if TYPE_CHECKING:
     from planner.validation.logs.compare import Comparison
@@ -141,7 +151,8 @@ def size(
     ----------
     contract : one or several, or ``all``; where not given the usual one of each GPU
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
-        `planner.sizing.load.read_load`. ``contract`` are those that its GPUs may be had under
+        `planner.decide.sizing.load.read_load`. ``contract`` are those that its GPUs may be had
+        under
     progress : is told how many GPUs are done
     workers : processes that share the GPUs
     request : those of `search` but ``objectives``. Training needs a limit of time or cost,
@@ -341,6 +352,209 @@ def validate_log(
     return compare(read_log(Path(log), log_format), planned, Path(log).name)
 
 
+def explain(
+    plan: str | os.PathLike[str] | None = None,
+    *,
+    row: int | None = None,
+    against: Mapping[str, Any] | str | os.PathLike[str] | Request | None = None,
+    burst: int | None = None,
+    base: Request | None = None,
+    **request: Any,
+) -> Explained:
+    """Why a plan takes the time and the memory that it takes, and what would change that.
+
+    Parameters
+    ----------
+    plan : a plan file, a result (its ``row``, from 1) or the directory of a sweep; else ``request``
+        has the ``settings`` of one configuration, or a search recommends one
+    against : the other plan beside it: what is set or asked otherwise, a file, or a request
+    burst, base : as `estimate` takes them
+    request : the fields of `planner.Request`; beside a plan they change it
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible, or there are several configurations.
+    InfeasibleError
+        The plan does not fit or breaks a rule, or nothing is feasible.
+    LaunchError
+        A file holds no plan, or has no such row.
+
+    >>> explained = explain(model="llama-7b", num_gpus=8, settings={"tensor_parallel": 2})
+    >>> explained.steps[0].bound
+    'compute'
+    """
+    if plan is not None:
+        base = pinned_in(Path(plan), row).request()
+    asked = make_request(request, base=base)
+    if base is None and not asked.settings:
+        asked = recommended_of(asked).request()
+    number = read_burst(asked.workload, burst)
+    other = _other_request(asked, against)
+    return Explained.of_explanation(explained_plan(asked, number, other))
+
+
+def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
+    """Plans side by side: in what they differ, who wins where, what published runs do not tell.
+
+    Parameters
+    ----------
+    things : two or more: files of plans or results (``FILE``, ``FILE:ROW``); or names of GPUs,
+        models, frameworks or engines, or folders of specs (``shipped``: without one), each with
+        the plan that a search recommends
+    request : the question that all have in common: the fields of `planner.Request`; beside files
+        what is changed in all
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible, or of several kinds.
+    InfeasibleError
+        Fewer than two have a plan.
+
+    >>> found = compare("a100", "h100", model="llama-7b", num_gpus=8)
+    >>> found.results[0].name, found.seens[found.results[0].best].name
+    ('step_time_s', 'h100')
+    """
+    texts = [os.fspath(thing) for thing in things]
+    named = things_of(texts, None if request.get("specs") is None else Path(request["specs"]))
+    if not has_question(named, request):
+        raise SearchSpaceError(
+            f"Give a question, such as a model, to compare {' and '.join(texts)}."
+        )
+    return Compared.of_plans(compared_plans(named, request, pinned_in))
+
+
+def _other_request(
+    asked: Request, against: Mapping[str, Any] | str | os.PathLike[str] | Request | None
+) -> Request | None:
+    if against is None or isinstance(against, Request):
+        return against
+    if isinstance(against, Mapping):
+        return changed_request(asked, against)
+    return pinned_in(Path(against), None).request()
+
+
+def max_batch(
+    plan: str | os.PathLike[str] | None = None,
+    *,
+    row: int | None = None,
+    base: Request | None = None,
+    **request: Any,
+) -> Largest:
+    """The largest micro-batch, or the most requests at once, that fits and keeps limits.
+
+    Parameters
+    ----------
+    plan, row, base, request : as `explain` takes them; ``constraints`` among them are kept, and
+        ``confidence`` says how surely it fits and keeps them
+
+    Raises
+    ------
+    SpecError, SearchSpaceError, InfeasibleError, LaunchError
+        As `explain` raises them; a plan that does not fit is none of them.
+
+    >>> found = max_batch(model="llama-7b", num_gpus=8, settings={"recompute": "full"})
+    >>> found.name, found.largest, found.following
+    ('micro_batch_size', 16, 32)
+    """
+    return _largest_batch(*_one_plan(plan, row, base, request))
+
+
+def max_batches(
+    plan: str | os.PathLike[str] | None = None,
+    *,
+    row: int | None = None,
+    base: Request | None = None,
+    **request: Any,
+) -> Methods:
+    """The largest batch of each of several methods: every combination of what is listed.
+
+    Parameters
+    ----------
+    plan, row, base, request : as `max_batch` takes them; ``settings``, ``gpu``, ``num_gpus``,
+        ``model``, ``adapter``, ``framework``, ``engine`` and ``precision`` may be several. What
+        is not set keeps its default: nothing is searched
+
+    Raises
+    ------
+    SpecError, SearchSpaceError, LaunchError
+        As `max_batch` raises them; or there are more than 2,000 methods. One that does not fit
+        is none of them, but a row without a batch.
+
+    >>> found = max_batches(model="llama-7b", num_gpus=8, settings={"recompute": "none,full"})
+    >>> found.columns["recompute"], found.columns["micro_batch_size"]
+    (['none', 'full'], [2, 16])
+    """
+    if plan is not None:
+        base = pinned_in(Path(plan), row).request()
+    return methods_of_layouts(make_request(request, base=base))
+
+
+def max_length(
+    plan: str | os.PathLike[str] | None = None,
+    *,
+    row: int | None = None,
+    base: Request | None = None,
+    length: str | None = None,
+    **request: Any,
+) -> Largest:
+    """The longest sequence, prompt or answer that fits and keeps limits.
+
+    Parameters
+    ----------
+    plan, row, base, request : as `max_batch` takes them
+    length : ``sequence_length``, ``input_tokens`` or ``output_tokens``; the first of the workload
+        where not given
+
+    Raises
+    ------
+    SpecError, SearchSpaceError, InfeasibleError, LaunchError
+        As `max_batch` raises them.
+    """
+    found, evaluation = _one_plan(plan, row, base, request)
+    return _largest_length(found, evaluation, length or found.workload.lengths[0])
+
+
+def _one_plan(
+    plan: str | os.PathLike[str] | None,
+    row: int | None,
+    base: Request | None,
+    request: Mapping[str, Any],
+) -> tuple[Plan, Evaluation]:
+    if plan is not None:
+        base = pinned_in(Path(plan), row).request()
+    asked = make_request(request, base=base)
+    return planned(asked, is_open=base is None and not asked.settings)
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function with the fields of a request in place of ``**request``."""
+    own = [*inspect.signature(function).parameters.values()][:-1]
+    asked = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=_default(field),
+            annotation=field.type,
+        )
+        for field in fields(Request)
+        if field.name not in {one.name for one in own}
+    ]
+    places = sorted([*asked, *own], key=lambda place: place.kind)
+    return inspect.Signature(places, return_annotation=function.__annotations__["return"])
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return inspect.Parameter.empty if field.default is MISSING else field.default
+
+
 size.__signature__ = signature_of(size)  # type: ignore[attr-defined]
 search.__signature__ = signature_of(search)  # type: ignore[attr-defined]
 estimate.__signature__ = signature_of(estimate)  # type: ignore[attr-defined]
+explain.__signature__ = signature_of(explain)  # type: ignore[attr-defined]
+max_batch.__signature__ = signature_of(max_batch)  # type: ignore[attr-defined]
+max_batches.__signature__ = signature_of(max_batches)  # type: ignore[attr-defined]
+max_length.__signature__ = signature_of(max_length)  # type: ignore[attr-defined]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.enums import Recompute
-from planner.terms import glossary, term_of_column
+from planner.base.enums import Recompute
+from planner.question.terms import glossary, term_of_column
 
 ROOT = Path(__file__).parents[1]
 CODE = sorted(path for path in (ROOT / "planner").rglob("*.py"))
@@ -62,7 +62,7 @@ def test_every_result_column_is_in_the_glossary(one_estimate: object) -> None:
 
 
 def test_the_glossary_has_no_term_twice_and_no_gap() -> None:
-    lines = (ROOT / "planner" / "terms" / "terms.csv").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "planner" / "question" / "terms.csv").read_text(encoding="utf-8").splitlines()
     assert len(lines) - 1 == len(glossary())
     assert all(term.unit and term.description for term in glossary().values())
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from planner import errors, reading
+from planner import errors
+from planner.base import reading
 from planner.errors import LaunchError, SpecError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -99,7 +100,7 @@ def test_a_line_of_a_table_is_bounded(tmp_path: Path) -> None:
 _OTHERS = re.compile(
     r"files\(|\.open\(\"(x|w|a)|lambda temporary|os\.open\(|"
     r"(json_nodes|tree|distribution|reading|tables|html|option_table|hugging_face_families)\.py|"
-    r"(logs/source|pages/read|planner/pinned|ui/app)\.py"
+    r"(logs/source|pages/read|plan/pinned|ui/app)\.py"
 )
 _READS = re.compile(r"\.read_text\(encoding|\.read_bytes\(\)|\.open\(|json\.loads\(|tomllib\.load")
 
@@ -111,7 +112,7 @@ def test_files_are_read_in_one_place() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if _READS.search(line) and not _OTHERS.search(f"{path}{line}")
     ]
-    assert found == [], "read files by planner.reading"
+    assert found == [], "read files by planner.base.reading"
 
 
 def test_the_table_of_exit_codes_is_that_of_the_errors() -> None:

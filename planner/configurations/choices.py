@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from planner.errors import SearchSpaceError
-from planner.inputs import LARGEST, read, suggestion
+from planner.question.inputs import LARGEST, read, suggestion
+from planner.question.terms import glossary
 from planner.specs.search_space import (
     Dense,
     Divisors,
@@ -16,7 +17,6 @@ from planner.specs.search_space import (
     SearchSpace,
     expand,
 )
-from planner.terms import glossary
 
 
 def refuse_unknown(

@@ -40,8 +40,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from planner.base.reading import read_toml
 from planner.errors import did_you_mean
-from planner.reading import read_toml
 from planner.specs import hugging_face_rules as rules
 from planner.specs.checked import field_types
 from planner.specs.hugging_face_reader import ConfigReader

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from planner.__main__ import run
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.plan import Plan, make_plan
+from planner.plan.plan import Plan, make_plan
+from planner.question.request import Request
 from planner.report.reproduce import estimate_command
-from planner.request import Request
 from planner.specs.catalogue import find
 
 SOME = settings(
@@ -162,7 +162,7 @@ def check(question: Words, capsys: pytest.CaptureFixture[str], data: st.DataObje
         return plans[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("planner.plan.make_plan", noted)
+        patch.setattr("planner.plan.plan.make_plan", noted)
         code = run(["search", *question, "--json", "found.json"])
     out = capsys.readouterr().out
     assume(code not in (InfeasibleError.exit_code, SpecError.exit_code, SearchSpaceError.exit_code))
