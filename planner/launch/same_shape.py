@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +127,7 @@ def model_text(shape: Mapping[str, Any], said: str) -> str:
 
 def _toml(model: ModelSpec) -> str:
     """A model as TOML; what is as by default is left out."""
-    from pydantic import TypeAdapter
-
-    table = TypeAdapter(ModelSpec).dump_python(model, mode="json", exclude_defaults=True)
+    table = _table(model)
     groups = table.pop("layer_groups")
     lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
     for group in groups:
@@ -140,6 +138,18 @@ def _toml(model: ModelSpec) -> str:
             lines += ["", f"[layer_groups.{name}]"]
             lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
     return "\n".join(lines) + "\n"
+
+
+def _table(spec: Any) -> dict[str, Any]:
+    """The fields of a spec that are not as by default, and those of the specs inside it."""
+    values = {field.name: (getattr(spec, field.name), field.default) for field in fields(spec)}
+    return {name: _plain(value) for name, (value, usual) in values.items() if value != usual}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return _table(value)
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _cache() -> Path:
