@@ -17,6 +17,7 @@ from planner.launch.shape import model_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
+from planner.user_cache import cache_file
 
 # Options of frameworks leave these open, or say them of a tokenizer.
 _UNSAID = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")
@@ -110,7 +111,7 @@ def write_model(shape: Mapping[str, Any], said: str) -> Path:
         )
     model_of(_known(shape), said, said)
     text = model_text(_known(shape), said)
-    folder = _cache() / "planner" / "models"
+    folder = Path(cache_file("models"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
     if not os.path.exists(path):
@@ -150,7 +151,3 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         return _table(value)
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from planner import reading
 from planner.errors import SpecError, did_you_mean
 from planner.reading import SMALL, TABLE
-from planner.specs.cache import kept, stamp
+from planner.specs.cache import kept, remembered, stamp
 from planner.specs.checked import UNKNOWN, Faults, checked_of, field_types
 from planner.specs.quantity import FileContext
 
@@ -54,7 +54,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 @kept
 def _parsed(path: Path) -> dict[str, Any]:
-    return reading.toml_of(read_text(path), str(path))
+    return remembered(path, lambda place: reading.toml_of(read_text(place), str(place)))
 
 
 def read_spec(kind: type[Spec], path: Path) -> Spec:
