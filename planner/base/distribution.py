@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from planner.base.user_cache import cache_file, keep_lines, read_lines
 from planner.version import DISTRIBUTION, __version__
 
 PACKAGE = "planner"
@@ -35,7 +36,7 @@ def warn_of_others() -> None:
     # A stream that cannot be written is told of by the command itself.
     with contextlib.suppress(OSError, ValueError):
         folders = sys.path[0 if sys.flags.safe_path else 1 :]  # the first is the script's own
-        for other, folder in others(folders, _cache_file()):
+        for other, folder in others(folders, cache_file("distributions.tsv")):
             print(_warning(other, folder), file=sys.stderr)
 
 
@@ -69,7 +70,8 @@ def others(folders: Iterable[str], cache: str) -> list[tuple[str, str]]:
             looked_up |= is_settled
         found += [(name, folder) for name in kept[folder][1]]
     if looked_up:
-        _write(cache, kept)
+        rows = ["\t".join((folder, time_ns, *names)) for folder, (time_ns, names) in kept.items()]
+        keep_lines(cache, rows[-_MOST_KEPT:])
     return found
 
 
@@ -101,11 +103,11 @@ def _has_planner(name: str, metadata: str) -> bool:
     """
     return (
         name == PACKAGE
-        or _names_command(_lines(metadata, "entry_points.txt"))
-        or PACKAGE in _lines(metadata, "top_level.txt")
+        or _names_command(read_lines(os.path.join(metadata, "entry_points.txt")))
+        or PACKAGE in read_lines(os.path.join(metadata, "top_level.txt"))
         or any(
             line.startswith((f"{PACKAGE}/", f"{PACKAGE}.py,"))
-            for line in _lines(metadata, "RECORD")
+            for line in read_lines(os.path.join(metadata, "RECORD"))
         )
     )
 
@@ -120,36 +122,6 @@ def _names_command(entry_points: Sequence[str]) -> bool:
     return PACKAGE in names
 
 
-def _lines(folder: str, name: str) -> list[str]:
-    try:
-        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as stream:
-            return stream.read().split("\n")
-    except OSError:
-        return []
-
-
-def _cache_file() -> str:
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(home, "planner", "distributions.tsv")
-
-
 def _read(cache: str) -> Kept:
-    rows = (line.split("\t") for line in _lines(*os.path.split(cache)) if "\t" in line)
+    rows = (line.split("\t") for line in read_lines(cache) if "\t" in line)
     return {row[0]: (row[1], [name for name in row[2:] if name]) for row in rows}
-
-
-def _write(cache: str, kept: Kept) -> None:
-    """Replace the file whole; where that is not possible, nothing is kept.
-
-    Drafts of others are removed: their writers were killed, or keep nothing this time.
-    """
-    rows = ["\t".join((folder, time_ns, *names)) for folder, (time_ns, names) in kept.items()]
-    home, draft = os.path.dirname(cache), f"{cache}.{os.getpid()}"
-    with contextlib.suppress(OSError, UnicodeError):
-        os.makedirs(home, exist_ok=True)
-        for name in os.listdir(home):
-            if name.startswith(f"{os.path.basename(cache)}."):
-                os.unlink(os.path.join(home, name))
-        with open(draft, "w", encoding="utf-8") as stream:
-            stream.write("\n".join(rows[-_MOST_KEPT:]) + "\n")
-        os.replace(draft, cache)

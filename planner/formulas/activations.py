@@ -20,6 +20,8 @@ def kept_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArray:
     r"""Bytes that a GPU keeps of so many tokens.
 
     .. math:: T w
+
+    Derived here: what `planner.layers` says that an operator keeps, times tokens.
     """
     return np.asarray(tokens * np.asarray(bytes_per_token))
 
@@ -28,6 +30,8 @@ def dropout_mask_bytes(*, dropout: bool | BoolArray) -> FloatArray:
     r"""Bytes per number that a dropout passes: one of its mask, none without dropout.
 
     .. math:: 1 \text{ or } 0
+
+    A mask takes one byte per number (Korthikanti et al., section 4.1).
     """
     return np.where(dropout, 1.0, 0.0)
 

@@ -57,6 +57,12 @@ def nf4_bytes(*, double_quantization: bool) -> float:
     r"""Bytes per parameter of NF4: `NF4_BYTES`, or `NF4_SINGLE_BYTES` without the second step.
 
     .. math:: \frac{4 + 8 / 64 + 32 / (64 \cdot 256)}{8} \text{ or } \frac{4 + 32 / 64}{8}
+
+    The constants are those of double quantization [1]_.
+
+    References
+    ----------
+    .. [1] T. Dettmers et al., "QLoRA," 2023, arXiv:2305.14314, section 3.
     """
     return NF4_BYTES if double_quantization else NF4_SINGLE_BYTES
 
@@ -68,7 +74,7 @@ def dequantize_bytes(
 
     .. math:: N p (b + 2)
 
-    b is `nf4_bytes`.
+    b is `nf4_bytes`. Derived here.
     """
     b = nf4_bytes(double_quantization=double_quantization)
     return np.asarray(parameters * (b + 2.0) * passes)

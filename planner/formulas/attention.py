@@ -16,6 +16,8 @@ def mean_keys_per_query(
 
     A query sees min(position, w) keys. A window of s or more leaves (s + 1)/2.
     Without the mask windows are blocks, and a query sees all w keys of its own.
+
+    Derived here: the mean of min(position, w) over s positions.
     """
     s = np.asarray(sequence_length, dtype=np.float64)
     w = np.minimum(sliding_window, s)
@@ -59,6 +61,12 @@ def attention_core_bytes(
     .. math:: e n (a + g) (d_{qk} + d_v)
 
     a heads of queries, g of keys and values.
+
+    Derived here: FlashAttention keeps the scores on the chip [1]_.
+
+    References
+    ----------
+    .. [1] T. Dao et al., "FlashAttention," 2022, arXiv:2205.14135, section 3.1.
     """
     per_query = num_heads * (qk_head_dim + v_head_dim)
     per_key = num_key_value_heads * (qk_head_dim + v_head_dim)
@@ -78,6 +86,12 @@ def wave_fill_factor(
     .. math:: 1 + \frac{X_0}{X}, \quad X = b a \left\lceil \frac{s}{128} \right\rceil
 
     X0 is ``wave_fill`` times the number of multiprocessors.
+
+    Derived here, for the blocks of 128 rows of FlashAttention-2 [1]_.
+
+    References
+    ----------
+    .. [1] T. Dao, "FlashAttention-2," 2023, arXiv:2307.08691, section 3.3.
     """
     tiles = sequences * num_heads * np.ceil(np.asarray(sequence_length) / 128)
     return np.asarray(1 + wave_fill * num_multiprocessors / np.maximum(tiles, 1))
@@ -94,5 +108,7 @@ def unfused_softmax_bytes(
     r"""Bytes that unfused scores move: ``passes`` reads or writes of an s x s matrix.
 
     .. math:: e p b a s^2
+
+    Derived here.
     """
     return np.asarray(element_bytes * passes * sequences * num_heads * np.square(sequence_length))

@@ -16,6 +16,8 @@ def ranks_per_domain(*, group_size: Numeric, stride: Numeric, domain_size: Numer
     .. math:: \min\left(n, \max\left(\lfloor D / d \rfloor, 1\right)\right)
 
     Consecutive ranks of the group are d = ``stride`` GPUs apart.
+
+    Derived here.
     """
     room = np.maximum(np.floor(domain_size / np.asarray(stride)), 1)
     return np.minimum(group_size, room)
@@ -43,6 +45,8 @@ def group_bandwidth(
     interface (NCCL keeps a ring on its NIC, NCCL_CROSS_NIC). A group that fills the domain
     has the interfaces to itself; the rings of s groups of some of its GPUs meet on each.
     Software that forms fewer rings leaves a node by ``most_nics`` of them (0: by all).
+
+    Derived here: a ring is as fast as its slowest link.
     """
     g = np.asarray(ranks_in_domain, dtype=np.float64)
     shares = np.where(g < domain_size, np.maximum(g / gpus_per_nic, 1), g)
@@ -67,6 +71,8 @@ def all_to_all_bandwidth(
     Of the n - 1 pieces g - 1 stay in the domain and n - g leave it, each rank through its
     own network interface; both happen at once, the slower one decides. ``sent_across`` c is
     the share of the leaving bytes that the network really carries.
+
+    Derived here.
     """
     n, g = np.asarray(group_size, dtype=np.float64), ranks_in_domain
     inside = scale_up * (n - 1) / np.maximum(np.asarray(g) - 1, 1)
@@ -80,6 +86,8 @@ def distinct_share(*, num_copies: Numeric, num_domains: Numeric) -> FloatArray:
     .. math:: \frac{N}{k} \left(1 - (1 - 1/N)^k\right)
 
     A dispatch that sends a token to each domain once carries this share of the copies.
+
+    Derived here: one of N domains is missed by k draws with the probability (1 - 1/N)^k.
     """
     k, n = num_copies, np.asarray(num_domains, dtype=np.float64)
     return np.asarray(n * (1 - (1 - 1 / n) ** k) / k)
@@ -91,6 +99,12 @@ def bus_volume(*, num_bytes: Numeric, group_size: Numeric, passes: Numeric) -> F
     .. math:: p S \frac{n - 1}{n}
 
     S is the whole tensor: the input of a reduce-scatter, the output of an all-gather.
+
+    It is what bus bandwidth divides by time [1]_.
+
+    References
+    ----------
+    .. [1] NVIDIA/nccl-tests, ``doc/PERFORMANCE.md`` at commit 03a204a.
     """
     n = np.asarray(group_size, dtype=np.float64)
     return np.asarray(passes * num_bytes * (n - 1) / n)
@@ -114,6 +128,14 @@ def collective_time(
 
     V is the bus volume, V0 the protocol ramp, x the penalty of small rings. Across
     domains the ranks inside one count in the a1 term; the network adds its latency.
+
+    Latency and bandwidth are those of the usual linear model [1]_; ramp, penalty of small rings and
+    the term per rank are derived here.
+
+    References
+    ----------
+    .. [1] R. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2,"
+       Parallel Computing 20(3), 1994, equation 1.
     """
     n = np.asarray(group_size, dtype=np.float64)
     local = n if ranks_in_domain is None else ranks_in_domain
@@ -129,6 +151,12 @@ def network_latency(
     r"""Seconds a collective over k domains waits for the network; 0 for one.
 
     .. math:: a + b \log_2 \frac{k}{2}
+
+    Trees are as deep as the logarithm of their nodes [1]_; a and b are those of a fabric.
+
+    References
+    ----------
+    .. [1] S. Jeaugey, "Massively scale your deep learning training with NCCL 2.4," 2019.
     """
     k = np.asarray(num_domains, dtype=np.float64)
     doublings = np.log2(np.maximum(k, 2) / 2)
@@ -180,8 +208,13 @@ def large_scale_wait(
 
 
 def point_to_point_time(*, num_bytes: Numeric, bandwidth: Numeric, latency: Numeric) -> FloatArray:
-    r"""Seconds of one message: latency plus bytes over bandwidth.
+    r"""Seconds of one message: latency plus bytes over bandwidth [1]_.
 
     .. math:: t_0 + V / B
+
+    References
+    ----------
+    .. [1] R. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2,"
+       Parallel Computing 20(3), 1994, equation 1.
     """
     return np.asarray(latency + num_bytes / bandwidth)

@@ -41,6 +41,8 @@ def checkpoint_bytes(
 
     ``weight_bytes`` w and ``optimizer_bytes`` o are those per parameter. Frozen weights are
     not written again.
+
+    Derived here.
     """
     return np.asarray(trained_parameters * (np.asarray(weight_bytes) + optimizer_bytes))
 
@@ -57,6 +59,8 @@ def checkpoint_time(
     .. math:: \frac{S}{\min(n b, B)}
 
     ``bandwidth_per_node`` b and ``total_bandwidth`` B [byte/s] are infinite where unlimited.
+
+    Derived here.
     """
     together = np.asarray(num_nodes, dtype=np.float64) * bandwidth_per_node
     return np.asarray(checkpoint_size / np.minimum(together, total_bandwidth))
@@ -144,6 +148,8 @@ def effective_training_time_ratio(*parts: Numeric) -> FloatArray:
 
     ``parts`` are the shares that each cause leaves of the time: those of `training_time_parts`,
     and `straggler_ratio`. Never below ``LEAST_RATIO``.
+
+    Derived here: each cause takes its share of what the others leave.
     """
     ratio = np.prod(np.broadcast_arrays(*parts), axis=0)
     return np.asarray(np.maximum(ratio, LEAST_RATIO))
@@ -167,7 +173,7 @@ def straggler_ratio(
 
     References
     ----------
-    .. [1] L. Kleinrock, "Queueing Systems, volume 1," Wiley, 1975, chapter 3.
+    .. [1] S. Ross, "Stochastic Processes," 2nd edition, Wiley, 1996, example 2.3(B).
     """
     n, d, h = np.asarray(num_gpus), np.asarray(slowdown_duration), gpu_time_per_slowdown
     return np.asarray(1 + lost_share * np.expm1(-n * d / np.asarray(h)))
@@ -177,6 +183,8 @@ def calendar_time(*, duration: Numeric, goodput: Numeric) -> FloatArray:
     r"""Seconds on the calendar of a run that takes ``duration`` t without interruption.
 
     .. math:: t / g
+
+    Derived here: goodput g is time that makes progress over time.
     """
     return np.asarray(duration / np.asarray(goodput))
 
@@ -185,6 +193,8 @@ def spare_gpus(*, num_gpus: Numeric, gpus_per_node: Numeric, spare_share: Numeri
     r"""GPUs that stand by in whole nodes of m, none where the share is less than a node.
 
     .. math:: m \lfloor s N / m \rfloor
+
+    Derived here.
     """
     n, m = np.asarray(num_gpus), np.asarray(gpus_per_node)
     return np.asarray(m * np.floor(spare_share * n / m))

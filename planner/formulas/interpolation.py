@@ -12,10 +12,14 @@ from planner.base.arrays import FloatArray, IndexArray, Numeric
 def trilinear(
     axes: Sequence[FloatArray], values: FloatArray, point: Sequence[Numeric]
 ) -> FloatArray:
-    """``values`` between the points of three ascending ``axes``, linear along each.
+    """``values`` between the points of three ascending ``axes``, linear along each [1]_.
 
     Above the last point of an axis the value grows as much as the coordinate does; below the
-    first it stays. ``point`` holds three coordinates of broadcastable shapes.
+    first it stays (derived here). ``point`` holds three coordinates of broadcastable shapes.
+
+    References
+    ----------
+    .. [1] W. Press et al., "Numerical Recipes," 3rd edition, 2007, section 3.6.
     """
     cells = [_cell(axis, np.asarray(x)) for axis, x in zip(axes, point, strict=True)]
     (first, _, _), (second, _, _), (third, _, _) = cells

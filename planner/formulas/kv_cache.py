@@ -13,6 +13,13 @@ def cache_bytes_per_token(
     r"""Keys and values of one token in one layer.
 
     .. math:: g (d_{qk} + d_v) e
+
+    Keys and values of all heads are kept [1]_.
+
+    References
+    ----------
+    .. [1] W. Kwon et al., "Efficient memory management for large language model serving with
+       PagedAttention," 2023, arXiv:2309.06180, section 3.
     """
     return np.asarray(key_value_heads * (qk_head_dim + v_head_dim) * np.asarray(element_bytes))
 

@@ -27,6 +27,9 @@ def recurrence_flops(*, tokens: Numeric, state: Numeric, delta_rule: bool) -> Fl
     r"""Update and read of a state of ``state`` numbers for every token; delta reads it twice.
 
     .. math:: 4 T S, \quad \delta : 6 T S
+
+    Derived here: an outer product is added to the state, a vector multiplied with it, at two
+    operations a number; delta multiplies another one first.
     """
     return np.asarray((6.0 if delta_rule else 4.0) * tokens * state)
 
@@ -50,6 +53,8 @@ def chunked_scan_flops(
     Mamba-2 scores each group of keys once, in chunks C of 128 tokens. The delta rule, in chunks
     of 64, scores keys with queries and with keys for every value head (``expanded_key_width``),
     and solves for what the chunk writes.
+
+    Derived here of the products of Dao and Gu, section 6, and Yang et al., section 3.3.
     """
     k, v = key_width, value_width
     inside = 2.0 * MAMBA2_CHUNK * (k + v)
@@ -73,6 +78,8 @@ def chunked_scan_bytes(
     .. math:: T \left(4 m + 2 v + c S / C\right)
 
     Mamba-2 keeps its states in c = 12 bytes, the delta rule in 4.
+
+    Derived here of what the kernels of both read and write.
     """
     chunk = DELTA_CHUNK if delta_rule else MAMBA2_CHUNK
     states = _BYTES_PER_STATE[delta_rule] * np.asarray(state) / chunk

@@ -13,6 +13,8 @@ def time_to_train(
     r"""Seconds to process ``total_tokens``, in whole steps, without restarts.
 
     .. math:: t \lceil D / d \rceil
+
+    Derived here.
     """
     return np.asarray(step_time * np.ceil(np.asarray(total_tokens) / tokens_per_step))
 
@@ -21,6 +23,8 @@ def gpu_seconds(*, duration: Numeric, num_gpus: Numeric) -> FloatArray:
     r"""GPU-seconds of a run.
 
     .. math:: t n
+
+    Derived here.
     """
     return np.asarray(duration * np.asarray(num_gpus))
 
@@ -31,6 +35,8 @@ def cost_per_million(*, cost_rate: Numeric, token_rate: Numeric) -> FloatArray:
     .. math:: 10^6 c / r
 
     Unknown where there are no such tokens.
+
+    Derived here.
     """
     c, r = np.asarray(cost_rate), np.asarray(token_rate)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -41,6 +47,13 @@ def cost_per_pflop_day(*, cost: Numeric, flops: Numeric) -> FloatArray:
     r"""USD for a PFLOP/s-day (10\ :sup:`15` FLOP/s for 86,400 s) of a run of F FLOPs that costs C.
 
     .. math:: 8.64 \times 10^{19} C / F
+
+    The unit is that of scaling laws [1]_.
+
+    References
+    ----------
+    .. [1] J. Kaplan et al., "Scaling laws for neural language models," 2020,
+       arXiv:2001.08361, section 1.3.
     """
     return np.asarray(8.64e19 * np.asarray(cost) / flops)
 
@@ -59,6 +72,8 @@ def request_cost(
     .. math:: (n_i - n_c) p_i + n_c p_c + n_o p_o
 
     ``input_tokens`` are all of the prompt, the cached ones among them.
+
+    Derived here: as providers bill, an input token at one of two prices.
     """
     computed = np.asarray(input_tokens) - cached_tokens
     return np.asarray(
@@ -72,6 +87,8 @@ def break_even_rate(*, cost_rate: Numeric, request_cost: Numeric) -> FloatArray:
     .. math:: c / q
 
     Infinite where requests are free and GPUs are not.
+
+    Derived here.
     """
     c, q = np.asarray(cost_rate), np.asarray(request_cost)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -82,6 +99,8 @@ def cost_per_request(*, cost_rate: Numeric, request_rate: Numeric) -> FloatArray
     r"""USD of a request where GPUs at c USD/s serve r [1/s]: a load of half the rate doubles it.
 
     .. math:: c / r
+
+    Derived here.
     """
     c, r = np.asarray(cost_rate), np.asarray(request_rate)
     with np.errstate(divide="ignore", invalid="ignore"):

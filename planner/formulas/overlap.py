@@ -16,6 +16,8 @@ def exposed_time(
 
     Each slows the other by the ``interference`` g, the share of multiprocessors and bandwidth
     they contend for.
+
+    Derived here.
     """
     n, c = communication, computation
     return n - (1 - interference) * np.minimum(n, c)
@@ -25,5 +27,7 @@ def partly_hidden(*, communication: Numeric, hidden: Numeric) -> FloatArray:
     r"""Seconds that show when a share ``hidden`` of a transfer is pipelined with a kernel.
 
     .. math:: n (1 - h)
+
+    Derived here.
     """
     return np.asarray(communication * (1 - np.asarray(hidden)))

@@ -15,6 +15,13 @@ def bubble_time(
     .. math:: \frac{T - t}{v}
 
     T is the time of one micro-batch on all stages together, t on the slowest one.
+
+    Derived here of equal stages [1]_.
+
+    References
+    ----------
+    .. [1] D. Narayanan et al., "Efficient large-scale language model training on GPU clusters using
+       Megatron-LM," 2021, arXiv:2104.04473, section 2.2.2.
     """
     return np.asarray((all_stages - slowest_stage) / np.asarray(virtual_pipeline, np.float64))
 
@@ -74,9 +81,14 @@ def bubble_micro_batches(*, pipeline_parallel: Numeric, virtual_pipeline: Numeri
 def bubble_fraction(
     *, pipeline_parallel: Numeric, virtual_pipeline: Numeric, num_micro_batches: Numeric
 ) -> FloatArray:
-    r"""Bubble over ideal time.
+    r"""Bubble over ideal time [1]_.
 
     .. math:: \frac{p - 1}{v m}
+
+    References
+    ----------
+    .. [1] D. Narayanan et al., "Efficient large-scale language model training on GPU clusters using
+       Megatron-LM," 2021, arXiv:2104.04473, section 2.2.2.
     """
     bubble = bubble_micro_batches(
         pipeline_parallel=pipeline_parallel, virtual_pipeline=virtual_pipeline
@@ -126,5 +138,7 @@ def turns_time(
 
     Every one of m micro-batches passes all stages, which last T together, before the next one
     starts; t is the slowest stage.
+
+    Derived here.
     """
     return np.asarray(num_micro_batches * (np.asarray(all_stages) - slowest_stage))

@@ -58,6 +58,8 @@ def energy(*, power: Numeric, duration: Numeric) -> FloatArray:
     r"""Joules drawn in ``duration`` t seconds at ``power`` P watts.
 
     .. math:: P t
+
+    Derived here: the power is a mean over the time.
     """
     return np.asarray(np.asarray(power) * duration)
 
@@ -66,6 +68,8 @@ def carbon(*, energy: Numeric, carbon_intensity: Numeric) -> FloatArray:
     r"""Kilograms of CO2 equivalent of E joules from a grid that emits c kg per joule.
 
     .. math:: c E
+
+    Derived here: the intensity is a mean over the time.
     """
     return np.asarray(np.asarray(energy) * carbon_intensity)
 

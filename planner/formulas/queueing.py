@@ -37,8 +37,12 @@ def mean_wait(
 
     .. math:: \frac{\rho s (1 + c^2)}{2 (1 - \rho)}
 
-    Pollaczek and Khinchine's formula for Poisson arrivals; c is the coefficient of
+    Pollaczek and Khinchine's formula for Poisson arrivals [1]_; c is the coefficient of
     ``variation`` of the service, 0 where it is the same for all.
+
+    References
+    ----------
+    .. [1] L. Kleinrock, "Queueing Systems, volume 1," Wiley, 1975, chapter 5.
     """
     rho = np.minimum(utilization, 1 - 1e-9)
     return np.asarray(rho * service_time * (1 + np.square(variation)) / (2 * (1 - rho)))
@@ -82,6 +86,8 @@ def met_step_variance(
     .. math:: \kappa_3 (1 - \rho^3) = \rho s^2 (1 + c^2)^3 E[T] + 3 \rho^2 s (1 + c^2) Var[T]
 
     and without mixing of the two kinds of steps, those of prompts as exponential.
+
+    Derived here.
     """
     d, rho, s = decode_step, np.asarray(load), work
     second = 1 + np.square(variation)
@@ -140,6 +146,8 @@ def place_wait(
 
     The running B of c places are taken as normal. While all are taken, a queue shrinks by the
     ``spare_rate``, what the replica finishes beyond what comes. Infinite without such.
+
+    Derived here, of the diffusion of `running_variance`.
     """
     spare = np.asarray(spare_rate, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -203,6 +211,8 @@ def lognormal_quantile(*, share: float, mean: Numeric, variance: Numeric) -> Flo
     r"""What a share of a lognormal variable does not exceed.
 
     .. math:: \frac{m}{\sqrt{1 + v}} e^{z \sqrt{\ln(1 + v)}}, \quad v = \frac{\sigma^2}{m^2}
+
+    Derived here: the logarithm is normal, of variance ln(1 + v).
     """
     m = np.maximum(mean, 1e-100)
     log = np.log1p(np.maximum(variance, 0.0) / m**2)

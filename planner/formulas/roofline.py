@@ -56,6 +56,8 @@ def memory_bound_time(
     r"""Seconds of an elementwise or reduction kernel.
 
     .. math:: t_0 + \frac{B}{W b}
+
+    Derived here: the slope of a roofline behind a latency.
     """
     return np.asarray(latency + num_bytes / (memory_bandwidth * bandwidth_fraction))
 
@@ -64,6 +66,8 @@ def gemm_flops(*, rows: Numeric, columns: Numeric, depth: Numeric) -> FloatArray
     r"""FLOPs of ``C[m, n] = A[m, k] B[n, k]``.
 
     .. math:: 2 m n k
+
+    Derived here: k products and k sums for each of m n numbers.
     """
     return np.asarray(2.0 * rows * columns * depth)
 
@@ -81,6 +85,8 @@ def tiled_gemm_flops(
     r"""FLOPs that a GEMM pays for in tiles.
 
     .. math:: 2 \left((m + m_0) (n + n_0) + A_0\right) (k + k_0)
+
+    Derived here: offsets stand for tiles that are not full, the floor for what few leave idle.
     """
     area = (rows + row_offset) * (np.asarray(columns) + column_offset) + area_floor
     return np.asarray(2.0 * area * (np.asarray(depth) + depth_offset))
@@ -99,6 +105,8 @@ def gemm_bytes(
     .. math:: e_i (m k + n k) + e_o m n
 
     ``input_bytes`` and ``output_bytes`` are per element of A, B and of C.
+
+    Derived here.
     """
     m, n, k = rows, columns, depth
     return np.asarray(input_bytes * (m * k + n * k) + output_bytes * m * n)

@@ -19,6 +19,8 @@ def experts_touched(
     Popularity spreads over the experts like a gamma variable whose variance is
     ``dispersion`` :math:`\delta` times its squared mean; without it, tokens choose evenly and
     the share left out is :math:`(1 - k/E)^T`. Never fewer than the k of one token.
+
+    Derived here: visits of an expert are negative binomial, those of chosen evenly binomial.
     """
     e, k = np.asarray(num_experts, dtype=np.float64), num_experts_per_tok
     d = np.asarray(dispersion, dtype=np.float64)
@@ -55,6 +57,8 @@ def fullest_rank_factor(
     z is the ``expected_maximum`` of n nearly normal loads of mean m/n. They spread by chance and
     with the popularity of a rank's E/n experts, of ``dispersion`` :math:`\delta` as in
     `experts_touched`: nobody places them so that it evens out. A rank never holds more than all.
+
+    Derived here.
     """
     n = np.asarray(ranks, dtype=np.float64)
     spread = np.sqrt(n * (1 / np.maximum(pairs, 1.0) + np.asarray(dispersion) / num_experts))
@@ -68,6 +72,8 @@ def fullest_rank_touched(*, share: Numeric, ranks: Numeric, local_experts: Numer
 
     Each of its experts has tokens or none. Of that spread a step waits for u = 1/2: chosen from
     0, 1/2 and 1 on the serving runs that no parameter was fitted to.
+
+    Derived here.
     """
     s = np.asarray(share, dtype=np.float64)
     spread = expected_maximum(ranks) * np.sqrt(s * (1 - s) / np.asarray(local_experts))

@@ -37,6 +37,8 @@ def mean_square_length(*, mean: float, deviation: float, longest: float) -> floa
     r"""Mean of the squared tokens of a sample that is cut off.
 
     .. math:: \int_0^L 2 x (1 - F(x))\, dx
+
+    Derived here, by parts.
     """
     x, below = _distribution(mean, deviation, longest)
     return float(np.trapezoid(2.0 * x * (1.0 - below), x))

@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.base.files import written_whole
+from planner.base.user_cache import cache_file
 from planner.errors import LaunchError
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import check_spec
@@ -301,7 +302,7 @@ def write_model(shape: Mapping[str, Any], said: str) -> Path:
         )
     model_of(_known(shape), said, said)
     text = model_text(_known(shape), said)
-    folder = _cache() / "planner" / "models"
+    folder = Path(cache_file("models"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
     if not os.path.exists(path):
@@ -318,9 +319,7 @@ def model_text(shape: Mapping[str, Any], said: str) -> str:
 
 def _toml(model: ModelSpec) -> str:
     """A model as TOML; what is as by default is left out."""
-    from pydantic import TypeAdapter
-
-    table = TypeAdapter(ModelSpec).dump_python(model, mode="json", exclude_defaults=True)
+    table = _table(model)
     groups = table.pop("layer_groups")
     lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
     for group in groups:
@@ -333,5 +332,13 @@ def _toml(model: ModelSpec) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+def _table(spec: Any) -> dict[str, Any]:
+    """The fields of a spec that are not as by default, and those of the specs inside it."""
+    values = {field.name: (getattr(spec, field.name), field.default) for field in fields(spec)}
+    return {name: _plain(value) for name, (value, usual) in values.items() if value != usual}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return _table(value)
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value

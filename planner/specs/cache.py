@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+
+from planner.base.user_cache import cache_file, keep_lines, read_lines
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -20,6 +25,9 @@ _MOST_ENTRIES = 4096
 _SETTLED_AFTER_NS = 100_000_000
 IDENTITY = slice(3, 5)
 _TIMES = slice(0, 2)
+
+_MOST_REMEMBERED = 1024
+_SNAPSHOT = "specs-1"
 
 _looked_at: ContextVar[dict[str, Stamp] | None] = ContextVar("looked_at", default=None)
 
@@ -64,6 +72,42 @@ def kept(function: Callable[Given, Made]) -> Callable[Given, Made]:
         return made
 
     return call
+
+
+def remembered(path: Path, parse: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """What ``parse`` made of a file, in an earlier run where the file is the same.
+
+    Only what JSON gives back as it was is remembered: no dates.
+    """
+    found, known = [*stamp(path)], _snapshot()
+    place = json.dumps(os.path.join(_working_folder(), path))
+    with suppress(KeyError, TypeError, ValueError):  # of a file that something else wrote
+        was, table = json.loads(known[place])
+        if was == found and isinstance(table, dict):
+            return table
+    made = parse(path)
+    if found and _settled({place: tuple(found)}):
+        with suppress(TypeError):
+            known[place] = json.dumps([found, made])
+            _save_at_exit()
+    return made
+
+
+@cache
+def _snapshot() -> dict[str, str]:
+    """Stamps and tables as JSON, by their file."""
+    lines = read_lines(cache_file(_SNAPSHOT))
+    return dict(zip(lines[::2], lines[1::2], strict=False))
+
+
+@cache
+def _save_at_exit() -> None:
+    atexit.register(_save)
+
+
+def _save() -> None:
+    latest = [*_snapshot().items()][-_MOST_REMEMBERED:]
+    keep_lines(cache_file(_SNAPSHOT), [line for pair in latest for line in pair])
 
 
 def _note(stamps: Mapping[str, Stamp]) -> None:

@@ -1,8 +1,7 @@
-"""Frozen dataclasses whose values are checked when one is made, most of them without pydantic.
+"""Frozen dataclasses whose values are checked by their annotations when one is made.
 
-Building pydantic's schemas takes longer than a search. What is plainly right is therefore checked
-here, with the same annotations; whatever is not, pydantic judges: it converts it or says what is
-wrong.
+A value of another type is converted where nothing is lost: ``2048.0`` and ``"8"`` are whole numbers
+unless an annotation is `Strict`. All faults are told at once, each with its place.
 """
 
 from __future__ import annotations
@@ -10,42 +9,62 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import operator
+import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar, dataclass_transform
 
-from annotated_types import Interval, MaxLen, MinLen
-
 from planner.base.records import record
-from planner.specs.validators import After, Before, Strict
 
 Made = TypeVar("Made")
+Place = tuple[str, ...]
 _Check = Callable[[Any, Any], Any]
 
-_BOUNDS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "gt": lambda value, bound: value > bound,
-    "ge": lambda value, bound: value >= bound,
-    "lt": lambda value, bound: value < bound,
-    "le": lambda value, bound: value <= bound,
-    "min_length": lambda value, bound: len(value) >= bound,
-    "max_length": lambda value, bound: len(value) <= bound,
+UNKNOWN = "is not a known key"
+_LONGEST_SHOWN = 40
+_LARGEST = 2**53  # beyond it not every whole number is a float
+_BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "gt": (operator.gt, "must be greater than {}"),
+    "ge": (operator.ge, "must be at least {}"),
+    "lt": (operator.lt, "must be less than {}"),
+    "le": (operator.le, "must be at most {}"),
+    "min_length": (lambda value, bound: len(value) >= bound, "must be at least {} long"),
+    "max_length": (lambda value, bound: len(value) <= bound, "must be at most {} long"),
 }
 
 
-_UNDERSTOOD = (After, Before, Interval, MaxLen, MinLen, Strict)
+@record()
+class Before:
+    """A function of the value as it is given, and of what the values of a file share."""
+
+    func: Callable[[Any, Any], Any]
 
 
-class _NotPlain(Exception):
-    """Pydantic must judge this value."""
+@record()
+class After:
+    """A function of the value that is right so far."""
+
+    func: Callable[[Any], Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Info:
-    """What the validators of quantities read of pydantic's ``ValidationInfo``."""
+@record()
+class Strict:
+    """Nothing is converted: no text is a number, no fraction of zero a whole number."""
 
-    context: Any
+
+class Faults(ValueError):
+    """What is wrong with the values of a spec: the place of each fault, and its text."""
+
+    def __init__(self, found: Sequence[tuple[Place, str]]) -> None:
+        super().__init__(found)
+        self.found = found
+
+    def __str__(self) -> str:
+        return "; ".join(f"{'.'.join(place)} {text}".strip() for place, text in self.found)
 
 
 @dataclass_transform(
@@ -56,21 +75,26 @@ def checked(cls: type[Made]) -> type[Made]:
 
     Raises
     ------
-    pydantic.ValidationError
+    Faults
         When one is made of values that its annotations or its validators refuse.
     """
     made: Any = record(kw_only=True)(cls)
-    made.__pydantic_config__ = {"extra": "forbid"}
+    made.__checked__ = True
     made.__init__ = _init
     return typing.cast(type[Made], made)
 
 
-def plainly_made(kind: type[Made], values: Mapping[str, Any], context: Any) -> Made | None:
-    """A ``kind`` of values that are plainly right, None where pydantic must judge them."""
-    try:
-        return typing.cast(Made, _made(kind, values, context))
-    except _NotPlain:
-        return None
+def checked_of(kind: type[Made], values: Mapping[str, Any], context: Any) -> Made:
+    """A ``kind`` of values that share a ``context``.
+
+    Raises
+    ------
+    Faults
+        Its annotations or its validators refuse them.
+    """
+    made = object.__new__(kind)
+    _fill(made, values, context)
+    return made
 
 
 def unchecked(spec: Made, **values: Any) -> Made:
@@ -82,126 +106,163 @@ def unchecked(spec: Made, **values: Any) -> Made:
 
 
 @cache
-def adapter(kind: Any) -> Any:
-    """Pydantic's validator of a class."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
-@cache
 def field_types(kind: Any) -> Mapping[str, Any]:
     """The fields of a checked class with their types, without their limits; empty for others."""
-    if not hasattr(kind, "__pydantic_config__"):
-        return {}
-    return typing.get_type_hints(kind)
+    return typing.get_type_hints(kind) if hasattr(kind, "__checked__") else {}
 
 
 def _init(self: Any, **values: Any) -> None:
-    try:
-        _fill(self, values, None)
-    except _NotPlain:
-        from pydantic_core import ArgsKwargs
-
-        arguments = ArgsKwargs((), values)
-        kind: Any = type(self)
-        adapter(kind).validator.validate_python(arguments, self_instance=self)
-
-
-def _made(kind: Any, values: Mapping[str, Any], context: Any) -> Any:
-    made = object.__new__(kind)
-    _fill(made, values, context)
-    return made
+    _fill(self, values, None)
 
 
 def _fill(made: Any, values: Mapping[str, Any], context: Any) -> None:
     kind: Any = type(made)
-    checks = _checks(kind)
-    if not values.keys() <= checks.keys():
-        raise _NotPlain
-    filled = made.__dict__
-    try:
-        for name, (check, default) in checks.items():
-            filled[name] = check(values[name], context) if name in values else default()
-        if hasattr(kind, "__post_init__"):
+    filled, checks = made.__dict__, _checks(kind)
+    faults: list[tuple[Place, str]] = []
+    for name, (check, default) in checks.items():
+        if name in values:
+            try:
+                filled[name] = check(values[name], context)
+            except ValueError as error:
+                faults += _placed(error, name)
+        elif default is None:
+            faults.append(((name,), "is missing"))
+        else:
+            filled[name] = default()
+    faults += [((str(name),), UNKNOWN) for name in values if name not in checks]
+    if not faults and hasattr(kind, "__post_init__"):
+        try:
             made.__post_init__()
-    except (_NotPlain, ValueError, TypeError):
+        except ValueError as error:
+            faults += _placed(error)
+    if faults:
         filled.clear()
-        raise _NotPlain from None
+        raise Faults(faults)
 
 
-def _missing() -> Any:
-    raise _NotPlain
+def _placed(error: ValueError, *place: str) -> list[tuple[Place, str]]:
+    """The faults that an error tells, with their place."""
+    if isinstance(error, Faults):
+        return [((*place, *inner), text) for inner, text in error.found]
+    return [(place, str(error))]
 
 
 @cache
-def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], Any]]]:
+def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], Any] | None]]:
     """By field, its check and what makes its default."""
-    hints = typing.get_type_hints(kind, include_extras=True)
     return {
-        field.name: (_check(hints[field.name]), _default(field))
+        field.name: (_check_of(kind.__module__, str(field.type)), _default(field))
         for field in dataclasses.fields(kind)
     }
 
 
-def _default(field: Any) -> Callable[[], Any]:
+@cache
+def _check_of(module: str, annotation: str) -> _Check:
+    # As typing.get_type_hints, in a tenth of the time: many fields are written alike.
+    return _check(eval(annotation, vars(sys.modules[module])))
+
+
+def _default(field: Any) -> Callable[[], Any] | None:
     if field.default_factory is not dataclasses.MISSING:
         return typing.cast(Callable[[], Any], field.default_factory)
-    if field.default is dataclasses.MISSING:
-        return _missing
-    return lambda: field.default
+    return None if field.default is dataclasses.MISSING else lambda: field.default
 
 
 def _check(hint: Any) -> _Check:
-    """What returns a value of a type if it is plainly one, and raises `_NotPlain` otherwise."""
+    """What returns a value of a type, converted if need be, or raises a ``ValueError``."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
-        return _limited(_check(arguments[0]), arguments[1:])
+        return _limited(arguments[0], arguments[1:])
     if origin in (typing.Union, types.UnionType):
-        return _one_of([_check(argument) for argument in arguments])
-    if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
+        return _one_of(arguments)
+    if origin is tuple:
         return _sequence(_check(arguments[0]))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _mapping(*map(_check, arguments))
     if origin is typing.Literal:
-        return _accepted(lambda value: type(value) is str and value in arguments)
-    if hint is float:
-        return _number
-    if hint in (bool, int, str, type(None)):
-        return _accepted(lambda value: type(value) is hint)
+        return _word(arguments, lambda value: arguments[arguments.index(value)])
     if isinstance(hint, type) and issubclass(hint, enum.StrEnum):
-        return _word(hint)
-    if hasattr(hint, "__pydantic_config__"):
-        return _nested(hint)
-    return _refused
+        return _word(list(hint), hint)
+    return _SIMPLE[hint] if hint in _SIMPLE else _nested(hint)
 
 
-def _refused(_: Any, __: Any) -> Any:
-    raise _NotPlain
+def _wrong(what: str, value: Any) -> ValueError:
+    if isinstance(value, Mapping | list | tuple):
+        return ValueError(
+            f"must be {what}, not a {'table' if isinstance(value, Mapping) else 'list'}"
+        )
+    text = repr(value)
+    shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+    return ValueError(f"must be {what}, not {shown}")
 
 
-def _accepted(is_plain: Callable[[Any], bool]) -> _Check:
-    def check(value: Any, _: Any) -> Any:
-        if is_plain(value):
-            return value
-        raise _NotPlain
+def _exact_whole(value: Any, _: Any) -> int:
+    if type(value) is not int:
+        raise _wrong("a whole number", value)
+    return value
 
-    return check
+
+def _whole(value: Any, _: Any) -> int:
+    if type(value) is int:
+        return value
+    try:
+        if isinstance(value, float | str) and abs(number := float(value)) < _LARGEST:
+            if number.is_integer():
+                return int(number)
+        elif not isinstance(value, bool):
+            return operator.index(value)
+    except (TypeError, ValueError):
+        pass
+    raise _wrong("a whole number", value)
 
 
 def _number(value: Any, _: Any) -> float:
     if type(value) is float:
         return value
-    if type(value) is int:
-        return float(value)
-    raise _NotPlain
+    try:
+        if not isinstance(value, bool):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    raise _wrong("a number", value)
 
 
-def _word(kind: type[enum.StrEnum]) -> _Check:
+def _flag(value: Any, _: Any) -> bool:
+    if type(value) is bool:
+        return value
+    if not isinstance(value, str) and value in (0, 1):
+        return bool(value)
+    raise _wrong("true or false", value)
+
+
+def _text(value: Any, _: Any) -> str:
+    if type(value) is str:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise _wrong("text", value)
+
+
+def _nothing(value: Any, _: Any) -> None:
+    if value is not None:
+        raise _wrong("left out", value)
+
+
+def _anything(value: Any, _: Any) -> Any:
+    return value
+
+
+_SIMPLE: Mapping[Any, _Check] = {
+    int: _whole, float: _number, bool: _flag, str: _text, type(None): _nothing, Any: _anything
+}  # fmt: skip
+
+
+def _word(words: Iterable[str], make: Callable[[str], Any]) -> _Check:
     def check(value: Any, _: Any) -> Any:
-        if not isinstance(value, str):
-            raise _NotPlain
-        return kind(value)
+        if isinstance(value, str):
+            with suppress(ValueError):
+                return make(value)
+        raise _wrong(f"one of {', '.join(words)}", value)
 
     return check
 
@@ -210,70 +271,94 @@ def _nested(kind: Any) -> _Check:
     def check(value: Any, context: Any) -> Any:
         if isinstance(value, kind):
             return value
-        if type(value) is not dict:
-            raise _NotPlain
-        return _made(kind, value, context)
+        if not isinstance(value, Mapping):
+            raise _wrong("a table", value)
+        return checked_of(kind, value, context)
 
     return check
 
 
 def _sequence(element: _Check) -> _Check:
     def check(value: Any, context: Any) -> Any:
-        if type(value) not in (list, tuple):
-            raise _NotPlain
-        return tuple(element(one, context) for one in value)
+        if not isinstance(value, list | tuple):
+            raise _wrong("a list", value)
+        numbered = ((str(number), one) for number, one in enumerate(value))
+        return tuple(_each(numbered, lambda _, one: element(one, context)))
 
     return check
 
 
 def _mapping(of_key: _Check, of_value: _Check) -> _Check:
     def check(value: Any, context: Any) -> Any:
-        if type(value) is not dict:
-            raise _NotPlain
-        return {of_key(key, context): of_value(one, context) for key, one in value.items()}
+        if not isinstance(value, Mapping):
+            raise _wrong("a table", value)
+        pairs = _each(
+            value.items(), lambda key, one: (of_key(key, context), of_value(one, context))
+        )
+        return dict(pairs)
 
     return check
 
 
-def _one_of(kinds: list[_Check]) -> _Check:
-    """The one kind of several that a value is plainly of."""
+def _each(items: Iterable[tuple[Any, Any]], check: _Check) -> list[Any]:
+    """What is made of each value under its name, or the faults of all."""
+    made: list[Any] = []
+    faults: list[tuple[Place, str]] = []
+    for name, value in items:
+        try:
+            made.append(check(name, value))
+        except ValueError as error:
+            faults += _placed(error, str(name))
+    if faults:
+        raise Faults(faults)
+    return made
+
+
+def _one_of(kinds: Sequence[Any]) -> _Check:
+    """The kind that a value is of, or the first that it can be converted to."""
+    checks = [(kind, _check(kind)) for kind in kinds if kind is not type(None)]
 
     def check(value: Any, context: Any) -> Any:
-        found = []
-        for kind in kinds:
+        if value is None and len(checks) < len(kinds):
+            return None
+        likely = sorted(checks, key=lambda one: -_likeness(one[0], value))
+        faults: list[ValueError] = []
+        for _, convert in likely:
             try:
-                found.append(kind(value, context))
-            except (_NotPlain, ValueError):
-                continue
-        if len(found) != 1:
-            raise _NotPlain
-        return found[0]
+                return convert(value, context)
+            except ValueError as error:
+                faults.append(error)
+        raise faults[0]
 
     return check
 
 
-def _limited(check: _Check, metadata: tuple[Any, ...]) -> _Check:
+def _likeness(kind: Any, value: Any) -> int:
+    if isinstance(value, Mapping):
+        return len(field_types(kind).keys() & value.keys())
+    return (tuple if isinstance(value, list) else type(value)) in (kind, typing.get_origin(kind))
+
+
+def _limited(kind: Any, metadata: tuple[Any, ...]) -> _Check:
     """A check between the validators of an annotation, within its bounds."""
-    if not all(
-        isinstance(one, (After, Before, Interval, MaxLen, MinLen, Strict)) for one in metadata
-    ):
-        return _refused
+    is_strict = any(isinstance(one, Strict) for one in metadata)
+    check = _exact_whole if is_strict and kind is int else _check(kind)
     before = [one.func for one in metadata if isinstance(one, Before)]
     after = [one.func for one in metadata if isinstance(one, After)]
     bounds = [
-        (holds, getattr(one, name))
+        (holds, getattr(one, name), text)
         for one in metadata
-        for name, holds in _BOUNDS.items()
+        for name, (holds, text) in _BOUNDS.items()
         if getattr(one, name, None) is not None
     ]
 
     def limited(value: Any, context: Any) -> Any:
-        for function in reversed(before):
-            value = function(value, _Info(context))
+        for convert in before:
+            value = convert(value, context)
         value = check(value, context)
-        for holds, bound in bounds:
+        for holds, bound, text in bounds:
             if not holds(value, bound):
-                raise _NotPlain
+                raise ValueError(text.format(bound))
         for function in after:
             value = function(value)
         return value

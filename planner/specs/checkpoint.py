@@ -6,9 +6,8 @@ from typing import Annotated
 
 from annotated_types import Interval, MinLen
 
-from planner.specs.checked import checked
+from planner.specs.checked import After, Strict, checked
 from planner.specs.model_checks import quantization_word
-from planner.specs.validators import After, Strict
 
 PARTS = ("attention", "feed_forward", "shared_experts")
 

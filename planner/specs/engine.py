@@ -10,7 +10,7 @@ from typing import Annotated
 from annotated_types import Interval
 
 from planner.base.enums import AttentionKernels, Quantization
-from planner.specs.checked import checked
+from planner.specs.checked import Strict, checked
 from planner.specs.quantity import (
     BytesOrZero,
     BytesPerSecondOrZero,
@@ -20,7 +20,6 @@ from planner.specs.quantity import (
     Seconds,
     Share,
 )
-from planner.specs.validators import Strict
 
 Count = Annotated[int, Strict(), Interval(ge=1, le=10**7)]
 _ALL = tuple(Quantization.usual())

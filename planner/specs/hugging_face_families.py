@@ -40,13 +40,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner.base.reading import read_toml
 from planner.errors import did_you_mean
 from planner.specs import hugging_face_rules as rules
 from planner.specs.checked import field_types
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rules import Kind, Rule, Table
 from planner.specs.hugging_face_towers import vision_tower
+from planner.specs.load import read_toml
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 
 Row = Mapping[str, Any]

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from planner.base import reading
 from planner.base.reading import SMALL, TABLE
 from planner.errors import SpecError, did_you_mean
-from planner.specs.cache import kept, stamp
-from planner.specs.checked import adapter, field_types, plainly_made
+from planner.specs.cache import kept, remembered, stamp
+from planner.specs.checked import UNKNOWN, Faults, checked_of, field_types
 from planner.specs.quantity import FileContext
 
 Spec = TypeVar("Spec")
-
-_FACETS = {
-    "missing": "is missing",
-    "unexpected_keyword_argument": "is not a known key",
-    "greater_than": "must be greater than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be at most {le}",
-}
 
 
 def read_bytes(path: Path, limit: int = SMALL) -> bytes:
@@ -63,7 +54,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 @kept
 def _parsed(path: Path) -> dict[str, Any]:
-    return reading.toml_of(read_text(path), str(path))
+    return remembered(path, lambda place: reading.toml_of(read_text(place), str(place)))
 
 
 def read_spec(kind: type[Spec], path: Path) -> Spec:
@@ -89,25 +80,13 @@ def check_spec(kind: type[Spec], table: Mapping[str, Any], where: str) -> Spec:
     sources = fields.pop("sources", {})
     faults = list(_source_faults(sources))
     context = FileContext(sources if isinstance(sources, dict) else {})
-    spec = plainly_made(kind, fields, context)
-    if spec is None:
-        spec, found = _judged(kind, fields, context)
-        faults += found
-    if faults or spec is None:
+    try:
+        spec = checked_of(kind, fields, context)
+    except Faults as error:
+        faults += [_describe(place, text, kind) for place, text in error.found]
+    if faults:
         raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
     return spec
-
-
-def _judged(
-    kind: Any, fields: Mapping[str, Any], context: FileContext
-) -> tuple[Any | None, list[str]]:
-    """What pydantic makes of the fields, and the faults that it finds."""
-    from pydantic import ValidationError
-
-    try:
-        return adapter(kind).validate_python(fields, context=context), []
-    except ValidationError as error:
-        return None, [_describe(detail, kind) for detail in error.errors()]
 
 
 def provenance(table: Mapping[str, Any]) -> dict[str, str]:
@@ -147,17 +126,9 @@ def _source_faults(sources: Any) -> Iterator[str]:
             yield f"sources.{name} must say where the figures come from"
 
 
-def _describe(detail: Any, kind: type) -> str:
-    location = ".".join(str(part) for part in detail["loc"] if part != "[key]")
-    template = _FACETS.get(detail["type"])
-    if template is not None:
-        message = template.format(**detail.get("ctx", {}))
-    else:
-        message = detail["msg"].removeprefix("Value error, ")
-    hint = ""
-    if detail["type"] == "unexpected_keyword_argument":
-        hint = did_you_mean(str(detail["loc"][-1]), field_names(kind))
-    return f"{location or 'the file'} {message}.{hint}"
+def _describe(place: Sequence[str], text: str, kind: type) -> str:
+    hint = did_you_mean(place[-1], field_names(kind)) if text == UNKNOWN else ""
+    return f"{'.'.join(place) or 'the file'} {text}.{hint}"
 
 
 def field_names(kind: Any) -> set[str]:

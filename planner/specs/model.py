@@ -10,9 +10,8 @@ from annotated_types import Interval, MinLen
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs import model_checks
-from planner.specs.checked import checked
+from planner.specs.checked import After, Strict, checked
 from planner.specs.checkpoint import Checkpoint
-from planner.specs.validators import After, Strict
 
 Size = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
 SizeOrZero = Annotated[int, Strict(), Interval(ge=0, le=10**9)]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from annotated_types import Interval
 
 from planner.base.units import to_si
-from planner.specs.validators import Before
+from planner.specs.checked import Before
 
 
 @dataclass(slots=True)
@@ -20,8 +20,8 @@ class FileContext:
 
 
 def _read(dimension: str) -> Callable[[Any, Any], Any]:
-    def read(value: Any, info: Any) -> Any:
-        if not isinstance(info.context, FileContext):
+    def read(value: Any, context: Any) -> Any:
+        if not isinstance(context, FileContext):
             return value
         if not isinstance(value, dict):
             raise ValueError(
@@ -40,7 +40,7 @@ def _read(dimension: str) -> Callable[[Any, Any], Any]:
             raise ValueError(f"value {number!r} is not a number")
         if not isinstance(unit, str) or not isinstance(source, str):
             raise ValueError("unit and source must be text")
-        if source != "assumed" and source not in info.context.sources:
+        if source != "assumed" and source not in context.sources:
             raise ValueError(f"source {source!r} is not in the [sources] table")
         return to_si(number, unit, dimension)
 

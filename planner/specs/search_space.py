@@ -7,8 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Interval
 
-from planner.specs.checked import checked
-from planner.specs.validators import Strict
+from planner.specs.checked import Strict, checked
 
 Whole = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
 Base = Literal["num_gpus", "num_hidden_layers", "num_experts", "global_batch_size"]

@@ -38,7 +38,7 @@ def model_of(run: Run, library: Library) -> ModelSpec:
     try:
         model = _built_in(run, library, rule.model if rule else "") or _from_columns(run)
     except ValueError as error:
-        raise NotPredicted(f"impossible architecture: {first_line(error)}") from error
+        raise NotPredicted(f"impossible architecture: {error}") from error
     return model
 
 
@@ -151,10 +151,3 @@ def _feed_forward(run: Run, hidden: int, gated: bool) -> FeedForwardSpec:
     # A gated MLP of the usual cost is 8/3 as wide as the hidden size, in steps of 256.
     usual = -(-8 * hidden // 768) * 256 if gated else 4 * hidden
     return FeedForwardSpec(intermediate_size=width or usual, gated=gated, bias=not gated)
-
-
-def first_line(error: ValueError) -> str:
-    """What is wrong with a spec, in one line."""
-    details = getattr(error, "errors", None)
-    text = details()[0]["msg"] if callable(details) else str(error)
-    return str(text).removeprefix("Value error, ").splitlines()[0]

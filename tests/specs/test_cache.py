@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,7 @@ from planner.errors import SpecError
 from planner.plan.plan import make_plan
 from planner.question.request import Request
 from planner.specs import cache, load
-from planner.specs.cache import kept, stamp
+from planner.specs.cache import kept, remembered, stamp
 from planner.specs.catalogue import find, load_gpu, names
 from planner.specs.gemm_table import read_gemm_table
 from planner.specs.model_catalogue import load_model
@@ -218,3 +221,76 @@ def test_threads_read_the_same(tmp_path: Path) -> None:
         thread.join()
     assert all(gpu == found[0] for gpu in found)
     assert len(found) == 4
+
+
+@pytest.fixture
+def next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """What ends a run and starts another one with the same folder of caches."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+
+    def end() -> None:
+        cache._save()
+        cache._snapshot.cache_clear()
+
+    cache._snapshot.cache_clear()
+    yield end
+    cache._snapshot.cache_clear()
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    return {"text": path.read_text(), "number": 0.1}
+
+
+def _file(tmp_path: Path) -> Path:
+    path = tmp_path / "a.toml"
+    path.write_text("a")
+    return path
+
+
+def test_a_file_is_not_parsed_again_by_the_next_run(
+    tmp_path: Path, next_run: Callable[[], None]
+) -> None:
+    path = _file(tmp_path)
+    assert remembered(path, _parsed) == {"text": "a", "number": 0.1}
+    next_run()
+    assert remembered(path, lambda _: {}) == {"text": "a", "number": 0.1}
+
+
+def test_an_edit_that_keeps_size_and_time_is_seen(
+    tmp_path: Path, next_run: Callable[[], None]
+) -> None:
+    path = _file(tmp_path)
+    remembered(path, _parsed)
+    next_run()
+    times = path.stat()
+    path.write_text("b")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert remembered(path, _parsed)["text"] == "b"
+
+
+@pytest.mark.parametrize("content", ["", "\n", '"{}"\n[1', '"{}"\n7', "\0\n\0"])
+def test_what_something_else_wrote_is_parsed_again(
+    content: str, tmp_path: Path, next_run: Callable[[], None]
+) -> None:
+    path = _file(tmp_path)
+    remembered(path, _parsed)
+    next_run()
+    (tmp_path / "caches/planner/specs-1").write_text(content.format(path))
+    assert remembered(path, _parsed)["text"] == "a"
+
+
+def test_a_folder_that_cannot_be_written_is_no_fault(
+    tmp_path: Path, next_run: Callable[[], None]
+) -> None:
+    (tmp_path / "caches").write_text("a file")
+    path = _file(tmp_path)
+    remembered(path, _parsed)
+    next_run()
+    assert remembered(path, _parsed)["text"] == "a"
+
+
+def test_dates_are_not_remembered(tmp_path: Path, next_run: Callable[[], None]) -> None:
+    path = _file(tmp_path)
+    remembered(path, lambda _: {"day": date(2026, 1, 1)})
+    next_run()
+    assert remembered(path, _parsed)["text"] == "a"

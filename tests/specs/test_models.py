@@ -97,7 +97,7 @@ def test_training_defaults_are_the_published_ones(
         ("attention", "kind", "linear", 'kind = "linear" needs linear_conv_kernel_dim'),
         ("feed_forward", "intermediate_size", 0, "needs intermediate_size"),
         ("feed_forward", "intermediate_size", 10**9, "more than 256 times hidden_size"),
-        ("feed_forward", "intermediate_size", "2048", "valid integer"),
+        ("feed_forward", "intermediate_size", "2048", "a whole number"),
         ("feed_forward", "moe_latent_size", 512, "moe_latent_size needs num_experts"),
         ("feed_forward", "num_experts", 8, "num_experts needs moe_intermediate_size"),
         ("feed_forward", "num_experts_per_tok", 2, "num_experts_per_tok needs num_experts"),

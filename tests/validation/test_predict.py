@@ -148,7 +148,7 @@ def test_numbers_beyond_computing_have_a_reason():
     assert found.reason or math.isfinite(step_time(found))
     assert only(num_gpus="1" + "0" * 300).reason.startswith("no layout")
     assert only(workload="lora", lora_rank="1000000").reason == (
-        "impossible lora_rank: Input should be less than or equal to 100000"
+        "impossible lora_rank: must be at most 100000"
     )
 
 

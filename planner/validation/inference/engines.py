@@ -9,7 +9,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.quantization import FORMATS
 from planner.validation.columns import SCHEDULED
 from planner.validation.inference.deployments import Deployment
-from planner.validation.models import NotPredicted, first_line
+from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 from planner.workloads.engine_options import eager, limited
 
@@ -25,7 +25,7 @@ def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
             engine = limited(engine, given["max_num_seqs"])
         return replace(engine, scheduler=replace(engine.scheduler, **given)) if given else engine
     except ValueError as error:
-        raise NotPredicted(f"impossible scheduler: {first_line(error)}") from error
+        raise NotPredicted(f"impossible scheduler: {error}") from error
 
 
 def weight_scale(run: Run, replica: Deployment) -> float:

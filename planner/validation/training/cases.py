@@ -7,8 +7,6 @@ from collections.abc import Hashable
 from dataclasses import replace
 from functools import cached_property
 
-from pydantic import ValidationError
-
 from planner.base.adapter_names import SavedModules
 from planner.base.enums import AdapterKind, AdapterTargets, Padding
 from planner.base.records import record
@@ -20,6 +18,7 @@ from planner.confidence.intervals import TRAINING_TABLES
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
+from planner.specs.checked import Faults
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.multi_token import with_mtp
@@ -28,7 +27,7 @@ from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 from planner.validation.columns import MemoryKind
 from planner.validation.hardware import run_cluster
 from planner.validation.library import Library
-from planner.validation.models import NotPredicted, first_line, model_of
+from planner.validation.models import NotPredicted, model_of
 from planner.validation.prediction import Case
 from planner.validation.runs import Run
 from planner.validation.training.layouts import ONCE_PER_NODE, Layout, Open, layouts, since
@@ -210,9 +209,9 @@ def _check_workload(case: TrainingCase) -> None:
     """Raise NotPredicted where a number of the run is beyond what a question may hold."""
     try:
         _ = case.setting
-    except ValidationError as error:
-        name = error.errors()[0]["loc"][0]
-        raise NotPredicted(f"impossible {name}: {first_line(error)}") from error
+    except Faults as error:
+        (name,), text = error.found[0]
+        raise NotPredicted(f"impossible {name}: {text}") from error
 
 
 def _length(run: Run, rule: FrameworkRule) -> int:
