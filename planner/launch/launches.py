@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from planner.base.reading import read_text, toml_of
 from planner.documents.tree import Tree, read_trees
 from planner.errors import LaunchError
 from planner.launch.accepted import Accepted, AcceptedOption
@@ -18,7 +19,6 @@ from planner.launch.launchers.containers import Container, config_maps, containe
 from planner.launch.target import Target
 from planner.launch.targets import targets
 from planner.launch.understood import Found, World
-from planner.reading import read_text, toml_of
 from planner.shell import HereDocument, Script, Word
 from planner.shell.text import LARGEST, Given, Span
 from planner.shell.values import computed

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.option_table import Meaning
-from planner.records import record
 from planner.shell.text import Given
 
 _LARGEST = 1e18

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
-from planner.records import record
+from planner.base.records import record
 from planner.shell.syntax import Source
 from planner.shell.text import Span
 from planner.shell.values import Pieces, Word

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.base.units import GIB
 from planner.launch.accepted import Accepted
 from planner.launch.adapters import put_adapters, target_modules
 from planner.launch.drafting import beside_table, draft_word, method_arguments
@@ -49,7 +50,6 @@ from planner.launch.target import (
 )
 from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
-from planner.units import GIB
 
 _TABLE = OptionTable.load("sglang")
 _ACCEPTED = Accepted.of(("sglang-0.5.23",), _TABLE)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.base.units import GIB
 from planner.documents.writing import yaml_text
 from planner.launch.drafting import draft_word
 from planner.launch.job import Job
@@ -36,7 +37,6 @@ from planner.launch.serving import (
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.understood import Answers, Reading
 from planner.shell.text import Given
-from planner.units import GIB
 
 _MODULE = "dynamo.trtllm"
 _PROGRAMS = (

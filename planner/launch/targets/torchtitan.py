@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.stages import chunk_split
 from planner.launch.benchmark import measured
@@ -26,7 +27,6 @@ from planner.launch.targets.torchtitan_models import (
 )
 from planner.launch.trainer.writing import require_even_copies
 from planner.launch.understood import Answers, Found, Reading
-from planner.records import record
 from planner.shell.text import Given
 from planner.specs.model_catalogue import load_model
 

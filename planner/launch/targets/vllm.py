@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.base.units import GIB
 from planner.launch.accepted import Accepted
 from planner.launch.adapters import put_adapters, target_modules
 from planner.launch.drafting import beside_table, draft_word, method_arguments
@@ -56,7 +57,6 @@ from planner.launch.target import (
 from planner.launch.understood import Answers, Reading
 from planner.launch.versions import version_of
 from planner.specs.model import ModelSpec
-from planner.units import GIB
 
 _TABLE = OptionTable.load("vllm")
 _ACCEPTED = Accepted.of(("vllm-0.33.0",), _TABLE)

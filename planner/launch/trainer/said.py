@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.base.records import record
+from planner.base.training_objectives import WITH_ROLLOUTS, TrainingObjective, objective_named
 from planner.errors import SpecError
 from planner.launch.option_table import Meaning
 from planner.launch.understood import World
-from planner.records import record
-from planner.training_objectives import WITH_ROLLOUTS, TrainingObjective, objective_named
 
 
 @record(kw_only=True)
