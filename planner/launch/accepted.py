@@ -76,7 +76,8 @@ class Accepted:
 
         ``--x.y`` is the part of an option that takes JSON.
         """
-        for spelt in (word, word.replace("_", "-"), *_bare(word)):
+        plain = word.lstrip("-")
+        for spelt in (word, word.replace("_", "-"), *(plain, plain.replace("-", "_"))):
             name = spelt if spelt in self.options else self.aliases.get(spelt)
             if name is not None:
                 return self.options[name]
@@ -102,12 +103,6 @@ def _rename(
             aliases[spelt] = name
     del aliases[name]
     aliases[first] = name
-
-
-def _bare(word: str) -> tuple[str, ...]:
-    """The key of a document that an option of the command line has the name of."""
-    plain = word.lstrip("-")
-    return (plain, plain.replace("-", "_"))
 
 
 @cache

@@ -99,7 +99,14 @@ def _distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
     """Those that mean different things, each with how many mean it: one for each node, copies."""
     kept: list[tuple[Imported, int]] = []
     for one in found:
-        same = next((at for at, (other, _) in enumerate(kept) if _same(one, other)), None)
+        same = next(
+            (
+                at
+                for at, (other, _) in enumerate(kept)
+                if one.target is other.target and one.values == other.values
+            ),
+            None,
+        )
         if same is None:
             kept.append((one, 1))
         elif not _follows(one):
@@ -111,10 +118,6 @@ def _follows(one: Imported) -> bool:
     """Whether a command is of a later node of a server that another command leads."""
     given = one.found.options.get(_NODE_RANK)
     return given is not None and given.texts not in (("0",), (None,))
-
-
-def _same(one: Imported, other: Imported) -> bool:
-    return one.target is other.target and one.values == other.values
 
 
 def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:

@@ -166,7 +166,9 @@ def read_log(path: Path, name: str | None = None) -> Reading:
         )
     log = Log(_file_in(path) if os.path.isdir(path) else path)
     reading = _of_objects(log, name) or _of_lines(log, name)
-    ran_out = (reading is None or reading.is_training) and _ran_out(log)
+    ran_out = (reading is None or reading.is_training) and any(
+        "ut of memory" in line.text and _OUT.search(line.text) for line in log.lines()
+    )
     if reading is None or reading.is_empty:
         if not ran_out:
             raise LaunchError(_nothing(log, name))
@@ -181,11 +183,6 @@ def read_log(path: Path, name: str | None = None) -> Reading:
     if log.cut:
         reading = replace(reading, notes=(*reading.notes, "the end of the file is cut off"))
     return reading
-
-
-def _ran_out(log: Log) -> bool:
-    """Whether a program ran out of GPU memory."""
-    return any("ut of memory" in line.text and _OUT.search(line.text) for line in log.lines())
 
 
 def _file_in(folder: Path) -> Path:

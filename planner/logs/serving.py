@@ -71,7 +71,11 @@ def read_bench_table(log: Log) -> Reading:
         if key:
             found[key] = plain_number(row[2]) or 0.0
     reading = read_bench(found)
-    return _with_note(reading, tables > 1, f"the last of {tables} tables is read")
+    if not (tables > 1):
+        return reading
+    return Reading(
+        **{**vars(reading), "notes": (*reading.notes, f"the last of {tables} tables is read")}
+    )
 
 
 def is_bench(found: Any) -> bool:
@@ -276,7 +280,13 @@ def read_aiperf(found: Mapping[str, Any]) -> Reading:
         table = _table(found, key)
         if not _is_number(table.get("avg")):
             continue
-        unit = _seconds(str(table.get("unit", "ms"))) if is_time else 1.0
+        unit = (
+            {"ns": 1e-9, "us": 1e-6, "s": 1.0, "sec": 1.0}.get(
+                str(table.get("unit", "ms")).lower(), _MS
+            )
+            if is_time
+            else 1.0
+        )
         values[name] = float(table["avg"]) * unit
         for share in _SHARES:
             if is_time and _is_number(table.get(f"p{share}")):
@@ -325,10 +335,6 @@ def _cells(header: Iterable[str], cells: Iterable[str]) -> dict[str, float]:
     return numbers
 
 
-def _seconds(unit: str) -> float:
-    return {"ns": 1e-9, "us": 1e-6, "s": 1.0, "sec": 1.0}.get(unit.lower(), _MS)
-
-
 _DEEPEST = 20
 
 
@@ -358,9 +364,3 @@ def _table(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and plain_number(value) is not None
-
-
-def _with_note(reading: Reading, is_so: bool, note: str) -> Reading:
-    if not is_so:
-        return reading
-    return Reading(**{**vars(reading), "notes": (*reading.notes, note)})

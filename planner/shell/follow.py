@@ -225,7 +225,11 @@ class SimpleCommands:
             return self._array(item, before, places)
         pieces = self.expander.text(item.value.parts, item.value.start)
         if before is None:
-            return Variable((Element(pieces or (Piece("", *_place(item.value)),)),), False, places)
+            return Variable(
+                (Element(pieces or (Piece("", *(item.value.start, item.value.end)),)),),
+                False,
+                places,
+            )
         joined = (*before.pieces, *pieces)
         self.expander.spend(joined, item.start)
         first, rest = Element(joined), before.elements[1:]
@@ -321,10 +325,6 @@ def variable_word(expander: Expander, variable: Variable, start: int) -> Word:
     for element in variable.elements:
         pieces += [*computed(" "), *element.pieces] if pieces else element.pieces
     return expander.word(Element(tuple(pieces) or computed("")), start, start)
-
-
-def _place(raw: RawWord) -> tuple[int, int]:
-    return raw.start, raw.end
 
 
 _DEEPEST_CALL = 40

@@ -229,17 +229,17 @@ def _draft(job: Job, _: Settings) -> Draft:
     servers = servers_of(
         job, OptionTable.load(NAME), _worker_quantities, _model, routes_replicas=False
     )
+    meaning = f"ORG/NAME or folder of the tokenizer of {job.model.name}"
     return draft_of(
         servers,
         tuple(map(_process, servers)),
-        benchmark=benchmark("llama.cpp", job, _tokenizer(job), routes_replicas=False),
+        benchmark=benchmark(
+            "llama.cpp",
+            job,
+            (job.hub_name or Variable(name="TOKENIZER", meaning=meaning)),
+            routes_replicas=False,
+        ),
     )
-
-
-def _tokenizer(job: Job) -> str | Variable:
-    """What a benchmark takes the tokenizer of: GGUF files are none for it."""
-    meaning = f"ORG/NAME or folder of the tokenizer of {job.model.name}"
-    return job.hub_name or Variable(name="TOKENIZER", meaning=meaning)
 
 
 TARGET = Target(

@@ -372,20 +372,16 @@ def answers(reading: Reading) -> Answers:
         values["model"] = model
     (values["framework"],) = NEAREST
     asked = () if num_gpus is not None else ("num_gpus", "global_batch_size")
+    named = [each.option for each in reading.found.unknown]
     return Answers(
         workload="train",
         values=values,
         shape=shape if model is None else None,
-        used=frozenset(name for name in reading.found.options if _is_used(name)) | _files(reading),
+        used=frozenset(name for name in reading.found.options if _is_used(name))
+        | frozenset(name for name in named if name.strip("\"'").endswith("/configs/base.yml")),
         defaults=defaults,
         asked=(*asked, *(("model",) if model is None and shape is None else ())),
     )
-
-
-def _files(reading: Reading) -> frozenset[str]:
-    """Configurations by their end, which tells all that they say where they are MaxText's own."""
-    named = [each.option for each in reading.found.unknown]
-    return frozenset(name for name in named if name.strip("\"'").endswith("/configs/base.yml"))
 
 
 def _is_used(name: str) -> bool:

@@ -384,6 +384,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
     split = shared.get("pipeline_layout") is not None
     names_gradients = job["main_grads_precision"] != "framework"
     wire = job.profile.states.gradient_on_wire
+    is_fused = job["loss_kernel"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
     return {
         **(_SPLIT if not split else {}),
         **shape,
@@ -403,15 +404,10 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "flex_backend": ("hybridep" if merged else "deepep")
         if _dispatcher(job, execution.deduplicated_dispatch or merged) == "flex"
         else None,
-        "loss_fusion": _loss_fusion(job),
+        "loss_fusion": ("te" if is_fused else "native"),
         "recompute_modules": (shared.get("recompute_modules") or "").replace(" ", ",") or None,
         "offload_modules": (shared.get("offload_modules") or "").replace(" ", ",") or None,
     }
-
-
-def _loss_fusion(job: Job) -> str:
-    is_fused = job["loss_kernel"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
-    return "te" if is_fused else "native"
 
 
 def _dispatcher(job: Job, is_flexible: bool) -> str | None:
@@ -452,18 +448,25 @@ def _draft(job: Job, settings: Settings) -> Draft:
     model, is_adapted = job.hub_name or SHAPE, job["adapter"] not in (None, "none")
     words = [Argument(words=(f"{each.option}={each.text}",), note=each.note)
              for each in settings.options]  # fmt: skip
+    found = dict(megatron_lm.environment_of(job))
+    if job.profile.name == "Megatron-Bridge":
+        # The prediction has next to no slivers between segments.
+        found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     process = Process(
         name="train",
         launcher="torchrun",
         arguments=(Argument(words=(PROGRAM, model)), *words, *_own_words(job, is_adapted)),
         num_nodes=job.num_nodes,
         gpus_per_node=job.gpus_per_node,
-        environment=_environment(job, is_adapted),
+        environment=found,
     )
     return Draft(
         processes=(process,),
         files=(File(name=PROGRAM, text=_program(is_adapted), meaning="what the overrides change"),),
-        unexpressed=(*_strange(job), *megatron_lm.uneven_blocks(job)),
+        unexpressed=(
+            *(strange_parts(job.model, "Megatron-Bridge") if _needs_shape(job) else ()),
+            *megatron_lm.uneven_blocks(job),
+        ),
         left=(*megatron_lm.left_of(job), *_left(job)),
         benchmark=(measured(process, "megatron-bridge", _UNSAVED),),
     )
@@ -504,18 +507,6 @@ def _own_words(job: Job, is_adapted: bool) -> list[Argument]:
         ]
     meaning = "prefix of the data set that preprocess_data.py of Megatron-LM made"
     return [*found, known("dataset.data_path", "DATA_PATH", meaning)]
-
-
-def _environment(job: Job, is_adapted: bool) -> dict[str, str]:
-    found = dict(megatron_lm.environment_of(job))
-    if job.profile.name == "Megatron-Bridge":
-        # The prediction has next to no slivers between segments.
-        found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-    return found
-
-
-def _strange(job: Job) -> tuple[Remark, ...]:
-    return strange_parts(job.model, "Megatron-Bridge") if _needs_shape(job) else ()
 
 
 def _left(job: Job) -> tuple[Remark, ...]:

@@ -104,17 +104,13 @@ def _translated(found: Found, config: Mapping[str, Given]) -> dict[str, Given]:
             options["--fp8-format"] = replace(
                 options[name], option="--fp8-format", texts=(text,), spans=(None,)
             )
-    _add_groups(options)
-    _correct(options)
-    _space_experts(options)
-    return options
-
-
-def _add_groups(options: dict[str, Given]) -> None:
     groups = options.get("--num-key-value-heads")
     if groups is not None:
         options["--num-query-groups"] = replace(groups, option="--num-query-groups")
         options["--group-query-attention"] = _flag("--group-query-attention")
+    _correct(options)
+    _space_experts(options)
+    return options
 
 
 def _correct(options: dict[str, Given]) -> None:

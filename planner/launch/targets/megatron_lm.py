@@ -105,14 +105,12 @@ def _modules(job: Job, kind: str) -> list[str]:
         return ["mlp"] * dense + ["moe"] * bool(job.model.num_experts)
     if kind != "selective":
         return []
-    if not job["flash_attention"] or not (job.model.num_experts and _repeats_outputs(job)):
+    if not job["flash_attention"] or not (
+        job.model.num_experts and bool(job.profile.execution.selective_outputs)
+    ):
         return ["core_attn"]
     is_latent = any(each.kv_lora_rank for each in job.model.attentions)
     return ["layernorm", "moe_act", *(["mla_up_proj"] if is_latent else [])]
-
-
-def _repeats_outputs(job: Job) -> bool:
-    return bool(job.profile.execution.selective_outputs)
 
 
 def overlap_words(job: Job) -> dict[str, bool]:

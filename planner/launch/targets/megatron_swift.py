@@ -71,7 +71,7 @@ def answers(reading: Reading) -> Answers:
     found, model = _options(reading.found)
     texts = {name: " ".join(map(str, given.texts)) or None for name, given in found.options.items()}
     reading = Reading(found=found, meanings=OptionTable.load("megatron-lm").read(texts))
-    own = {_plain(one.option): one for one in found.unknown}
+    own = {one.option.lstrip("-").replace("-", "_"): one for one in found.unknown}
     read = megatron_read.answers(reading)
     values, defaults = dict(read.values), dict(read.defaults)
     for name, text in _DEFAULTS.items():
@@ -153,10 +153,6 @@ def _options(found: Found) -> tuple[Found, str | None]:
         one = Given(option=_EXPERTS, texts=("1",), line=found.line, spans=(None,), whole=None)
         left[_EXPERTS] = one
     return replace(found, options=left), None if named is None else named.texts[0]
-
-
-def _plain(option: str) -> str:
-    return option.lstrip("-").replace("-", "_")
 
 
 def _text(own: dict[str, Given], name: str) -> str | None:

@@ -240,15 +240,18 @@ def _process(server: Server) -> Process:
         *command_options(server),
     ]
     if worker.name == PREFILL_POOL:
-        arguments.append(Argument(words=("--disaggregation-bootstrap-port", _bootstrap(worker))))
+        arguments.append(
+            Argument(
+                words=(
+                    "--disaggregation-bootstrap-port",
+                    (_BOOTSTRAP if worker.copies > 1 else str(_FIRST_PORT)),
+                )
+            )
+        )
     if worker.num_nodes > 1:
         arguments.append(Argument(words=("--node-rank", NODE_RANK)))
         arguments.append(Argument(words=("--dist-init-addr", _HEAD)))
     return server.process(arguments)
-
-
-def _bootstrap(worker: Worker) -> str | Variable:
-    return _BOOTSTRAP if worker.copies > 1 else str(_FIRST_PORT)
 
 
 def _router(servers: tuple[Server, ...]) -> list[Process]:

@@ -77,7 +77,7 @@ def answers(reading: Reading) -> Answers:
     """The deployment that a command starts, or that a document of two pools describes."""
     if _has_pools(reading.found.options):
         return _pools(reading)
-    return _server(_with_files(reading), _pool(reading))
+    return _server(_with_files(reading), reading.value("pool") or AGGREGATED)
 
 
 def _pools(reading: Reading) -> Answers:
@@ -163,16 +163,17 @@ def _name(reading: Reading) -> str | None:
     return next((word for word in words if "=" not in word), None)
 
 
-def _pool(reading: Reading) -> str:
-    return reading.value("pool") or AGGREGATED
-
-
 def _with_files(reading: Reading) -> Reading:
     """The options with those of the YAML that the command reads, which go before them."""
     beside = next((reading.text(option) for option in _BESIDE if reading.text(option)), None)
     files = reading.found.files
     found = files.get(beside or "") or files.get((beside or "").removeprefix("./"))
-    document = {**({} if found is None else found.options), **_overridden(reading)}
+    given = reading.found.options.get(_OVERRIDE)
+    values = json_table(reading.text(_OVERRIDE))
+    document = {
+        **({} if found is None else found.options),
+        **({} if given is None else dict(_flat(values, given, ""))),
+    }
     # The table reads keys of documents before options of the command, as the engine does.
     return _of(reading, {**reading.found.options, **document})
 
@@ -186,13 +187,6 @@ def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:
     }
     found = replace(reading.found, options=dict(options))
     return Reading(found=found, meanings=_TABLE.read(lowered))
-
-
-def _overridden(reading: Reading) -> dict[str, Given]:
-    """The options that a worker is given as JSON."""
-    given = reading.found.options.get(_OVERRIDE)
-    values = json_table(reading.text(_OVERRIDE))
-    return {} if given is None else dict(_flat(values, given, ""))
 
 
 def _flat(values: Mapping[str, Any], given: Given, path: str) -> Iterator[tuple[str, Given]]:

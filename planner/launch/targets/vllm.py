@@ -125,9 +125,15 @@ def answers(reading: Reading) -> Answers:
         _put_first_batch(told, model, 1 if is_dense else dp)
     _put_batch(told, 1 if is_dense else dp)
     _put_drafts(told, model)
-    _put_lora(told)
+    if told.reading.has("--enable-lora"):
+        put_adapters(told, "--max-loras", 16)
+        told.take("--lora-modules")
     told.copy("gpu_memory_utilization")
-    _note_offload(told)
+    if fraction(told.reading.text("--kv-offloading-size")):
+        told.take("--kv-offloading-size", "--kv-offloading-backend")
+        told.notes.append(
+            "What leaves the cache of a GPU is kept in host memory; its share is not known."
+        )
     put_offload(told, model, "--cpu-offload-gb")
     _put_longest(told, model)
     note_lengths(told, whole(reading.value("max_model_len")))
@@ -226,20 +232,6 @@ def _put_drafts(told: Told, model: ModelSpec | None) -> None:
             put_draft_method(told, str(method or ""), str(path or ""), model)
         told.notes.append(
             "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
-        )
-
-
-def _put_lora(told: Told) -> None:
-    if told.reading.has("--enable-lora"):
-        put_adapters(told, "--max-loras", 16)
-        told.take("--lora-modules")
-
-
-def _note_offload(told: Told) -> None:
-    if fraction(told.reading.text("--kv-offloading-size")):
-        told.take("--kv-offloading-size", "--kv-offloading-backend")
-        told.notes.append(
-            "What leaves the cache of a GPU is kept in host memory; its share is not known."
         )
 
 

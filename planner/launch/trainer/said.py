@@ -134,7 +134,7 @@ def objective_said(said: Said, found: Collected, name: str) -> None:
     word = next(iter(words), None) or named_by_program(said.words)
     if said.is_on("--reward_model"):
         word = "rm"
-    if word is None and not _has_weights(said):
+    if word is None and not ("--model_name_or_path" in said.texts or "--base_model" in said.texts):
         return
     objective = objective_of_word(word or "sft", name)
     loss = next((said.texts[name] for name in _LOSSES if said.texts.get(name)), None)
@@ -157,8 +157,3 @@ def objective_of_word(word: str, name: str) -> TrainingObjective:
         return objective_named(word)
     except SpecError as error:
         raise SpecError(f"{name}: {error}") from error
-
-
-def _has_weights(said: Said) -> bool:
-    """Whether trained weights are loaded: a ``config_name`` alone has none."""
-    return "--model_name_or_path" in said.texts or "--base_model" in said.texts
