@@ -12,10 +12,12 @@ A row of ``options/<target>.csv``:
     read alone; ``with``: written beside it; ``always``: written whatever the plan; ``omitted``:
     the value when no option is there; ``derived``: the target works it out itself;
     ``none``: the target cannot express it; ``left``: the plan does not say it, the user or the
-    framework does
+    framework does; ``used``: the target's module reads the option; ``default``: the value where
+    no option tells it, of the first such row whose condition holds
 ``option``, ``text``
     its name, as the target spells it, and how the value reads: ``{}`` is the value itself,
-    ``flag`` a flag without one; else the text itself
+    ``flag`` a flag without one; else the text itself; of a default the GPUs that it holds for:
+    ``unknown``, ``>=70`` GiB, ``>=70 but a100``, empty for all
 ``since``, ``note``
     the version that has it, where it was not always there; why, and what else to know
 """
@@ -46,6 +48,8 @@ class Role(StrEnum):
     DERIVED = "derived"
     NONE = "none"
     LEFT = "left"
+    USED = "used"
+    DEFAULT = "default"
 
 
 @record(kw_only=True)
@@ -65,6 +69,13 @@ class Row:
         if self.value.startswith(">"):
             return float(value) > float(self.value[1:])
         return not self.value or self.value == word_of(value)
+
+    def holds(self, gpu: str | None, gib: float) -> bool:
+        """Whether a default is of a GPU with so much memory, None where that is not known."""
+        if gpu is None or not self.text:
+            return self.text in ("", "unknown")
+        least, _, other = self.text.removeprefix(">=").partition(" but ")
+        return gib >= float(least) and (not other or other not in gpu)
 
     def written(self, value: Any) -> str | None:
         """The option's text for a value; None of a flag."""
@@ -134,11 +145,27 @@ class OptionTable:
     """The rows of a target."""
 
     rows: tuple[Row, ...]
+    used: frozenset[str] = frozenset()
+    """Options that no row explains and that the target's module reads."""
+    defaults: tuple[Row, ...] = ()
 
     @classmethod
     def load(cls, target: str) -> Self:
         """The table that is shipped for a target."""
-        return cls(_rows(target))
+        every = _rows(target)
+        return cls(
+            rows=tuple(row for row in every if row.role not in (Role.USED, Role.DEFAULT)),
+            used=frozenset(row.option for row in every if row.role is Role.USED),
+            defaults=tuple(row for row in every if row.role is Role.DEFAULT),
+        )
+
+    def default(self, parameter: str, gpu: str | None, gib: float) -> tuple[int, str]:
+        """What a parameter is where no option tells it, and why; ``gib`` of a GPU, if known."""
+        row = next(
+            row for row in self.defaults if row.parameter == parameter and row.holds(gpu, gib)
+        )
+        value = int(row.value)
+        return value, row.note.format(value=f"{value:,}", gib=f"{gib:.0f}")
 
     @property
     def parameters(self) -> tuple[str, ...]:
