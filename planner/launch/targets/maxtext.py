@@ -25,7 +25,7 @@ from planner.launch.target import (
     Variable,
 )
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.model_names import model_named
+from planner.launch.targets.model_names import model_named, rows_of
 from planner.launch.understood import Answers, Reading
 from planner.records import record
 from planner.software_enums import (
@@ -146,32 +146,15 @@ def _filled(
     return sizes, is_known
 
 
-_SHIPPED = (
-    *("deepseek2-16b", "deepseek2-236b", "deepseek3-671b", "gemma-2b", "gemma-7b", "gemma2-2b"),
-    *("gemma2-9b", "gemma2-27b", "gemma3-4b", "gemma3-12b", "gemma3-27b", "gpt-oss-20b"),
-    *("gpt-oss-120b", "gpt3-175b", "kimi-k2-1t", "llama2-7b", "llama2-13b", "llama2-70b"),
-    *("llama3-8b", "llama3-70b", "llama3.1-8b", "llama3.1-70b", "llama3.1-405b"),
-    *("llama3.3-70b", "mistral-7b", "mixtral-8x7b", "mixtral-8x22b", "olmo3-7b", "olmo3-32b"),
-    *("qwen2.5-1.5b", "qwen2.5-7b", "qwen2.5-14b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b"),
-    *("qwen3-8b", "qwen3-14b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"),
-    *("qwen3-480b-a35b", "qwen3-next-80b-a3b"),
-)
+_ROWS = rows_of("maxtext")
 # Where no rule of spelling leads from one name to the other.
-_OTHERWISE = {
-    "deepseek2-16b": "deepseek-v2-lite",
-    "deepseek2-236b": "deepseek-v2",
-    "deepseek3-671b": "deepseek-v3",
-    "gpt3-175b": "gpt-3-175b",
-    "kimi-k2-1t": "kimi-k2",
-    "llama3-405b": "llama-3.1-405b",
-    "qwen3-480b-a35b": "qwen3-coder-480b-a35b",
-}
+_OTHERWISE = {row["name"]: row["model"] for row in _ROWS if row["model"]}
 
 
 def maxtext_name(model: ModelSpec) -> str | None:
     """What MaxText calls a model; None where it ships no configuration of it."""
     known = _squeezed(model.name)
-    for name in _SHIPPED:
+    for name in (row["name"] for row in _ROWS if row["is_shipped"] == "true"):
         if known in (_squeezed(name), _squeezed(_OTHERWISE.get(name, ""))):
             return name
     return None

@@ -11,6 +11,7 @@ from typing import Any
 from planner.errors import LaunchError
 from planner.launch.accepted import Accepted
 from planner.launch.benchmark import measured
+from planner.launch.dialect import Dialect
 from planner.launch.job import Job
 from planner.launch.option_table import FLAG, OptionTable, Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
@@ -37,38 +38,8 @@ _SECTIONS = (
 _NOTHING = ("", "null", "none", "~", "???")
 # Primus takes a variable of the environment, else what follows the colon.
 _ENVIRONMENT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:-?([^{}]*)\}")
-_SHORT = {
-    "-tp": "tensor_model_parallel_size",
-    "-pp": "pipeline_model_parallel_size",
-    "-cp": "context_parallel_size",
-    "-ep": "expert_model_parallel_size",
-    "-vp": "virtual_pipeline_model_parallel_size",
-    "-etp": "expert_tensor_parallel_size",
-    "-gb": "global_batch_size",
-    "-mb": "micro_batch_size",
-    "-sl": "seq_length",
-    "-ms": "train_iters",
-    "max_steps": "train_iters",
-}
-_RENAMED = {
-    "num_moe_experts": "--num-experts",
-    "encoder_seq_length": "--seq-length",
-    "virtual_pipeline_model_parallel_size": "--num-virtual-stages-per-pipeline-rank",
-    "activations_checkpoint_granularity": "--recompute-granularity",
-    "activations_checkpoint_method": "--recompute-method",
-    "activations_checkpoint_num_layers": "--recompute-num-layers",
-    "num_layers_in_first_pipeline_stage": "--decoder-first-pipeline-num-layers",
-    "num_layers_in_last_pipeline_stage": "--decoder-last-pipeline-num-layers",
-    "gated_linear_unit": "--swiglu",
-    "fp8": "--fp8-format",
-    "fp4": "--fp4-format",
-}
-_INVERTED = {
-    "share_embeddings_and_output_weights": "--untie-embeddings-and-output-weights",
-    "add_bias_linear": "--disable-bias-linear",
-    "bias": "--disable-bias-linear",
-    "no_bias": "--disable-bias-linear",
-}
+_DIALECT = Dialect.load("megatron-bridge")
+_SHORT, _RENAMED = _DIALECT.of("short"), _DIALECT.of("is")
 _TARGETS = {"linear_qkv": "query_value", "linear_proj": "attention", "linear_fc1": "all_linear"}
 
 
@@ -215,8 +186,8 @@ def _arguments(key: str, text: str | None, flags: set[str]) -> list[tuple[str, _
         return []
     if key in _SPECIAL:
         return _SPECIAL[key](plain)
-    if key in _INVERTED:
-        return [(_INVERTED[key], ())] if plain.lower() == "false" else []
+    if key in _DIALECT.names("word"):
+        return [(into, ()) for into, _ in _DIALECT.into(key, plain.lower())]
     option = _RENAMED.get(key, _dashed(key))
     if option in flags:
         return [(option, ())] if plain.lower() in ("true", "1") else []

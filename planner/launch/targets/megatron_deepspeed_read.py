@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from planner.launch.dialect import Dialect
 from planner.launch.gpus import number_of
 from planner.launch.option_table import OptionTable
 from planner.launch.targets.megatron_read import read_megatron
@@ -13,19 +14,7 @@ from planner.shell.text import Given
 
 _PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
 _OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--zero-stage", "--no-pipeline-parallel")
-_RENAMED = {
-    "--moe-expert-parallel-size": "--expert-model-parallel-size",
-    "--ds-sequence-parallel-size": "--context-parallel-size",
-    "--topk": "--moe-router-topk",
-    "--pad-vocab-size-to": "--padded-vocab-size",
-    "--use-flash-attn-v2": "--use-flash-attn",
-    "--use-flash-attn-triton": "--use-flash-attn",
-    "--use-flash-attn-builder": "--use-flash-attn",
-}
-_FROM_CONFIG = {
-    "train_batch_size": "--global-batch-size",
-    "train_micro_batch_size_per_gpu": "--micro-batch-size",
-}
+_DIALECT = Dialect.load("megatron-deepspeed")
 _OFFLOADED = ("cpu", "nvme")
 _FEWEST_EXPERTS = 2
 _EVERY = 2
@@ -68,13 +57,13 @@ def answers(reading: Reading) -> Answers:
         read,
         values=values,
         defaults=defaults,
-        used=read.used | (frozenset(_USED) & frozenset(found.options)),
+        used=read.used
+        | ((_DIALECT.names("is") | _DIALECT.names("used")) & frozenset(found.options)),
         notes=(*notes, *told),
     )
 
 
 _DECIDED = ("zero_stage", "flash_attention")
-_USED = (*_RENAMED, *_OF_DEEPSPEED, "--num-key-value-heads", "--num-experts", "--cpu-optimizer")
 
 
 def _config(found: Found) -> Mapping[str, Given]:
@@ -88,10 +77,11 @@ def _config(found: Found) -> Mapping[str, Given]:
 def _translated(found: Found, config: Mapping[str, Given]) -> dict[str, Given]:
     """Arguments as Megatron-LM spells them; those of the configuration where nothing else is."""
     options: dict[str, Given] = {}
+    renamed = _DIALECT.of("is")
     for each in (*found.options.values(), *found.unknown):
-        name = _RENAMED.get(each.option, each.option)
+        name = renamed.get(each.option, each.option)
         options[name] = replace(each, option=name)
-    for key, name in _FROM_CONFIG.items():
+    for key, name in _DIALECT.of("config").items():
         if key in config and name not in options:
             options[name] = replace(config[key], option=name)
     for precision in ("bf16", "fp16"):

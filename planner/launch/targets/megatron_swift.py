@@ -8,12 +8,13 @@ recomputation, experts that tensor parallelism does not split, no dropout.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 from planner.adapter_names import ExpertAdapters, targets_of
 from planner.errors import SpecError
+from planner.launch.dialect import Dialect
 from planner.launch.option_table import OptionTable
 from planner.launch.targets import megatron_read
 from planner.launch.trainer.said import objective_of_word
@@ -25,25 +26,7 @@ _CONVERTED = re.compile(r"[-_](mcore|megatron)$", re.IGNORECASE)
 _SHORT = "--model-parallel-size"
 _EXPERTS = "--expert-tensor-parallel-size"
 _KINDS = ("tuner_type", "train_type")
-_DEFAULTS = {
-    "micro_batch_size": "1",
-    "global_batch_size": "16",
-    "recompute": "selective",
-    "zero_stage": "1",
-}
-_OPTIONS = {
-    "micro_batch_size": "--micro-batch-size",
-    "global_batch_size": "--global-batch-size",
-    "recompute": "--recompute-granularity",
-    "zero_stage": "--use-distributed-optimizer",
-}
-_USED = ("model", "load", "max_length", "lora_rank", "target_modules", "rlhf_type", *_KINDS)
-_IGNORED = (
-    "save dataset lora_alpha lora_dropout max_epochs finetune save_interval lr min_lr "
-    "dataset_num_proc num_workers load_safetensors save_safetensors packing model_author "
-    "model_name split_dataset_ratio eval_interval no_save_optim no_save_rng merge_lora "
-    "lr_warmup_fraction system loss_scale mcore_model moe_permute_fusion"
-)
+_DIALECT = Dialect.load("megatron-swift")
 
 
 def starts_swift(words: Sequence[str]) -> bool:
@@ -74,10 +57,9 @@ def answers(reading: Reading) -> Answers:
     own = {one.option.lstrip("-").replace("-", "_"): one for one in found.unknown}
     read = megatron_read.answers(reading)
     values, defaults = dict(read.values), dict(read.defaults)
-    for name, text in _DEFAULTS.items():
-        if not reading.has(_OPTIONS[name]):
-            values[name] = text
-            defaults[name] = f"{text}, ms-swift's without an option"
+    for row in _DIALECT.defaults:
+        if not reading.has(row.into):
+            values[row.term], defaults[row.term] = row.word, row.note
     values |= {"dropout": "false", **_trained(own, words[1], reading.found.name, defaults)}
     if length := _text(own, "max_length"):
         values["sequence_length"] = length
@@ -94,8 +76,8 @@ def answers(reading: Reading) -> Answers:
         defaults=defaults,
         asked=asked,
         notes=tuple(notes),
-        used=read.used | _named(own, _USED) | {"--load"},
-        ignored=read.ignored | _named(own, _IGNORED.split()),
+        used=read.used | _named(own, _DIALECT.names("used")) | {"--load"},
+        ignored=read.ignored | _named(own, _DIALECT.names("ignored")),
     )
 
 
@@ -161,5 +143,5 @@ def _text(own: dict[str, Given], name: str) -> str | None:
     return " ".join(texts) or None
 
 
-def _named(own: dict[str, Given], names: Sequence[str]) -> set[str]:
+def _named(own: dict[str, Given], names: Collection[str]) -> set[str]:
     return {given.option for name, given in own.items() if name in names}
