@@ -17,11 +17,10 @@ A row of ``dialects/<name>.csv``:
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 
+from planner.launch.option_table import shipped_rows
 from planner.records import record
 
 
@@ -48,9 +47,7 @@ class Dialect:
     @cache
     def load(cls, name: str) -> Dialect:
         """That of a program."""
-        path = files("planner").joinpath(f"launch/dialects/{name}.csv")
-        rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
-        return cls(tuple(Wording(**row) for row in rows))
+        return cls(tuple(Wording(**row) for row in shipped_rows(f"dialects/{name}.csv")))
 
     @property
     def options(self) -> tuple[str, ...]:

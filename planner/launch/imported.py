@@ -17,8 +17,7 @@ from planner.launch.option_table import Role
 from planner.launch.own import told_by_plan
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
-from planner.launch.understood import Answers, Found, Reading
-from planner.launch.versions import Version, version_of
+from planner.launch.understood import Answers, Found, Reading, Version, version_of
 from planner.records import record
 from planner.request import Request
 from planner.shell.text import Given

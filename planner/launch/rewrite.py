@@ -9,8 +9,8 @@ from functools import cache
 from planner.documents.edit import edit_document
 from planner.launch.imported import Imported
 from planner.launch.job import Job
-from planner.launch.launches import is_document, launches
 from planner.launch.option_table import Remark, Role
+from planner.launch.read import is_document, launches
 from planner.launch.target import Target
 from planner.launch.understood import Found, Reading
 from planner.records import record

@@ -14,8 +14,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
 from planner.inputs import read
-from planner.launch.accepted import Accepted
-from planner.launch.option_table import OptionTable
+from planner.launch.option_table import Accepted, OptionTable
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
 from planner.launch.understood import Answers, Reading
 from planner.reading import json_of

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import LaunchError, did_you_mean
-from planner.logs import llama, serving
+from planner.logs import serving
 from planner.logs.reading import OUT_OF_MEMORY, Line, Log, Reading
 from planner.logs.trainers import (
     HUGGING_FACE,
@@ -99,16 +99,16 @@ TEXTS = (
         read=serving.read_aiperf_table,
     ),
     TextFormat(
-        name=llama.BENCH,
+        name=serving.LLAMA_BENCH,
         says="| ... | pp512 | ... |",
-        reads=llama.reads_bench,
-        read=llama.read_bench_table,
+        reads=serving.reads_llama_bench,
+        read=serving.read_llama_table,
     ),
     TextFormat(
-        name=llama.SERVER,
+        name=serving.SERVER,
         says="prompt eval time = ... ms / ... tokens",
-        reads=llama.reads_server,
-        read=llama.read_server,
+        reads=serving.reads_server,
+        read=serving.read_server,
     ),
 )
 FILES = (
@@ -137,10 +137,10 @@ FILES = (
         read=serving.read_aiperf,
     ),
     FileFormat(
-        name=llama.BENCH,
+        name=serving.LLAMA_BENCH,
         says="avg_ts",
-        knows=llama.is_bench,
-        read=llama.read_bench,
+        knows=serving.is_llama_bench,
+        read=serving.read_llama_bench,
         takes_all=True,
     ),
 )

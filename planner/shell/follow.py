@@ -13,7 +13,6 @@ from planner.shell.expand import (
     matches_pattern,
     merge,
 )
-from planner.shell.script import Command, HereDocument
 from planner.shell.syntax import (
     Alone,
     Assignment,
@@ -35,7 +34,9 @@ from planner.shell.syntax import (
 )
 from planner.shell.text import Span
 from planner.shell.values import (
+    Command,
     Element,
+    HereDocument,
     Piece,
     Variable,
     Word,

@@ -10,9 +10,8 @@ from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.benchmark import measured
-from planner.launch.gpus import gpus_of, number_of
 from planner.launch.job import Job
-from planner.launch.option_table import Remark, Settings
+from planner.launch.option_table import Remark, Settings, shipped_rows
 from planner.launch.shape import shape_of
 from planner.launch.target import (
     MASTER_ADDR,
@@ -25,8 +24,8 @@ from planner.launch.target import (
     Variable,
 )
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.model_names import model_named, rows_of
-from planner.launch.understood import Answers, Reading
+from planner.launch.targets.model_names import model_named
+from planner.launch.understood import Answers, Reading, gpus_of, number_of
 from planner.records import record
 from planner.software_enums import (
     CONTEXT,
@@ -146,7 +145,7 @@ def _filled(
     return sizes, is_known
 
 
-_ROWS = rows_of("maxtext")
+_ROWS = shipped_rows("models/maxtext.csv")
 # Where no rule of spelling leads from one name to the other.
 _OTHERWISE = {row["name"]: row["model"] for row in _ROWS if row["model"]}
 

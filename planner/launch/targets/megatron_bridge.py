@@ -9,11 +9,10 @@ from itertools import pairwise
 from typing import Any
 
 from planner.errors import LaunchError
-from planner.launch.accepted import Accepted
 from planner.launch.benchmark import measured
 from planner.launch.dialect import Dialect
 from planner.launch.job import Job
-from planner.launch.option_table import FLAG, OptionTable, Remark, Settings
+from planner.launch.option_table import FLAG, Accepted, OptionTable, Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_read import read_megatron

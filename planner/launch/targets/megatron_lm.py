@@ -10,7 +10,7 @@ from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, Process, Target, Variable
-from planner.launch.targets.megatron_deepspeed_read import is_deepspeed
+from planner.launch.targets.megatron_read import answers, is_deepspeed, starts_swift
 from planner.launch.targets.megatron_shape import (
     PROGRAM,
     hybrid_words,
@@ -19,7 +19,6 @@ from planner.launch.targets.megatron_shape import (
     split_words,
     strange_parts,
 )
-from planner.launch.targets.megatron_swift import answers, starts_swift
 
 _PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
 # Forks and patches call theirs otherwise.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 
 from planner.errors import PlannerError
 from planner.specs.catalogue import Catalogue
@@ -50,9 +48,3 @@ def _is_known(name: str) -> bool:
     except (PlannerError, OSError):
         return False
     return True
-
-
-def rows_of(tool: str) -> tuple[dict[str, str], ...]:
-    """The models that a tool ships: the rows of ``models/<tool>.csv``."""
-    path = files("planner").joinpath(f"launch/models/{tool}.csv")
-    return tuple(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))

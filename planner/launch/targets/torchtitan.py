@@ -13,7 +13,6 @@ from planner.estimators.stages import chunk_split
 from planner.launch.benchmark import measured
 from planner.launch.config_json import without_modules
 from planner.launch.dialect import Dialect
-from planner.launch.gpus import gpus_of
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
@@ -28,7 +27,7 @@ from planner.launch.targets.torchtitan_models import (
     shipped,
 )
 from planner.launch.trainer.writing import require_even_copies
-from planner.launch.understood import Answers, Found, Reading
+from planner.launch.understood import Answers, Found, Reading, gpus_of
 from planner.shell.text import Given
 from planner.specs.model_catalogue import load_model
 

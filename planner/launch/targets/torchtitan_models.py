@@ -8,7 +8,7 @@ from planner.enums import AttentionKind
 from planner.errors import LaunchError
 from planner.launch.config_json import config_json, without_modules
 from planner.launch.job import Job
-from planner.launch.targets.model_names import rows_of
+from planner.launch.option_table import shipped_rows
 from planner.records import record
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
@@ -47,7 +47,7 @@ class Function:
     precision: str = "bf16"
 
 
-_ROWS = rows_of("torchtitan")
+_ROWS = shipped_rows("models/torchtitan.csv")
 SHIPPED = tuple(
     Shipped(**{name: row[name] for name in ("module", "flavor", "model", "config")})
     for row in _ROWS

@@ -50,8 +50,7 @@ from planner.launch.target import (
     Target,
     Variable,
 )
-from planner.launch.understood import Answers, Reading
-from planner.launch.versions import version_of
+from planner.launch.understood import Answers, Reading, version_of
 from planner.specs.model import ModelSpec
 
 NAME = "vllm"

@@ -11,8 +11,7 @@ from typing import Any
 
 from planner.documents.writing import documents
 from planner.errors import LaunchError
-from planner.launch.environment import environment_of
-from planner.launch.heading import heading, variables_of
+from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.wrappers.script import MEASURES, SOME_STEPS, STRICT, benchmark, reaches

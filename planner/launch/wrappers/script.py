@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planner.launch.environment import environment_of
-from planner.launch.heading import heading
+from planner.launch.heading import environment_of, heading
 from planner.launch.job import Job
 from planner.launch.target import Draft, File, Process, Target
 from planner.launch.wrappers.shell import (

@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 
 from planner.launch.benchmark import STEPS
-from planner.launch.environment import environment_of
-from planner.launch.heading import heading, variables_of
+from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
 from planner.launch.launchers import GPUS_OF_COPY
 from planner.launch.target import Draft, File, Process, Target
