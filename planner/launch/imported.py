@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -12,12 +12,11 @@ from typing import Any
 
 from planner.base.records import record
 from planner.errors import LaunchError, PlannerError, did_you_mean
-from planner.launch.option_table import Meaning, Role
+from planner.launch.option_table import Role
 from planner.launch.own import told_by_plan
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
-from planner.launch.understood import Answers, Found, Reading
-from planner.launch.versions import Version, version_of
+from planner.launch.understood import Answers, Found, Reading, Version, version_of
 from planner.plan.given import Said, make_request
 from planner.question.inputs import LARGEST, read, shown
 from planner.question.request import Request
@@ -56,13 +55,14 @@ class Line:
 
 def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, ...]:
     """All options of a command or document, in the order of the file."""
+    answers = replace(answers, used=answers.used | target.table.used)
     found = [_line(target, reading, answers, given) for given in reading.found.options.values()]
     found += [_of_no_table(target, reading, answers, given) for given in reading.found.unknown]
     return tuple(sorted(found, key=lambda line: (line.line, line.option)))
 
 
 def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> Line:
-    told = list(_meanings(reading, given.option))
+    told = [one for one in reading.meanings.values() if given.option in one.options]
     rows = [row for row in target.table.rows if row.option == given.option]
     if not rows and not told and given.option not in answers.used:
         is_known = given.option in answers.ignored
@@ -89,10 +89,6 @@ def _of_no_table(target: Target, reading: Reading, answers: Answers, given: Give
     if given.option in answers.ignored:
         return _made(given, Status.IGNORED, "no part of what is predicted")
     return _unknown(target, reading, given)
-
-
-def _meanings(reading: Reading, option: str) -> Iterator[Meaning]:
-    return (one for one in reading.meanings.values() if option in one.options)
 
 
 def _unknown(target: Target, reading: Reading, given: Given) -> Line:
@@ -245,7 +241,9 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     notes = [*answers.notes, *_repeated(target, found)]
     catalogue = Catalogue(specs)
     if "model" not in values and answers.shape is not None:
-        model, told = _model(answers.shape, catalogue, path, _length(values))
+        model, told = _model(
+            answers.shape, catalogue, path, _count_of(values.get("sequence_length")) or 0
+        )
         values |= {} if model is None else {"model": model}
         notes.append(told)
     kind = workload_of(answers.workload).profile_kind
@@ -327,11 +325,6 @@ def _repeated(target: Target, found: Found) -> list[str]:
         for given in found.repeated
         if given.option in target.table.options and given.texts != found.options[given.option].texts
     ]
-
-
-def _length(values: Mapping[str, Any]) -> int:
-    """Tokens of a sequence; 0 where nothing says them."""
-    return _count_of(values.get("sequence_length")) or 0
 
 
 def _model(

@@ -12,10 +12,12 @@ A row of ``options/<target>.csv``:
     read alone; ``with``: written beside it; ``always``: written whatever the plan; ``omitted``:
     the value when no option is there; ``derived``: the target works it out itself;
     ``none``: the target cannot express it; ``left``: the plan does not say it, the user or the
-    framework does
+    framework does; ``used``: the target's module reads the option; ``default``: the value where
+    no option tells it, of the first such row whose condition holds
 ``option``, ``text``
     its name, as the target spells it, and how the value reads: ``{}`` is the value itself,
-    ``flag`` a flag without one; else the text itself
+    ``flag`` a flag without one; else the text itself; of a default the GPUs that it holds for:
+    ``unknown``, ``>=70`` GiB, ``>=70 but a100``, empty for all
 ``since``, ``note``
     the version that has it, where it was not always there; why, and what else to know
 """
@@ -23,7 +25,8 @@ A row of ``options/<target>.csv``:
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
@@ -46,6 +49,8 @@ class Role(StrEnum):
     DERIVED = "derived"
     NONE = "none"
     LEFT = "left"
+    USED = "used"
+    DEFAULT = "default"
 
 
 @record(kw_only=True)
@@ -65,6 +70,13 @@ class Row:
         if self.value.startswith(">"):
             return float(value) > float(self.value[1:])
         return not self.value or self.value == word_of(value)
+
+    def holds(self, gpu: str | None, gib: float) -> bool:
+        """Whether a default is of a GPU with so much memory, None where that is not known."""
+        if gpu is None or not self.text:
+            return self.text in ("", "unknown")
+        least, _, other = self.text.removeprefix(">=").partition(" but ")
+        return gib >= float(least) and (not other or other not in gpu)
 
     def written(self, value: Any) -> str | None:
         """The option's text for a value; None of a flag."""
@@ -134,11 +146,27 @@ class OptionTable:
     """The rows of a target."""
 
     rows: tuple[Row, ...]
+    used: frozenset[str] = frozenset()
+    """Options that no row explains and that the target's module reads."""
+    defaults: tuple[Row, ...] = ()
 
     @classmethod
     def load(cls, target: str) -> Self:
         """The table that is shipped for a target."""
-        return cls(_rows(target))
+        every = _rows(target)
+        return cls(
+            rows=tuple(row for row in every if row.role not in (Role.USED, Role.DEFAULT)),
+            used=frozenset(row.option for row in every if row.role is Role.USED),
+            defaults=tuple(row for row in every if row.role is Role.DEFAULT),
+        )
+
+    def default(self, parameter: str, gpu: str | None, gib: float) -> tuple[int, str]:
+        """What a parameter is where no option tells it, and why; ``gib`` of a GPU, if known."""
+        row = next(
+            row for row in self.defaults if row.parameter == parameter and row.holds(gpu, gib)
+        )
+        value = int(row.value)
+        return value, row.note.format(value=f"{value:,}", gib=f"{gib:.0f}")
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -225,12 +253,137 @@ def word_of(value: Any) -> str:
     return str(value)
 
 
+def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
+    """The rows of a table that is shipped in ``planner/launch``."""
+    text = files("planner").joinpath(f"launch/{name}").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines(), delimiter=delimiter))
+
+
 @cache
 def _rows(target: str) -> tuple[Row, ...]:
-    path = files("planner").joinpath(f"launch/options/{target}.csv")
-    return tuple(_read(csv.DictReader(path.read_text(encoding="utf-8").splitlines())))
+    return tuple(_read(shipped_rows(f"options/{target}.csv")))
 
 
 def _read(rows: Iterable[Mapping[str, str]]) -> Iterable[Row]:
     for row in rows:
         yield Row(**{**row, "role": Role(row["role"])})  # type: ignore[arg-type]
+
+
+_FLAG_VALUES = "0"
+_SECTION = "dict"
+_ONE_OR_NONE = "?"
+_BOOLEAN = "bool"
+_SEVERAL = "+"
+_LIST = "list["
+# A beginning that argparse completes; a shorter one is a slip.
+_SHORTEST = 4
+
+
+@record(kw_only=True)
+class AcceptedOption:
+    """An option of a parser; ``nargs`` is argparse's: 0 of a flag, empty of one value."""
+
+    name: str
+    type: str = ""
+    choices: tuple[str, ...] = ()
+    default: str = ""
+    nargs: str = ""
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it takes no value."""
+        return self.nargs == _FLAG_VALUES
+
+
+@record()
+class Accepted:
+    """The options of a target by name; ``aliases`` maps other spellings to these."""
+
+    options: Mapping[str, AcceptedOption]
+    aliases: Mapping[str, str]
+
+    @classmethod
+    def of(cls, stems: Sequence[str], table: OptionTable) -> Accepted:
+        """What the parsers of a target accept, and what else its table can read."""
+        options: dict[str, AcceptedOption] = {}
+        aliases: dict[str, str] = {}
+        for stem in stems:
+            found = _load(stem)
+            # A section of a file is no option of a command: one of its name is meant there.
+            first = {
+                name: one
+                for name, one in options.items()
+                if one.type != _SECTION or name not in found.options
+            }
+            options, aliases = {**found.options, **first}, {**found.aliases, **aliases}
+        for row in table.rows:
+            if row.option in aliases:
+                _rename(row.option, {x.option for x in table.rows}, options, aliases)
+            elif row.option and row.option not in options:
+                nargs = _FLAG_VALUES if row.text == FLAG else ""
+                options[row.option] = AcceptedOption(name=row.option, nargs=nargs)
+        return cls(options, aliases)
+
+    def default(self, name: str) -> str:
+        """What an option is where nobody says it; empty where nothing is."""
+        option = self.options.get(name)
+        return "" if option is None or option.default == "None" else option.default
+
+    def find(self, word: str) -> AcceptedOption | None:
+        """The option of a word, by name, alias, with ``_`` for ``-``, or a unique beginning.
+
+        ``--x.y`` is the part of an option that takes JSON.
+        """
+        plain = word.lstrip("-")
+        for spelt in (word, word.replace("_", "-"), *(plain, plain.replace("-", "_"))):
+            name = spelt if spelt in self.options else self.aliases.get(spelt)
+            if name is not None:
+                return self.options[name]
+        base, dot, _ = word.partition(".")
+        if dot and base.replace("_", "-") in self.options:
+            return AcceptedOption(name=word)
+        if not word.startswith("--") or len(word) < _SHORTEST:
+            return None
+        starting = {name for name in self.options if name.startswith(word)}
+        return self.options[starting.pop()] if len(starting) == 1 else None
+
+
+def _rename(
+    name: str, taken: set[str], options: dict[str, AcceptedOption], aliases: dict[str, str]
+) -> None:
+    """Call an option as the target's table does, unless that has its first spelling too."""
+    first = aliases[name]
+    if first in taken:
+        return
+    options[name] = replace(options.pop(first), name=name)
+    for spelt, meant in aliases.items():
+        if meant == first:
+            aliases[spelt] = name
+    del aliases[name]
+    aliases[first] = name
+
+
+@cache
+def _load(stem: str) -> Accepted:
+    options: dict[str, AcceptedOption] = {}
+    aliases: dict[str, str] = {}
+    rows = shipped_rows(f"accepted/{stem}.tsv", "\t")
+    for row in rows:
+        nargs = row["nargs"] or ""
+        is_key = not row["name"].startswith("-")
+        if is_key and not nargs and row["type"].startswith(_BOOLEAN):
+            nargs = _ONE_OR_NONE
+        if is_key and not nargs and row["type"].startswith(_LIST):
+            nargs = _SEVERAL  # as the Trainer's and torchtitan's parsers take lists
+        options[row["name"]] = AcceptedOption(
+            name=row["name"],
+            type=row["type"],
+            choices=tuple(filter(None, (row["choices"] or "").split("|"))),
+            default=row["default"] or "",
+            nargs=nargs,
+        )
+    for row in rows:
+        for alias in filter(None, (row["aliases"] or "").split("|")):
+            if alias not in options:
+                aliases.setdefault(alias, row["name"])  # those of sub-commands come later
+    return Accepted(options, aliases)

@@ -2,17 +2,426 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from planner.base import reading
+from planner.documents.tree import Tree, read_trees
 from planner.errors import LaunchError
 from planner.launch.imported import Imported, imported
-from planner.launch.launches import launches, nothing_found
-from planner.launch.targets import target_of
-from planner.launch.understood import Found, World
-from planner.shell.text import LARGEST, Given
+from planner.launch.launchers import Inner, given_by, inner_commands, read_script
+from planner.launch.launchers.containers import Container, config_maps, containers_of, script_of
+from planner.launch.option_table import Accepted, AcceptedOption
+from planner.launch.target import Target
+from planner.launch.targets import target_of, targets
+from planner.launch.understood import Found, World, number_of
+from planner.shell import HereDocument, Script, Word
+from planner.shell.text import LARGEST, Given, Span
+from planner.shell.values import computed
+
+_NUMBER = re.compile(r"-\.?\d")
+_OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w./-]*)=")
+_MANY = ("*", "+")
+_SURE = ("", "1")
+# Blanks, a continued line and its indent stand between words in a row; more stands elsewhere.
+_WIDEST_GAP = 400
+
+
+@dataclass(kw_only=True)
+class Arguments:
+    """Options by the name of the parser; those it does not know; the other words.
+
+    ``repeated`` are options that a later one of the same name replaced, ``untold`` words of
+    which text alone does not tell what they add.
+    """
+
+    options: dict[str, Given] = field(default_factory=dict)
+    unknown: list[Given] = field(default_factory=list)
+    positional: list[Given] = field(default_factory=list)
+    repeated: list[Given] = field(default_factory=list)
+    untold: list[Given] = field(default_factory=list)
+
+    def add(self, given: Given) -> None:
+        """Take in an option; the last one of a name counts."""
+        if given.option in self.options:
+            self.repeated.append(self.options[given.option])
+        self.options[given.option] = given
+
+
+def read_arguments(words: Sequence[Word], accepted: Accepted) -> Arguments:
+    """The options in the words behind a program; ``key=value`` words are options, too."""
+    found, place = Arguments(), 0
+    while place < len(words):
+        word = words[place]
+        place += 1
+        name, equals, _ = word.begins.partition("=")
+        if _is_option(word):
+            option = accepted.find(name)
+            rest = [word.after(len(name) + 1)] if equals else []
+            if not equals:
+                rest = _values(words, place, option)
+                place += len(rest)
+            given = _given(option.name if option else name, word, rest)
+            if option is None:
+                found.unknown.append(given)
+            else:
+                found.add(given)
+        elif key := _OVERRIDE.match(word.begins):
+            option = accepted.find(key[1])
+            given = _given(option.name if option else key[1], word, [word.after(key.end())])
+            (found.add if option else found.unknown.append)(given)
+        elif word.text is None and not word.begins:
+            found.untold.append(_given(word.raw, word, [word]))
+        else:
+            found.positional.append(_given("", word, [word]))
+    return found
+
+
+def _is_option(word: Word) -> bool:
+    return word.begins.startswith("-") and len(word.begins) > 1 and not _NUMBER.match(word.begins)
+
+
+def _values(words: Sequence[Word], place: int, option: AcceptedOption | None) -> list[Word]:
+    """The words from a place on that are values of an option."""
+    following = list(_until_option(words[place:]))
+    nargs = "?" if option is None else option.nargs
+    if nargs in _MANY:
+        return following
+    if nargs in _SURE:
+        return list(words[place : place + 1])
+    if nargs == "?":
+        return following[:1]
+    return following[: int(nargs)] if nargs.isdigit() else following[:1]
+
+
+def _until_option(words: Sequence[Word]) -> Iterator[Word]:
+    for word in words:
+        if _is_option(word) or word.begins == "--":
+            return
+        yield word
+
+
+def _given(name: str, word: Word, values: Sequence[Word]) -> Given:
+    unknown = "; ".join(dict.fromkeys(value.unknown for value in values if value.unknown))
+    return Given(
+        option=name,
+        texts=tuple(value.text for value in values),
+        line=word.line,
+        spans=tuple(value.span for value in values),
+        whole=_whole([word, *values]),
+        unknown=unknown,
+    )
+
+
+def _whole(words: Sequence[Word]) -> Span | None:
+    """The words where they stand in a row: on the command's line, in an array, in a string."""
+    if len(words) > 1 and words[1].raw == words[0].raw and words[1].regions == words[0].regions:
+        # --option=value is one word.
+        words = words[:1]
+    best: tuple[int, Span] | None = None
+    for first in words[0].regions:
+        gaps, end = 0, first.end
+        for word in words[1:]:
+            behind = [place for place in word.regions if place.start >= end]
+            if not behind:
+                break
+            place = min(behind)
+            gaps, end = gaps + place.start - end, place.end
+        else:
+            if gaps <= _WIDEST_GAP and (best is None or gaps < best[0]):
+                best = gaps, Span(first.start, end)
+    return best[1] if best else None
+
+
+_MOST_NAMED = 5
+# All but one of so many options of a list must be known.
+_MOST_OF = 4
+_DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
+_YAML = (".yaml", ".yml")
+_PROSE = (".md", ".rst", ".ipynb", ".html", ".py")
+_POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
+# What shells do beside starting programs.
+_PLUMBING = frozenset(
+    {
+        *("set", "export", "cd", "echo", ":", "mkdir", "exit", "source", ".", "read", "shift"),
+        *("trap", "wait", "sleep", "kill", "cat", "ulimit", "test", "[", "printf", "unset"),
+        *("local", "module", "conda", "pip", "cp", "rm", "ls", "exec", "eval", "return", "true"),
+    }
+)
+
+
+class _Unread(LaunchError):
+    """A file that an option names and that is not here, or is not read."""
+
+
+def is_document(path: Path) -> bool:
+    """Whether a file is YAML, JSON or TOML, not a script."""
+    return path.suffix.lower() in _DOCUMENTS
+
+
+def launches(path: Path, text: str) -> Iterator[Found]:
+    """What a file starts, in order; files that its commands name are read beside it.
+
+    Raises
+    ------
+    LaunchError
+        It cannot be read, or its scheduler and its launcher contradict each other.
+    """
+    if is_document(path):
+        yield from _of_documents(path, text)
+        return
+    if path.suffix.lower() in _PROSE:
+        raise LaunchError(
+            f"{path}: is a text for people, or a program: put the command that it shows into a "
+            "file of its own, such as run.sh."
+        )
+    script = read_script(text, {}, path.name)
+    if text.lstrip().startswith("-"):
+        yield from _of_arguments(path, script)
+        return
+    for inner in inner_commands(script):
+        target = started(inner.words)
+        if target is not None:
+            inner.require_agreement(path.name)
+            yield of_command(path, script, inner, target)
+
+
+def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
+    """A list of arguments without a program: of the target that knows most of them."""
+    words = [word for command in script.commands for word in command.words]
+    names = {word.begins.partition("=")[0] for word in words if word.begins.startswith("--")}
+    known = {
+        target: sum(name in target.options.options for name in names)
+        for target in targets().values()
+    }
+    target = max(known, key=lambda one: known[one])
+    if known[target] * _MOST_OF < len(names) * (_MOST_OF - 1):
+        return
+    inner = Inner(words=tuple(words), environment={}, world=World(), line=words[0].line)
+    yield of_command(path, script, inner, target)
+
+
+def started(words: Sequence[Word]) -> Target | None:
+    """The target whose program this is."""
+    texts = [_told(word) for word in words]
+    return next((one for one in targets().values() if one.starts(texts)), None)
+
+
+def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Found:
+    """A command as the target's parser reads it."""
+    is_module = bool(inner.words) and inner.words[0].text == "-m"
+    arguments = read_arguments(inner.words[is_module:], target.options)
+    return Found(
+        target=target.name,
+        name=path.name,
+        text=script.text,
+        line=inner.line,
+        options=arguments.options,
+        unknown=(*arguments.unknown, *arguments.untold),
+        repeated=tuple(arguments.repeated),
+        positional=tuple(arguments.positional),
+        environment={name: given_by(name, word) for name, word in inner.environment.items()},
+        world=inner.world,
+        files=_files(path, script, [*arguments.options.values(), *arguments.positional]),
+    )
+
+
+def _told(word: Word) -> str:
+    """A word's text, or the end of it where its beginning is not known."""
+    if word.text is not None:
+        return word.text
+    return next((piece.text for piece in reversed(word.pieces) if piece.text), "")
+
+
+def _files(
+    path: Path, script: Script, options: Iterable[Given], *, is_inside: bool = False
+) -> dict[str, Found]:
+    """The documents that options name: those that the script writes, or that stand beside it.
+
+    Documents name further ones; ``is_inside`` says that these are named so.
+    """
+    found: dict[str, Found] = {}
+    for given in options:
+        for text in given.texts:
+            if text is None or not text.lower().endswith(_DOCUMENTS):
+                continue
+            document = _document(path, script, text)
+            if document is not None and not is_inside:
+                found |= _files(path, script, document.options.values(), is_inside=True)
+            if document is not None:
+                found[text] = document
+    return found
+
+
+def _document(path: Path, script: Script, name: str) -> Found | None:
+    for written, document in script.files.items():
+        if Path(written).name == Path(name).name:
+            return _of_here_document(path, script, document, Path(name).name)
+    for place in (path.parent / name, path.parent / Path(name).name):
+        try:
+            text = reading.read_text(place, LARGEST, _Unread)
+        except _Unread:
+            continue
+        return next(_trees(place, text), None)
+    return None
+
+
+def _of_here_document(path: Path, script: Script, document: HereDocument, name: str) -> Found:
+    trees = read_trees(document.text, f"{path.name}:{document.line}")
+    options = {} if not trees else _leaves(trees[0])
+    moved = {
+        key: Given(
+            option=given.option,
+            texts=given.texts,
+            line=given.line + document.line - 1,
+            spans=tuple(None if one is None else document.place(one) for one in given.spans),
+            whole=None if given.whole is None else document.place(given.whole),
+            unknown=given.unknown,
+        )
+        for key, given in options.items()
+    }
+    return Found(
+        target=_target_of(trees[0]) if trees else "",
+        name=path.name,
+        text=script.text,
+        line=document.line,
+        options=moved,
+    )
+
+
+def _of_documents(path: Path, text: str) -> Iterator[Found]:
+    """The documents that are a target's own, and the commands of containers."""
+    if path.suffix.lower() in _YAML:
+        yield from _of_containers(path, text)
+    alone = Script(name=path.name, text=text, commands=(), variables={}, directives=(), files={})
+    for found in _trees(path, text):
+        if found.target:
+            yield replace(found, files=_files(path, alone, found.options.values()))
+
+
+def _of_containers(path: Path, text: str) -> Iterator[Found]:
+    """What the containers of a file start; those that follow another are part of its job."""
+    containers = containers_of(text, path.name)
+    brought = config_maps(text, path.name) if containers else {}
+    for container in containers:
+        script = script_of(container, text, path.name)
+        script = replace(script, files={**brought, **script.files})
+        for inner in inner_commands(script):
+            target = started(inner.words)
+            if target is not None and not container.is_follower:
+                placed = replace(
+                    inner,
+                    words=(*inner.words, *_pool_words(container, inner.words)),
+                    world=_within(inner.world, container.world, path.name),
+                )
+                yield of_command(path, script, placed, target)
+
+
+def _pool_words(container: Container, words: Sequence[Word]) -> Iterator[Word]:
+    """The pool of a worker, where its container tells it and not its command."""
+    if container.role and not any(word.begins in _POOL_OPTIONS for word in words):
+        for text in (_POOL_OPTIONS[0], container.role):
+            yield Word.of(computed(text), container.line, text)
+
+
+def _within(own: World, around: World, name: str) -> World:
+    """What a command says of where it runs, and its container where that says nothing.
+
+    Raises
+    ------
+    LaunchError
+        The command starts on more GPUs of a node than its container has.
+    """
+    wants, has = own.gpus_per_node, around.gpus_per_node
+    if (number_of(wants) or 0) > (number_of(has) or math.inf) and wants and has:
+        raise LaunchError(
+            f"{name}: line {wants.line}: {wants.option} {wants.texts[0]} is more than the "
+            f"{has.texts[0]} of {has.option} on line {has.line}. Change one of them."
+        )
+    told = {each.name: getattr(own, each.name) for each in fields(World)}
+    return replace(around, **{name: value for name, value in told.items() if value is not None})
+
+
+def _trees(path: Path, text: str) -> Iterator[Found]:
+    """Every document of a file, with its target, empty where it is none's."""
+    if path.suffix.lower() == ".toml":
+        yield _of_toml(path, text)
+        return
+    for tree in read_trees(text, path.name):
+        line = min((leaf.line for leaf in tree.values.values()), default=1)
+        yield Found(
+            target=_target_of(tree),
+            name=path.name,
+            text=text,
+            line=line,
+            options=_leaves(tree),
+        )
+
+
+def _leaves(tree: Tree) -> dict[str, Given]:
+    """The values of a document; a list of plain values is one, its entries are none."""
+    return {
+        name: leaf.given
+        for name, leaf in tree.values.items()
+        if name.rpartition(".")[0] not in tree.values
+    }
+
+
+def _target_of(tree: Tree) -> str:
+    values = {name: leaf.value for name, leaf in tree.values.items()}
+    return _target_of_values(values)
+
+
+def _target_of_values(values: Mapping[str, Any]) -> str:
+    return next((one.name for one in targets().values() if one.is_of(values)), "")
+
+
+def _of_toml(path: Path, text: str) -> Found:
+    """A TOML document; its values have no places, so that it cannot be changed."""
+    values = dict(_flat(reading.toml_of(text, str(path), LaunchError)))
+    options = {
+        name: Given(
+            option=name,
+            texts=tuple(map(_toml_text, value if isinstance(value, list) else [value])),
+            line=1,
+            spans=(None,) * (len(value) if isinstance(value, list) else 1),
+            whole=None,
+        )
+        for name, value in values.items()
+    }
+    return Found(target=_target_of_values(values), name=path.name, text=text, options=options)
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def _toml_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def nothing_found(path: Path, text: str) -> str:
+    """What a file without a launch does, as far as that helps."""
+    known = ", ".join(targets())
+    if path.suffix.lower() in _DOCUMENTS:
+        return f"{path}: is no document of a tool that planner knows. It knows: {known}."
+    programs = dict.fromkeys(
+        _told(inner.words[0])
+        for inner in inner_commands(read_script(text, {}, path.name))
+        if _told(inner.words[0]) not in _PLUMBING
+    )
+    names = [name for name in programs if name][:_MOST_NAMED]
+    does = f"it runs {', '.join(names)}" if names else "it runs no program"
+    return f"{path}: starts nothing that planner knows: {does}. It knows: {known}."
+
 
 _NODE_RANK = "--node-rank"
 _OF_POOLS = "prefill_"
@@ -57,7 +466,7 @@ def read_text(
     if not several:
         raise LaunchError(nothing_found(path, text))
     if number is None and len(several) == 1:
-        return _whole(several[0])
+        return _complete(several[0])
     if number is None or not 1 <= number <= len(several):
         listed = "".join(
             f"\n  {place}: line {one.found.line}, {one.target.title}"
@@ -66,10 +475,10 @@ def read_text(
         raise LaunchError(
             f"{path}: starts {len(several)} different things: choose one with --row.{listed}"
         )
-    return _whole(several[number - 1])
+    return _complete(several[number - 1])
 
 
-def _whole(one: Imported) -> Imported:
+def _complete(one: Imported) -> Imported:
     """The launch, unless it starts one of two kinds of workers alone."""
     kinds = {name for name in _REPLICAS if name in one.values}
     if one.values.get("mode") == "disaggregated" and len(kinds) == 1:
@@ -99,7 +508,14 @@ def _distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
     """Those that mean different things, each with how many mean it: one for each node, copies."""
     kept: list[tuple[Imported, int]] = []
     for one in found:
-        same = next((at for at, (other, _) in enumerate(kept) if _same(one, other)), None)
+        same = next(
+            (
+                at
+                for at, (other, _) in enumerate(kept)
+                if one.target is other.target and one.values == other.values
+            ),
+            None,
+        )
         if same is None:
             kept.append((one, 1))
         elif not _follows(one):
@@ -111,10 +527,6 @@ def _follows(one: Imported) -> bool:
     """Whether a command is of a later node of a server that another command leads."""
     given = one.found.options.get(_NODE_RANK)
     return given is not None and given.texts not in (("0",), (None,))
-
-
-def _same(one: Imported, other: Imported) -> bool:
-    return one.target is other.target and one.values == other.values
 
 
 def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:

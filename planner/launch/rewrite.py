@@ -10,8 +10,8 @@ from planner.base.records import record
 from planner.documents.edit import edit_document
 from planner.launch.imported import Imported
 from planner.launch.job import Job
-from planner.launch.launches import is_document, launches
-from planner.launch.option_table import Remark, Role, Row
+from planner.launch.option_table import Remark, Role
+from planner.launch.read import is_document, launches
 from planner.launch.target import Target
 from planner.launch.understood import Found, Reading
 from planner.shell.edit import edit_command
@@ -55,9 +55,14 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     changes = dict(honoured)
     if is_document(imported.path) and not any(name.startswith("-") for name in found.options):
         own = {name: texts for name, texts in changes.items() if not name.startswith("-")}
-        edited = edit_document(found.text, found.name, own, _place(imported, found))
+        lines = [one.line for one in launches(imported.path, found.text)]
+        number = lines.index(found.line) if found.line in lines else 0
+        edited = edit_document(found.text, found.name, own, number)
     else:
-        own = {name: texts for name, texts in changes.items() if name in _of_command(target)}
+        words = [row.option for row in target.table.rows if row.option.startswith("-")]
+        # The others stand in a document beside the command.
+        of_command = words or target.table.options
+        own = {name: texts for name, texts in changes.items() if name in of_command}
         edited = _edited_command(imported, own)
     elsewhere = {name: texts for name, texts in changes.items() if name not in own}
     unexpressed = tuple(
@@ -138,16 +143,15 @@ def _written(target: Target, job: Job, changed: Collection[str]) -> dict[str, _T
     found: dict[str, _Texts] = {}
     for row in target.table.rows:
         value = quantities.get(row.parameter)
-        if value is None or not _counts(row, changed) or not row.is_of(value):
+        if (
+            value is None
+            or not (row.role is Role.IS or (row.role is Role.WITH and row.parameter in changed))
+            or not row.is_of(value)
+        ):
             continue
         text = row.written(value)
         found[row.option] = () if text is None else (text,)
     return found
-
-
-def _counts(row: Row, changed: Collection[str]) -> bool:
-    """Whether a row says the plan, or goes with a parameter that is changed."""
-    return row.role is Role.IS or (row.role is Role.WITH and row.parameter in changed)
 
 
 def _other_ways(
@@ -164,21 +168,6 @@ def _other_ways(
     return {option: None for option in used if option not in changes and option not in written}
 
 
-def _of_command(target: Target) -> Collection[str]:
-    """Options that stand in a command, not in a document beside it."""
-    return [
-        row.option
-        for row in target.table.rows
-        if row.option.startswith("-") or not any(o.startswith("-") for o in target.table.options)
-    ]
-
-
 def _commands(imported: Imported, text: str) -> list[Found]:
     """What a text starts of the same program, in order."""
     return [one for one in launches(imported.path, text) if one.target == imported.target.name]
-
-
-def _place(imported: Imported, found: Found) -> int:
-    """Which document of the file it is."""
-    lines = [one.line for one in launches(imported.path, found.text)]
-    return lines.index(found.line) if found.line in lines else 0

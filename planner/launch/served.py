@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
+from planner.base.adapter_names import targets_of
 from planner.base.reading import json_of
 from planner.base.records import record
 from planner.base.units import GIB
@@ -15,9 +16,8 @@ from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
-from planner.launch.accepted import Accepted
-from planner.launch.option_table import OptionTable
-from planner.launch.serving import DECODE_POOL, PREFILL_POOL
+from planner.launch.option_table import Accepted, OptionTable
+from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
 from planner.launch.understood import Answers, Reading
 from planner.question.inputs import read
 from planner.question.terms import glossary
@@ -34,6 +34,7 @@ _PROMPT_ALONE = "1"
 _SIXTEEN_BIT = "w16a16"
 _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
+_LORA_RANK = 16
 _HEADS = (DraftMethod.EAGLE3, DraftMethod.EAGLE)
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -45,7 +46,6 @@ class Told:
     reading: Reading
     values: dict[str, Any] = field(default_factory=dict)
     defaults: dict[str, str] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
 
     def assume(self, name: str, value: Any, why: str) -> None:
@@ -53,10 +53,6 @@ class Told:
         if name not in self.values:
             self.values[name] = value
             self.defaults[name] = why
-
-    def take(self, *options: str) -> None:
-        """Options that told something."""
-        self.used.update(option for option in options if self.reading.has(option))
 
     def copy(self, *names: str) -> None:
         """Parameters that the table reads as they are."""
@@ -113,7 +109,6 @@ class Told:
         return Answers(
             workload=workload,
             values=values,
-            used=frozenset(self.used),
             defaults=defaults,
             asked=() if values.get("model") else ("model",),
             notes=tuple(self.notes),
@@ -159,10 +154,11 @@ def json_table(text: str | None) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def with_config(reading: Reading, accepted: Accepted, table: OptionTable) -> Reading:
+def with_config(reading: Reading, engine: Engine) -> Reading:
     """The reading with the options of the YAML that a command's ``--config`` names, or of a
     document of such options alone; those of the command go before them."""
-    found = reading.found
+    found, table = reading.found, engine.table
+    accepted = Accepted.of(engine.accepted, table)
     beside = found.files.get(reading.text("--config") or "")
     options: dict[str, Given] = {}
     for name, given in (*(beside.options.items() if beside else ()), *found.options.items()):
@@ -172,12 +168,6 @@ def with_config(reading: Reading, accepted: Accepted, table: OptionTable) -> Rea
             options[name if option is None else option.name] = given
     texts = {name: given.texts[0] if given.texts else None for name, given in options.items()}
     return Reading(found=replace(found, options=options), meanings=table.read(texts))
-
-
-def words_of(reading: Reading) -> Iterator[str]:
-    """Words that are no options, as far as text tells them."""
-    for given in reading.found.positional:
-        yield from (text for text in given.texts if text)
 
 
 def known_model(name: str | None) -> ModelSpec | None:
@@ -198,20 +188,38 @@ def known_gpu(name: str | None) -> GpuSpec | None:
         return None
 
 
-def put_draft_model(told: Told, name: object) -> None:
-    """The model that drafts, if it is one that is known: heads of other methods are none."""
-    if isinstance(name, str) and known_model(name) is not None:
-        told.values["draft_model"] = checkpoint_of(name).model
+@record(kw_only=True)
+class Drafted:
+    """What drafts tokens, as a command names it.
+
+    ``number`` is that of its tokens, in so many ``steps`` where they are a tree; ``method`` may
+    name modules of the model or the kind of heads in ``path``. ``is_model``: it may be a model.
+    """
+
+    number: int
+    steps: int | None = None
+    method: str = ""
+    path: str = ""
+    is_model: bool = False
 
 
-def put_draft_method(
-    told: Told, word: str | None, path: str | None, model: ModelSpec | None
-) -> None:
-    """What drafts, as a command names it, or the heads that it loads.
+def put_drafts(told: Told, drafted: Drafted | None, model: ModelSpec | None) -> None:
+    """Tokens that are drafted, and by what: a model that is known, modules or heads.
 
     Modules of a model are read as such where it has some: engines run them like heads.
     """
-    name, heads = (word or "").lower(), (path or "").lower()
+    if drafted is None:
+        return
+    told.values["draft_tokens"] = drafted.number
+    if drafted.steps is not None:
+        told.values["draft_steps"] = drafted.steps
+    told.notes.append(
+        "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
+    )
+    if drafted.is_model and known_model(drafted.path) is not None:
+        told.values["draft_model"] = checkpoint_of(drafted.path).model
+        return
+    name, heads = drafted.method.lower(), drafted.path.lower()
     if not name:
         name = next((one for one in _HEADS if one in heads), "")
     has_modules = model is not None and bool(model.num_nextn_predict_layers or model.mtp_num_layers)
@@ -270,7 +278,6 @@ def put_offload(told: Told, model: ModelSpec | None, option: str) -> None:
     """The share of the weights in host memory, of GiB of each GPU; no cache there."""
     told.values.update(weight_offload=0.0, kv_offload=0.0)
     size = fraction(told.reading.text(option))
-    told.take(option)
     if not size:
         return
     if model is None:
@@ -324,3 +331,135 @@ def note_lengths(told: Told, longest: int | None) -> None:
     told.notes.append(
         "As many of the requests that may run at once do run as the cache has room for."
     )
+
+
+def put_adapters(told: Told, switches: Sequence[str]) -> None:
+    """Adapters that a command serves: where one of some options is there, else where a rank is."""
+    reading = told.reading
+    rank = whole(reading.value("lora_rank"))
+    if not (any(map(reading.has, switches)) if switches else rank):
+        return
+    told.values["lora_rank"] = rank or _LORA_RANK
+    if number := whole(reading.value("max_loras")):
+        told.values["max_loras"] = number
+    given = reading.found.options.get(LORA_OPTION)
+    if names := [text for text in given.texts if text] if given is not None else []:
+        told.values["lora_targets"] = str(targets_of(names))
+    if switches:
+        told.notes.append(
+            "All requests are taken to use an adapter, as many different ones as fit."
+        )
+
+
+@record(kw_only=True)
+class Engine:
+    """How commands of an engine are read, where its table does not say it.
+
+    Parameters
+    ----------
+    name : of the engine
+    title : of its table and of what its parsers accept, ``accepted``
+    model_options : what is loaded, the first of them that is there
+    programs : words of a command that are no model; empty where none stands beside the options
+    layout : put the layout of a server, and how many ranks compute attention of requests of
+        their own
+    batch : put requests and tokens of a step where the table has no default of them
+    drafts : what drafts tokens
+    longest : put the longest request
+    switches : options that let a server have adapters
+    host_cache : the option that keeps cache in host memory
+    weights_on_host : the option with GiB of each GPU's weights in host memory
+    finds_prefixes : whether prefixes are looked for where the command says so
+    """
+
+    name: str
+    accepted: tuple[str, ...]
+    model_options: tuple[str, ...]
+    programs: tuple[str, ...] = ()
+    layout: Callable[[Told, ModelSpec | None], int]
+    batch: Callable[[Told, ModelSpec | None, int], None] = lambda told, model, ranks: None
+    drafts: Callable[[Reading], Drafted | None]
+    longest: Callable[[Told, ModelSpec | None], None] = lambda told, model: None
+    switches: tuple[str, ...] = ()
+    host_cache: str = ""
+    weights_on_host: str = ""
+    finds_prefixes: Callable[[Reading], bool] = lambda reading: True
+
+    @property
+    def table(self) -> OptionTable:
+        """Which option says which parameter."""
+        return OptionTable.load(self.name)
+
+    def model_name(self, reading: Reading) -> str | None:
+        """What is loaded: an option, or the word after the program."""
+        for option in self.model_options:
+            if reading.text(option):
+                return reading.text(option)
+        if not self.programs:
+            return None
+        words = (
+            text
+            for given in reading.found.positional
+            for text in given.texts
+            if text and text.rsplit("/", 1)[-1] not in self.programs
+        )
+        return next((word for word in words if "=" not in word), None)
+
+
+def server_told(reading: Reading, engine: Engine, pool: str) -> Told:
+    """What a command says of its server, of the ``pool`` that it belongs to."""
+    told = Told(reading=reading)
+    name = engine.model_name(reading)
+    model = put_model(told, name)
+    told.values["engine"] = engine.name
+    ranks = engine.layout(told, model)
+    put_quantization(told, name, model)
+    told.copy("kv_cache", "gpu_memory_utilization")
+    engine.batch(told, model, ranks)
+    _put_batch(told, engine, ranks, pool)
+    put_drafts(told, engine.drafts(reading), model)
+    put_adapters(told, engine.switches)
+    amount = reading.text(engine.host_cache)
+    if reading.has(engine.host_cache) and (amount is None or fraction(amount)):
+        told.notes.append(
+            "What leaves the cache of a GPU is kept in host memory; its share is not known."
+        )
+    put_offload(told, model, engine.weights_on_host)
+    engine.longest(told, model)
+    note_lengths(told, whole(reading.value("max_model_len")))
+    return told
+
+
+def _put_batch(told: Told, engine: Engine, ranks: int, pool: str) -> None:
+    """Requests and tokens of a step: of a rank, or of a whole server where options count so."""
+    reading = told.reading
+    gpu = known_gpu(reading.found.world.gpu)
+    kind = (None, 0.0) if gpu is None else (gpu.name.lower(), gpu.memory_capacity / GIB)
+    own = {row.parameter for row in engine.table.rows}
+    name, each = ("server_seqs", 1) if "server_seqs" in own else ("max_num_seqs", ranks)
+    seqs = whole(reading.value(name))
+    if seqs is None:
+        seqs, why = engine.table.default(name, *kind)
+        told.assume("concurrency", max(seqs * each, ranks), why)
+    else:
+        told.values["concurrency"] = seqs * each
+    is_of_server = "server_step_tokens" in own
+    name, over = ("server_step_tokens", ranks) if is_of_server else ("max_num_batched_tokens", 1)
+    tokens = whole(reading.value(name))
+    if is_of_server and pool == DECODE_POOL:
+        least = -(-int(told.values["concurrency"]) // ranks)
+        told.assume("max_num_batched_tokens", least, "one token of each request of a rank")
+    elif tokens is None:
+        tokens, why = engine.table.default(name, *kind)
+        least = 1 if is_of_server else seqs
+        told.assume("max_num_batched_tokens", max(tokens // over, least), why)
+    else:
+        told.values["max_num_batched_tokens"] = max(tokens // over, 1)
+    if reading.value("enforce_eager") == "true":
+        told.values["enforce_eager"] = True
+    if copies := whole(reading.value("redundant_experts")):
+        told.values["redundant_experts"] = copies
+    if reading.value("prefix_caching") == "true" and engine.finds_prefixes(reading):
+        told.notes.append(
+            "Prefixes are cached: give --prefix-cache-hit-rate, the share of prompts found there."
+        )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from planner.base.adapter_names import served_targets
+from planner.base.enums import AdapterTargets
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.configurations.serving import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
@@ -17,9 +18,9 @@ from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.launch.benchmark import length_notes, serving_benchmark
-from planner.launch.drafting import draft_method, named_draft
-from planner.launch.job import Job
-from planner.launch.target import Argument, Process, Variable
+from planner.launch.job import Job, hub_name
+from planner.launch.option_table import OptionTable, Remark, Settings
+from planner.launch.target import PORT, Argument, Draft, File, Process, Variable
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
 from planner.specs.draft_heads import head_of
@@ -30,6 +31,70 @@ from planner.specs.model import ModelSpec
 from planner.specs.serving import ServingWorkload
 from planner.workloads.engine_options import eager, limited
 
+_NAME = "DRAFT_MODEL"
+_HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)
+
+
+def named_draft(job: Job) -> ModelSpec | None:
+    """The model that drafts tokens, where the plan names one.
+
+    Raises
+    ------
+    SpecError
+        There is no such model any more.
+    """
+    name, folder = job["draft_model"], job.pinned.specs_folder
+    return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
+
+
+def draft_word(job: Job) -> str | Variable:
+    """What an engine is told to draft with: a repository, or what the user must say."""
+    spec = named_draft(job)
+    if spec is None:
+        return Variable(name=_NAME, meaning="folder or ORG/NAME of the model that drafts")
+    known = hub_name(str(job["draft_model"]), *spec.aliases)
+    return known or Variable(name=_NAME, meaning=f"folder or ORG/NAME of {spec.name}, which drafts")
+
+
+def draft_file(job: Job) -> Variable:
+    """The GGUF file of the model that drafts; such files have no names that are known."""
+    spec = named_draft(job)
+    model = "the model that" if spec is None else f"{spec.name}, which"
+    return Variable(name=_NAME, meaning=f"GGUF file of {model} drafts")
+
+
+def beside_table(job: Job) -> DraftMethod | None:
+    """The method of a plan that no table of options says; None: one that they do, or none."""
+    method = DraftMethod(job["draft_method"] or "")
+    is_beside = method in (*_HEADS, DraftMethod.NGRAM)
+    return method if is_beside and job["draft_tokens"] else None
+
+
+def draft_method(job: Job) -> str:
+    """Who drafts: as it is said, a model that is named, else modules of the model itself, else any
+    smaller one."""
+    if (method := beside_table(job)) is not None:
+        return str(method)
+    if job["draft_model"]:
+        return "draft"
+    return "mtp" if max(job.model.num_nextn_predict_layers, job.model.mtp_num_layers) else "draft"
+
+
+def method_arguments(job: Job, option: str, model: str, *, upper: bool) -> list[Argument]:
+    """``option`` with such a method, and ``model`` with heads."""
+    method = beside_table(job)
+    if method is None:
+        return []
+    found = [Argument(words=(option, method.upper() if upper else str(method)))]
+    heads = Variable(name=_NAME, meaning="folder or ORG/NAME of the heads that draft")
+    return [*found, Argument(words=(model, heads))] if method in _HEADS else found
+
+
+LORA_OPTION = "--lora-target-modules"
+_MODULES: Mapping[AdapterTargets, tuple[str, ...]] = {
+    AdapterTargets.QUERY_VALUE: ("q_proj", "v_proj"),
+    AdapterTargets.ATTENTION: ("q_proj", "k_proj", "v_proj", "o_proj"),
+}
 AGGREGATED, PREFILL_POOL, DECODE_POOL = "serve", "prefill", "decode"
 _FRONT_PORT = 8000
 _DIGITS = 4
@@ -390,3 +455,124 @@ def _lines(words: tuple[str | Variable, ...]) -> list[Argument]:
             lines.append([])
         lines[-1].append(word)
     return [Argument(words=tuple(line)) for line in lines if line]
+
+
+def target_modules(job: Job, *, says_all: bool) -> list[Argument]:
+    """The option that says which matrices have adapters; ``says_all``: of all of them, too."""
+    targets = served_targets(job["lora_targets"])
+    words = _MODULES.get(targets, ("all",) if says_all else ())
+    return [Argument(words=(LORA_OPTION, *words))] if job["lora_rank"] and words else []
+
+
+_OF_POOL = ("checkpoint_quantization",)
+_NO_ROUTER = (
+    "The engine brings no router for replicas: any balancer of HTTP in front of them will do. The "
+    "benchmark measures the first of them under its share of the load."
+)
+
+
+@record(kw_only=True)
+class Server:
+    """A worker in the options of its engine.
+
+    ``has_router``: it is one of several servers behind one address.
+    """
+
+    worker: Worker
+    settings: Settings
+    model: str | Variable
+    has_router: bool
+
+    @property
+    def listening(self) -> list[Argument]:
+        """On which port, for everybody."""
+        port: str | Variable = PORT if self.worker.copies > 1 else str(self.port)
+        return [Argument(words=("--host", "0.0.0.0")), Argument(words=("--port", port))]
+
+    @property
+    def port(self) -> int:
+        """Where the first copy listens."""
+        return port_of(self.worker, self.has_router)
+
+    def process(self, arguments: list[Argument], **other: Any) -> Process:
+        """The server as a process."""
+        worker = self.worker
+        gpu = worker.gpu.name
+        notes = () if gpu == worker.job.gpu.name else (f"runs on {gpu}",)
+        return Process(
+            name=worker.name,
+            arguments=tuple(arguments),
+            num_nodes=worker.num_nodes,
+            gpus_per_node=worker.gpus_per_node,
+            copies=worker.copies,
+            port=self.port,
+            notes=notes,
+            **other,
+        )
+
+
+def servers_of(
+    job: Job,
+    table: OptionTable,
+    quantities: Callable[[Worker], Mapping[str, Any]],
+    model: Callable[[Worker, str | None], str | Variable],
+    *,
+    routes_replicas: bool = True,
+) -> tuple[Server, ...]:
+    """Every kind of server of a plan; ``model`` says what it loads.
+
+    ``routes_replicas``: the engine has a router for replicas too, not for pools alone.
+    """
+    workers = workers_of(job)
+    servers = []
+    for worker in workers:
+        values = quantities(worker)
+        servers.append(
+            Server(
+                worker=worker,
+                settings=table.written(values),
+                model=model(worker, values.get("checkpoint_quantization")),
+                has_router=len(workers) > 1 or (routes_replicas and workers[0].copies > 1),
+            )
+        )
+    return tuple(servers)
+
+
+def draft_of(
+    servers: tuple[Server, ...],
+    processes: tuple[Process, ...],
+    *,
+    benchmark: tuple[Process, ...],
+    files: tuple[File, ...] = (),
+    left: tuple[Remark, ...] = (),
+) -> Draft:
+    """The draft of servers; what the table of the prefill pool cannot say has its name."""
+    first = servers[0]
+    unexpressed = [
+        Remark(parameter=PREFILL + remark.parameter, value=remark.value, note=remark.note)
+        for server in servers[:-1]
+        for remark in server.settings.unexpressed
+        if remark.parameter in OF_PREFILL or remark.parameter in _OF_POOL
+    ]
+    unexpressed += [remark for server in servers for remark in _raised(server)]
+    return Draft(
+        processes=processes,
+        files=files,
+        unexpressed=tuple(unexpressed),
+        left=left,
+        benchmark=benchmark,
+        notes=() if first.has_router or first.worker.copies == 1 else (_NO_ROUTER,),
+    )
+
+
+def _raised(server: Server) -> list[Remark]:
+    """That a step must have a token for each sequence, where an option bounds it."""
+    worker = server.worker
+    name, tokens = "max_num_batched_tokens", worker.max_num_batched_tokens
+    planned = int(worker.values[name])
+    told = {remark.parameter for remark in server.settings.unexpressed}
+    if tokens == planned or name in told:
+        return []
+    prefix = PREFILL if worker.name == PREFILL_POOL else ""
+    note = f"engines need one for each sequence of a rank; the file has {tokens:,}"
+    return [Remark(parameter=prefix + name, value=str(planned), note=note)]

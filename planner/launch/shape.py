@@ -252,14 +252,11 @@ def _alike(model: ModelSpec, wanted: ModelSpec, open_words: list[str]) -> bool:
         return False
     if model.num_hidden_layers != wanted.num_hidden_layers:
         return False
-    if "vocab_size" not in open_words and not _pads_to(model.vocab_size, wanted.vocab_size):
+    if "vocab_size" not in open_words and not (
+        model.vocab_size <= wanted.vocab_size < model.vocab_size + 1024
+    ):
         return False
     return _layers(model) == _layers(wanted)
-
-
-def _pads_to(vocabulary: int, padded: int) -> bool:
-    """Whether a vocabulary is the other, or padded to a multiple of a power of two up to it."""
-    return vocabulary <= padded < vocabulary + 1024
 
 
 def _layers(model: ModelSpec) -> list[Any]:
@@ -268,7 +265,11 @@ def _layers(model: ModelSpec) -> list[Any]:
         (
             group.num_hidden_layers,
             None if group.attention is None else _same_attention(group.attention),
-            None if group.feed_forward is None else _same_feed_forward(group.feed_forward),
+            None
+            if group.feed_forward is None
+            else replace(
+                group.feed_forward, bias=False, router_bias=False, shared_expert_gate=False
+            ),
         )
         for group in model.layer_groups
     ]
@@ -279,10 +280,6 @@ def _same_attention(attention: Any) -> Any:
     words = {"sliding_window": None, "qk_norm": False, "qkv_bias": False, "output_bias": False}
     plain = replace(attention, **words, qk_norm_per_head=False, sinks=False)
     return replace(plain, num_key_value_heads=attention.num_attention_heads) if latent else plain
-
-
-def _same_feed_forward(feed_forward: Any) -> Any:
-    return replace(feed_forward, bias=False, router_bias=False, shared_expert_gate=False)
 
 
 def write_model(shape: Mapping[str, Any], said: str) -> Path:

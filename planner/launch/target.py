@@ -8,9 +8,8 @@ from typing import Any
 
 from planner.base.records import record
 from planner.errors import LaunchError
-from planner.launch.accepted import Accepted
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Remark, Setting, Settings
+from planner.launch.option_table import Accepted, OptionTable, Remark, Setting, Settings
 from planner.launch.understood import Answers, Found, Reading
 from planner.shell.text import Changes, Given
 

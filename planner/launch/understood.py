@@ -1,15 +1,19 @@
-"""What a user's file was found to say, before and after a target understood it."""
+"""What a user's file says of options, GPUs and versions, and what a target makes of it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
+from math import prod
 from typing import Any
 
 from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.option_table import Meaning
 from planner.shell.text import Given
+from planner.specs.catalogue import Catalogue
+from planner.specs.paths import SpecKind
 
 _LARGEST = 1e18
 
@@ -119,3 +123,110 @@ class Reading:
         """The value of a parameter or quantity of the table."""
         meaning = self.meanings.get(parameter)
         return None if meaning is None else meaning.value
+
+
+def gpus_of(reading: Reading) -> int | None:
+    """GPUs of the whole job; None where the file leaves them open.
+
+    A launcher that is given processes of a node and no nodes starts one node.
+    """
+    world = reading.found.world
+    total = number_of(world.num_gpus)
+    if total is not None:
+        return total
+    of_node, nodes = number_of(world.gpus_per_node), number_of(world.num_nodes)
+    if of_node is None or (world.num_nodes is not None and nodes is None):
+        return None
+    return of_node * (1 if nodes is None else nodes)
+
+
+def number_of(given: Given | None) -> int | None:
+    """The whole number that something says; None where text alone does not tell one."""
+    if given is None or len(given.texts) != 1:
+        return None
+    text = (given.texts[0] or "").replace("_", "")
+    return int(text) if text.isascii() and text.isdecimal() and int(text) > 0 else None
+
+
+def require_split(reading: Reading, num_gpus: int | None, **sizes: int) -> None:
+    """Refuse GPUs that a file's own split of the model does not divide.
+
+    Raises
+    ------
+    LaunchError
+        The file starts on fewer GPUs, or on others, than it deals the model to.
+    """
+    ranks = prod(sizes.values())
+    if num_gpus is None or ranks < 1 or num_gpus % ranks == 0:
+        return
+    words = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
+    raise LaunchError(
+        f"{reading.found.name}:{reading.found.line}: starts on {num_gpus} GPUs, but {words} takes "
+        f"multiples of {ranks}: give the number of GPUs with --gpus if it runs on others."
+    )
+
+
+_NUMBER = r"v?(?P<number>\d+\.\d+(?:\.\d+)*)"
+# What names a version, the surest first: the tag of an image, a pin, words. Images of other
+# products that hold the engine count versions of their own.
+_PLACES = {
+    "vllm": (
+        rf"\bvllm-openai(?:-\w+)*:{_NUMBER}",
+        rf"\bvllm/vllm-[\w-]+:{_NUMBER}",
+        rf"\bq9t5s3a7/vllm[\w-]*:{_NUMBER}",
+        rf"\brepository:\s*\S*\bvllm-openai\S*\s+tag:\s*[\"']?{_NUMBER}",
+        rf"\bvllm(?:\[[\w,-]+\])?\s*[=~]=\s*{_NUMBER}",
+        rf"#[^\n]*\bvllm(?:\s+version)?[\s:=-]+{_NUMBER}",
+    ),
+}
+
+
+@record(kw_only=True)
+class Version:
+    """A version that stands in a line of a file; ``tool`` is the engine's target."""
+
+    tool: str
+    number: str
+    line: int
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Its numbers, the first the one that matters most."""
+        return _parts(self.number)
+
+    def profile(self, catalogue: Catalogue, vendor: str | None = None) -> str | None:
+        """The engine profile of the latest release that is not after it; None where none is.
+
+        It has kernels for the GPUs of a ``vendor``, where that is known.
+        """
+        held: list[tuple[tuple[int, ...], str]] = []
+        for name in catalogue.names(SpecKind.ENGINES):
+            spec = catalogue.load_engine(name).spec
+            tool, _, since = spec.since.partition(" ")
+            if tool == self.tool and _parts(since) <= self.parts:
+                held += [(_parts(since), name)] * (vendor is None or vendor in spec.vendors)
+        # Of equal ones the first: a copy that was calibrated has a longer name.
+        return max(held, key=lambda one: one[0])[1] if held else None
+
+
+def version_of(tool: str, found: Found) -> Version | None:
+    """The version of a tool that the file of a command names, nearest to the command.
+
+    Image tags count before pins, and those before comments.
+    """
+    for place in _PLACES.get(tool, ()):
+        named = [
+            _version(tool, found.text, one) for one in re.finditer(place, found.text, re.IGNORECASE)
+        ]
+        if named:
+            return min(named, key=lambda one: abs(one.line - found.line))
+    return None
+
+
+def _version(tool: str, text: str, at: re.Match[str]) -> Version:
+    line = text.count("\n", 0, at.start("number")) + 1
+    return Version(tool=tool, number=at["number"], line=line)
+
+
+def _parts(number: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", number)))

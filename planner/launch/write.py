@@ -107,7 +107,11 @@ def save_launch(folder: Path, launch: Launch) -> tuple[Path, ...]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        known = _digests(folder)
+        known = {
+            name: digest
+            for name, digest in written_files(folder).items()
+            if not Path(name).is_absolute() and ".." not in Path(name).parts
+        }
         _refuse_others(folder, launch.files, known)
         for file in launch.files:
             _write(folder / file.name, file)
@@ -122,7 +126,9 @@ def save_launch(folder: Path, launch: Launch) -> tuple[Path, ...]:
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written ({error.strerror or error}).") from error
     for name in set(known) - {file.name for file in launch.files}:
-        _remove_if_ours(folder / name, known[name])
+        path = folder / name
+        if os.path.isfile(path) and _digest(_text(path)) == known[name]:
+            path.unlink()
     return tuple(folder / file.name for file in launch.files)
 
 
@@ -148,27 +154,12 @@ def _refuse_others(folder: Path, files: Sequence[File], known: dict[str, str]) -
             )
 
 
-def _remove_if_ours(path: Path, digest: str) -> None:
-    """Take away what an earlier launch wrote and this one does not have."""
-    if os.path.isfile(path) and _digest(_text(path)) == digest:
-        path.unlink()
-
-
 def _text(path: Path) -> str:
     """What a file says, as far as one of a launch can; nothing of what is no such file."""
     try:
         return read_bytes(path).decode(errors="replace")
     except SpecError:
         return ""
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    """Of the files that planner wrote here before, by name."""
-    return {
-        name: digest
-        for name, digest in written_files(folder).items()
-        if not Path(name).is_absolute() and ".." not in Path(name).parts
-    }
 
 
 def _digest(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
-from planner.logs import llama, serving
+from planner.logs import serving
 from planner.logs.reading import OUT_OF_MEMORY, Line, Log, Reading
 from planner.logs.trainers import (
     HUGGING_FACE,
@@ -99,16 +99,16 @@ TEXTS = (
         read=serving.read_aiperf_table,
     ),
     TextFormat(
-        name=llama.BENCH,
+        name=serving.LLAMA_BENCH,
         says="| ... | pp512 | ... |",
-        reads=llama.reads_bench,
-        read=llama.read_bench_table,
+        reads=serving.reads_llama_bench,
+        read=serving.read_llama_table,
     ),
     TextFormat(
-        name=llama.SERVER,
+        name=serving.SERVER,
         says="prompt eval time = ... ms / ... tokens",
-        reads=llama.reads_server,
-        read=llama.read_server,
+        reads=serving.reads_server,
+        read=serving.read_server,
     ),
 )
 FILES = (
@@ -137,10 +137,10 @@ FILES = (
         read=serving.read_aiperf,
     ),
     FileFormat(
-        name=llama.BENCH,
+        name=serving.LLAMA_BENCH,
         says="avg_ts",
-        knows=llama.is_bench,
-        read=llama.read_bench,
+        knows=serving.is_llama_bench,
+        read=serving.read_llama_bench,
         takes_all=True,
     ),
 )
@@ -166,7 +166,9 @@ def read_log(path: Path, name: str | None = None) -> Reading:
         )
     log = Log(_file_in(path) if os.path.isdir(path) else path)
     reading = _of_objects(log, name) or _of_lines(log, name)
-    ran_out = (reading is None or reading.is_training) and _ran_out(log)
+    ran_out = (reading is None or reading.is_training) and any(
+        "ut of memory" in line.text and _OUT.search(line.text) for line in log.lines()
+    )
     if reading is None or reading.is_empty:
         if not ran_out:
             raise LaunchError(_nothing(log, name))
@@ -181,11 +183,6 @@ def read_log(path: Path, name: str | None = None) -> Reading:
     if log.cut:
         reading = replace(reading, notes=(*reading.notes, "the end of the file is cut off"))
     return reading
-
-
-def _ran_out(log: Log) -> bool:
-    """Whether a program ran out of GPU memory."""
-    return any("ut of memory" in line.text and _OUT.search(line.text) for line in log.lines())
 
 
 def _file_in(folder: Path) -> Path:

@@ -363,7 +363,11 @@ def read_state(found: Mapping[str, Any]) -> Reading:
     memory: dict[str, float] = {}
     events = 0
     entries = [
-        {name: float(value) for name, value in entry.items() if _is_number(value)}
+        {
+            name: float(value)
+            for name, value in entry.items()
+            if isinstance(value, int | float) and plain_number(value) is not None
+        }
         for entry in history
         if isinstance(entry, Mapping)
     ]
@@ -470,7 +474,3 @@ def _pairs(line: str) -> dict[str, float]:
         if (value := plain_number(text)) is not None:
             found[name] = value
     return found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and plain_number(value) is not None

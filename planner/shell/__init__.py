@@ -8,14 +8,14 @@ from types import MappingProxyType
 from planner.errors import LaunchError
 from planner.shell.follow import Follower, variable_word
 from planner.shell.parsing import Parser
-from planner.shell.script import Command as Command
-from planner.shell.script import Directive as Directive
-from planner.shell.script import HereDocument as HereDocument
-from planner.shell.script import Script as Script
-from planner.shell.script import directives
 from planner.shell.syntax import Source
 from planner.shell.text import LARGEST
+from planner.shell.values import Command as Command
+from planner.shell.values import Directive as Directive
+from planner.shell.values import HereDocument as HereDocument
+from planner.shell.values import Script as Script
 from planner.shell.values import Word as Word
+from planner.shell.values import directives
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

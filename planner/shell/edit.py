@@ -81,7 +81,12 @@ def _changed(text: str, given: Given, texts: tuple[str, ...]) -> Iterator[str]:
             yield edited(text, dict(zip(spans, quoted, strict=True)))
     if given.whole is not None:
         before = text[given.whole.start : given.whole.end]
-        for words in _written(_spelt(given, before), texts, joins=_is_joined(given, before)):
+        spelt = re.split(r"[=\s]", before, maxsplit=1)[0]
+        for words in _written(
+            (spelt if _PLAIN.fullmatch(spelt) else given.option),
+            texts,
+            joins=_is_joined(given, before),
+        ):
             yield edited(text, {given.whole: words})
 
 
@@ -95,7 +100,10 @@ def _removed(text: str, given: Given) -> Iterator[str]:
             yield text[:start] + text[found.end() :]
         elif found := _REST_OF_LINE.match(text, end):
             if text[:start].endswith(("\\\n", "\\\r\n")):
-                yield _without_last_line(text, start, end)
+                before = text[:start]
+                if before.endswith(("\\\n", "\\\r\n")):
+                    before = before.rstrip("\r\n")[:-1].rstrip(" \t")
+                yield (before + text[end:])
             yield text[:start] + text[found.end() :]
     blanks = len(text[: whole.start]) - len(text[: whole.start].rstrip(" \t"))
     following = len(text) - end - len(text[end:].lstrip(" \t"))
@@ -121,14 +129,6 @@ def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read
             return None
         text = shorter
     return None
-
-
-def _without_last_line(text: str, start: int, end: int) -> str:
-    """Without the last line of a command, whose line before is continued no more."""
-    before = text[:start]
-    if before.endswith(("\\\n", "\\\r\n")):
-        before = before.rstrip("\r\n")[:-1].rstrip(" \t")
-    return before + text[end:]
 
 
 def _added(text: str, name: str, texts: tuple[str, ...], places: list[Given]) -> Iterator[str]:
@@ -164,12 +164,6 @@ def _line_start(text: str, position: int) -> int | None:
 def _is_joined(given: Given, before: str) -> bool:
     """Whether option and value are one word: ``--tp=8``."""
     return bool(given.texts) and "=" in before.split()[0]
-
-
-def _spelt(given: Given, before: str) -> str:
-    """The option as the file spells it."""
-    spelt = re.split(r"[=\s]", before, maxsplit=1)[0]
-    return spelt if _PLAIN.fullmatch(spelt) else given.option
 
 
 def _written(name: str, texts: tuple[str, ...], *, joins: bool) -> Iterator[str]:

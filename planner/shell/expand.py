@@ -126,9 +126,16 @@ def changed_by_pattern(text: str, operator: str, argument: str) -> str | None:
     if operator in ("#", "##", "%", "%%"):
         return _removed(text, operator, argument)
     if operator in ("/", "//"):
-        return _replaced(text, operator, argument)
+        pattern, _, replacement = argument.partition("/")
+        if not pattern or _SPECIAL & set(pattern) or pattern[0] in "#%" or "&" in replacement:
+            return None
+        return text.replace(pattern, replacement, -1 if operator == "//" else 1)
     if operator == ":":
-        return _cut(text, argument)
+        found = re.fullmatch(r"\s*(-?\d{1,9})\s*(?::\s*(\d{1,9})\s*)?", argument)
+        if found is None or abs(start := int(found[1])) > len(text):
+            return "" if found is not None and int(found[1]) > len(text) else None
+        rest = text[start:] if start >= 0 else text[len(text) + start :]
+        return rest if found[2] is None else rest[: int(found[2])]
     cases = {"^^": text.upper(), ",,": text.lower(),
              "^": text[:1].upper() + text[1:], ",": text[:1].lower() + text[1:]}  # fmt: skip
     return cases.get(operator) if not argument else None
@@ -177,21 +184,6 @@ def _removed(text: str, operator: str, pattern: str) -> str | None:
         at = text.rfind(fixed) if operator == "%" else text.find(fixed)
         return text if at < 0 else text[:at]
     return None
-
-
-def _replaced(text: str, operator: str, argument: str) -> str | None:
-    pattern, _, replacement = argument.partition("/")
-    if not pattern or _SPECIAL & set(pattern) or pattern[0] in "#%" or "&" in replacement:
-        return None
-    return text.replace(pattern, replacement, -1 if operator == "//" else 1)
-
-
-def _cut(text: str, argument: str) -> str | None:
-    found = re.fullmatch(r"\s*(-?\d{1,9})\s*(?::\s*(\d{1,9})\s*)?", argument)
-    if found is None or abs(start := int(found[1])) > len(text):
-        return "" if found is not None and int(found[1]) > len(text) else None
-    rest = text[start:] if start >= 0 else text[len(text) + start :]
-    return rest if found[2] is None else rest[: int(found[2])]
 
 
 _TOKEN = re.compile(

@@ -13,7 +13,6 @@ from planner.shell.expand import (
     matches_pattern,
     merge,
 )
-from planner.shell.script import Command, HereDocument
 from planner.shell.syntax import (
     Alone,
     Assignment,
@@ -35,7 +34,9 @@ from planner.shell.syntax import (
 )
 from planner.shell.text import Span
 from planner.shell.values import (
+    Command,
     Element,
+    HereDocument,
     Piece,
     Variable,
     Word,
@@ -225,7 +226,11 @@ class SimpleCommands:
             return self._array(item, before, places)
         pieces = self.expander.text(item.value.parts, item.value.start)
         if before is None:
-            return Variable((Element(pieces or (Piece("", *_place(item.value)),)),), False, places)
+            return Variable(
+                (Element(pieces or (Piece("", *(item.value.start, item.value.end)),)),),
+                False,
+                places,
+            )
         joined = (*before.pieces, *pieces)
         self.expander.spend(joined, item.start)
         first, rest = Element(joined), before.elements[1:]
@@ -321,10 +326,6 @@ def variable_word(expander: Expander, variable: Variable, start: int) -> Word:
     for element in variable.elements:
         pieces += [*computed(" "), *element.pieces] if pieces else element.pieces
     return expander.word(Element(tuple(pieces) or computed("")), start, start)
-
-
-def _place(raw: RawWord) -> tuple[int, int]:
-    return raw.start, raw.end
 
 
 _DEEPEST_CALL = 40

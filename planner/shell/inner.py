@@ -12,16 +12,20 @@ from planner.base.records import record
 from planner.shell import refuse_unreadable
 from planner.shell.follow import Follower, variable_word
 from planner.shell.parsing import Parser
-from planner.shell.script import Command, Directive, HereDocument, Script, directives
 from planner.shell.syntax import Source
 from planner.shell.text import Span
 from planner.shell.values import (
+    Command,
+    Directive,
     Element,
+    HereDocument,
     Piece,
     Pieces,
+    Script,
     Variable,
     Word,
     computed,
+    directives,
     span_of,
     text_of,
     why_unknown,

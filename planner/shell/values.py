@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from planner.base.records import record
+from planner.shell.syntax import Source
 from planner.shell.text import Span
 
 NOT_GIVEN = "is an argument that this file does not give"
@@ -249,3 +250,120 @@ def _regions(pieces: Pieces) -> tuple[Span, ...]:
 
 def _levels(piece: Piece) -> tuple[Span, ...]:
     return (Span(piece.start, piece.end), *piece.trail) if piece.start >= 0 else piece.trail
+
+
+@record(kw_only=True)
+class Command:
+    """One command with its words expanded, and the variables that it is given."""
+
+    words: tuple[Word, ...]
+    environment: Mapping[str, Word]
+    line: int
+    span: Span
+
+
+@record(kw_only=True)
+class Directive:
+    """An option for the scheduler in a comment: ``#SBATCH --nodes=4``.
+
+    ``kind`` is ``SBATCH``, ``PBS`` or ``BSUB``; ``text`` is empty for a flag; ``span`` is of the
+    value, ``whole`` of option and value.
+    """
+
+    kind: str
+    option: str
+    text: str
+    span: Span
+    line: int
+    whole: Span
+
+
+@record(kw_only=True)
+class HereDocument:
+    """A text that the script gives to a command or writes to a file.
+
+    ``span`` is where it stands. ``expanded``: variables were replaced or tabs removed, so that
+    `place` says where a part of ``text`` stands. What is not known stands in ``text`` as in the
+    file, and ``unknown`` says why.
+    """
+
+    text: str
+    span: Span
+    line: int
+    expanded: bool
+    unknown: str = ""
+    pieces: Pieces = field(default=(), repr=False)
+
+    def place(self, span: Span) -> Span | None:
+        """Where characters of ``text`` stand in the script; None if they are computed."""
+        if not self.expanded:
+            return Span(self.span.start + span.start, self.span.start + span.end)
+        passed = 0
+        for piece in self.pieces:
+            end = passed + len(piece.text)
+            if passed <= span.start and span.end <= end and span.start < max(end, passed + 1):
+                whole = (span.start, span.end) == (passed, end)
+                if piece.is_exact or (whole and piece.start >= 0):
+                    part = piece.part(span.start - passed, span.end - passed)
+                    return Span(part.start, part.end)
+                return None
+            passed = end
+        return None
+
+
+@record(kw_only=True)
+class Script:
+    """A shell script as far as its text alone tells; nothing of it was run.
+
+    ``commands`` in the order in which they would run; a branch that is certainly not taken is
+    left out. ``variables`` as they are at the end. ``files`` are here-documents by the name of
+    the file that they are written to, else ``<<END (line 3)``.
+    """
+
+    name: str
+    text: str
+    commands: tuple[Command, ...]
+    variables: Mapping[str, Word]
+    directives: tuple[Directive, ...]
+    files: Mapping[str, HereDocument]
+
+
+_LINE = re.compile(r"^#(SBATCH|PBS|BSUB)[ \t]+([^\n]*)", re.M)
+_WORD = re.compile(r"(?:[^\s'\"]|'[^'\n]*'|\"[^\"\n]*\")+")
+
+
+def directives(source: Source) -> tuple[Directive, ...]:
+    """Every ``#SBATCH``, ``#PBS`` and ``#BSUB`` line, an entry for each option."""
+    found: list[Directive] = []
+    for line in _LINE.finditer(source.text):
+        words = list(_WORD.finditer(source.text, line.start(2), line.end(2)))
+        for index, word in enumerate(words):
+            if word[0].startswith("#"):
+                break
+            if not word[0].startswith("-"):
+                continue
+            after = words[index + 1] if index + 1 < len(words) else None
+            found.append(_directive(line[1], word, after, source))
+    return tuple(found)
+
+
+def _directive(
+    kind: str, word: re.Match[str], after: re.Match[str] | None, source: Source
+) -> Directive:
+    option, equals, _ = word[0].partition("=")
+    start, end = word.end(), word.end()
+    if word[0].startswith("--") and equals:
+        start = word.start() + len(option) + 1
+    elif not word[0].startswith("--") and len(word[0]) > 2 and kind != "BSUB":
+        option, start = word[0][:2], word.start() + 2
+        start += source.text[start] == "="
+    else:
+        option = word[0]
+        if after is not None and not after[0].startswith(("-", "#")):
+            start, end = after.span()
+    if end - start > 1 and source.text[start] in "'\"" and source.text[end - 1] in "'\"":
+        start, end = start + 1, end - 1
+    return Directive(
+        kind=kind, option=option, text=source.text[start:end], span=Span(start, end),
+        line=source.line(word.start()), whole=Span(word.start(), max(word.end(), end)),
+    )  # fmt: skip

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from planner.launch.environment import environment_of, fabric
+from planner.launch.heading import environment_of, fabric
 from planner.launch.job import Job
 from planner.launch.target import Process
 from planner.launch.targets import target_of

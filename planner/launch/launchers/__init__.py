@@ -95,7 +95,11 @@ def _inner(script: Script, one: Peeled) -> Inner:
         None,
     )  # fmt: skip
     world = replace(world_of(one.layers, devices), copies=_copies(script, one))
-    if world.num_nodes is None and world.num_gpus is None and _counts_itself(one):
+    if (
+        world.num_nodes is None
+        and world.num_gpus is None
+        and ((one.words[0].text or "").rpartition("/")[2] in _OWN_LAUNCHERS)
+    ):
         world = replace(
             world,
             num_nodes=_number(one, "NNODES"),
@@ -111,11 +115,6 @@ def _inner(script: Script, one: Peeled) -> Inner:
         line=one.words[0].line,
         conflict=conflict_of(one.layers),
     )
-
-
-def _counts_itself(one: Peeled) -> bool:
-    """Whether the program starts as many processes as variables say: it calls torchrun itself."""
-    return (one.words[0].text or "").rpartition("/")[2] in _OWN_LAUNCHERS
 
 
 def _number(one: Peeled, name: str) -> Given | None:

@@ -16,9 +16,8 @@ from planner.documents.yaml_places import Place, documents
 from planner.launch.understood import World
 from planner.shell import HereDocument
 from planner.shell.inner import read_inner
-from planner.shell.script import Command, Script
 from planner.shell.text import Given, Span
-from planner.shell.values import Piece, Pieces, Word, computed, untold
+from planner.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
 
 
 def config_maps(text: str, name: str) -> dict[str, HereDocument]:

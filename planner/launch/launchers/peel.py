@@ -422,7 +422,11 @@ def _unwrapped(
     options, rest = consumed(program, words)
     environment = dict(state.environment)
     if program.does in ("container", "inside"):
-        environment |= _given_to_container(options)
+        found: dict[str, Word] = {}
+        for name, word in options:
+            if name in ("-e", "--env") and word is not None:
+                _assigned([word], found)
+        environment |= found
         if program.does == "container":
             rest = _from_image(options, rest)
     if program.does == "env":
@@ -505,14 +509,6 @@ def _assigned(rest: Sequence[Word], environment: dict[str, Word]) -> Sequence[Wo
         environment[found[1]] = rest[index].after(found.end())
         index += 1
     return rest[index:]
-
-
-def _given_to_container(options: Sequence[tuple[str, Word | None]]) -> dict[str, Word]:
-    found: dict[str, Word] = {}
-    for name, word in options:
-        if name in ("-e", "--env") and word is not None:
-            _assigned([word], found)
-    return found
 
 
 def _from_image(options: Sequence[tuple[str, Word | None]], rest: Sequence[Word]) -> Sequence[Word]:

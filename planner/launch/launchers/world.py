@@ -128,7 +128,9 @@ def world_of(layers: Sequence[Layer], devices: Given | None = None) -> World:
                 continue
             # One place in the file that can be changed is worth more than one that is computed.
             known = found.get(name)
-            if known is not None and (_same(known, given) or given.texts == (None,)):
+            if known is not None and (
+                (known.texts == given.texts and given.spans == (None,)) or given.texts == (None,)
+            ):
                 continue
             found[name] = given
             if name in (NODES, PER_NODE) and layer.kind != "slurm" and TOTAL in found:
@@ -176,10 +178,6 @@ def _told(wants: Given, has: Given, what: str, number: str = "") -> str:
     )
 
 
-def _same(one: Given, other: Given) -> bool:
-    return one.texts == other.texts and other.spans == (None,)
-
-
 def _constraint(text: str | None) -> str | None:
     """The first feature of nodes that looks like the name of a GPU: ``a100`` of ``ib&a100``."""
     found = _FEATURE.search(text or "")
@@ -215,7 +213,11 @@ def _given(option: str, word: Word, field: str) -> Given | None:
         found = _GRES.search(text)
         if found is None:
             return None
-        return _part(option, word, found.span(1), shift) if found[1] else _one(option, word)
+        return (
+            _part(option, word, found.span(1), shift)
+            if found[1]
+            else _as_given(option, word, "1", None)
+        )
     if text.startswith("device="):
         return _devices(option, word, text.removeprefix("device="))
     if (found := _COUNT.fullmatch(text)) is not None:
@@ -236,10 +238,6 @@ def _part(option: str, word: Word, place: tuple[int, int], shift: int) -> Given:
     elif (word.text or "") != text:
         span = None
     return _as_given(option, word, text, span)
-
-
-def _one(option: str, word: Word) -> Given:
-    return _as_given(option, word, "1", None)
 
 
 def _devices(option: str, word: Word, text: str) -> Given:

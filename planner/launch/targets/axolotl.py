@@ -11,11 +11,13 @@ from planner.base.optimizer_names import transformers_name
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
 from planner.launch.benchmark import measured
+from planner.launch.dialect import Dialect
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.targets import deepspeed
-from planner.launch.trainer.reading import Sources, answers_of, gather, text_of
+from planner.launch.trainer.reading import answers_of, gather
+from planner.launch.trainer.said import Sources, text_of, with_defaults
 from planner.launch.trainer.writing import (
     adapter_notes,
     adapter_quantities,
@@ -26,83 +28,9 @@ from planner.launch.trainer.writing import (
     unnamed_optimizer,
 )
 from planner.launch.understood import Answers, Found, Reading
-from planner.shell.text import Given
+from planner.shell.text import stated
 
-_SAME = {
-    "base_model": "--model_name_or_path",
-    "micro_batch_size": "--per_device_train_batch_size",
-    "sequence_len": "--max_length",
-    "sample_packing": "--packing",
-    "gradient_accumulation_steps": "--gradient_accumulation_steps",
-    "max_steps": "--max_steps",
-    "num_epochs": "--num_train_epochs",
-    "fp16": "--fp16",
-    "load_in_4bit": "--load_in_4bit",
-    "load_in_8bit": "--load_in_8bit",
-    "lora_r": "--lora_r",
-    "lora_target_modules": "--lora_target_modules",
-    "lora_modules_to_save": "--lora_modules_to_save",
-    "bnb_config_kwargs.bnb_4bit_use_double_quant": "--use_bnb_nested_quant",
-    "activation_offloading": "--activation_offloading",
-    "optimizer": "--optim",
-    "rl": "--rl",
-    "reward_model": "--reward_model",
-    "precompute_ref_log_probs": "--precompute_ref_log_probs",
-    "attn_implementation": "--attn_implementation",
-    "deepspeed": "--deepspeed",
-    "fsdp": "--fsdp",
-    "expert_parallel_size": "--expert_parallel_size",
-}
-_ACCELERATE = {
-    "dp_shard_size": "parallelism_config.parallelism_config_dp_shard_size",
-    "dp_replicate_size": "parallelism_config.parallelism_config_dp_replicate_size",
-    "tensor_parallel_size": "parallelism_config.parallelism_config_tp_size",
-    "context_parallel_size": "parallelism_config.parallelism_config_cp_size",
-    "sequence_parallel_degree": "parallelism_config.parallelism_config_cp_size",
-    "fsdp_version": "fsdp_config.fsdp_version",
-    "fsdp_config.fsdp_version": "fsdp_config.fsdp_version",
-    "fsdp_config.offload_params": "fsdp_config.fsdp_offload_params",
-    "fsdp_config.fsdp_offload_params": "fsdp_config.fsdp_offload_params",
-    "fsdp_config.reshard_after_forward": "fsdp_config.fsdp_reshard_after_forward",
-    "fsdp_config.fsdp_reshard_after_forward": "fsdp_config.fsdp_reshard_after_forward",
-    "fsdp_config.fsdp_sharding_strategy": "fsdp_config.fsdp_sharding_strategy",
-    "fsdp_config.activation_checkpointing": "fsdp_config.fsdp_activation_checkpointing",
-    "fsdp_config.fsdp_activation_checkpointing": "fsdp_config.fsdp_activation_checkpointing",
-}
-# A key whose value has another word: what it is when its text is one of these.
-_WORDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
-    "adapter": {"lora": ("--use_peft", "true"), "qlora": ("--use_peft", "true")},
-    "bf16": {
-        "true": ("--bf16", "true"),
-        "auto": ("--bf16", "true"),
-        "full": ("--bf16", "true"),
-        "false": ("--bf16", "false"),
-    },
-    "bfloat16": {"true": ("--bf16", "true")},
-    "float16": {"true": ("--fp16", "true")},
-    "gradient_checkpointing": {
-        "true": ("--gradient_checkpointing", "true"),
-        "unsloth": ("--gradient_checkpointing", "true"),
-        "offload": ("--gradient_checkpointing", "true"),
-        "offload_disk": ("--gradient_checkpointing", "true"),
-        "false": ("--gradient_checkpointing", "false"),
-    },
-    "flash_attention": {"true": ("--attn_implementation", "flash_attention_2")},
-    "sdp_attention": {"true": ("--attn_implementation", "sdpa")},
-    "xformers_attention": {"true": ("--attn_implementation", "sdpa")},
-    "flex_attention": {"true": ("--attn_implementation", "flex_attention")},
-    "eager_attention": {"true": ("--attn_implementation", "eager")},
-    "lora_target_linear": {"true": ("--lora_target_modules", "all-linear")},
-    "lora_mlp_kernel": {"true": ("--use_liger_kernel", "true")},
-    "lora_qkv_kernel": {"true": ("--use_liger_kernel", "true")},
-    "fp8": {"true": ("--bf16", "true")},
-}
-_DEFAULTS = {
-    "--max_length": ("sequence_length", "512", "no sequence_len: 512 is axolotl's"),
-    "--per_device_train_batch_size": ("micro_batch_size", "1", "no micro_batch_size: 1 is it"),
-    "--gradient_checkpointing": ("recompute", "false", "no gradient_checkpointing: none"),
-    "--bf16": ("precision", "true", "no bf16 or fp16: axolotl's bf16 is auto"),
-}
+_DIALECT = Dialect.load("axolotl")
 
 
 def axolotl_answers(reading: Reading) -> Answers:
@@ -122,7 +50,9 @@ def axolotl_answers(reading: Reading) -> Answers:
     for file in found.files.values():
         if file not in documents:
             gather(file, sources)
-    defaults = _with_defaults(sources)
+    defaults = with_defaults(sources, _DIALECT)
+    if sources.text("--bf16") == "true":
+        sources.script.setdefault("--dtype", stated("--dtype", "bfloat16"))
     answers = answers_of(sources, is_supervised=False)
     values: dict[str, Any] = dict(answers.values)
     if text_of_key(documents, "fp8") == "true":
@@ -178,35 +108,12 @@ def _translate(document: Found, sources: Sources) -> None:
         text = text_of(given)
         if not given.texts or text in ("null", ""):
             continue
-        if name in _SAME:
-            sources.put(sources.script, _SAME[name], given)
-        elif name in _ACCELERATE:
-            sources.put(sources.accelerate, _ACCELERATE[name], given)
-        elif text in _WORDS.get(name, {}):
-            option, word = _WORDS[name][text or ""]
-            sources.put(sources.script, option, replace(given, texts=(word,), spans=(None,)))
-            if (name, text) == ("adapter", "qlora"):
-                four = replace(given, texts=("true",), spans=(None,))
-                sources.put(sources.script, "--load_in_4bit", four)
+        for into, word in _DIALECT.into(name, text):
+            place = sources.script if into.startswith("--") else sources.accelerate
+            put = given if word is None else replace(given, texts=(word,), spans=(None,))
+            sources.put(place, into, put)
     if any(name.startswith("fsdp_config.") for name in document.options):
-        sources.put(sources.accelerate, "distributed_type", _stated("distributed_type", "FSDP"))
-
-
-def _with_defaults(sources: Sources) -> dict[str, str]:
-    """Axolotl's own where the file says nothing, by term with the reason."""
-    told = {}
-    for option, (term, text, reason) in _DEFAULTS.items():
-        if option in sources.script or (option == "--bf16" and "--fp16" in sources.script):
-            continue
-        sources.script[option] = _stated(option, text)
-        told[term] = reason
-    if text_of(sources.script.get("--bf16", _stated("--bf16", "false"))) == "true":
-        sources.script.setdefault("--dtype", _stated("--dtype", "bfloat16"))
-    return told
-
-
-def _stated(option: str, text: str) -> Given:
-    return Given(option=option, texts=(text,), line=1, spans=(None,), whole=None)
+        sources.put(sources.accelerate, "distributed_type", stated("distributed_type", "FSDP"))
 
 
 CONFIG = "axolotl.yaml"

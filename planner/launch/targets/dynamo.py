@@ -11,17 +11,19 @@ from typing import Any
 from planner.base.records import record
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
-from planner.launch.drafting import draft_word
 from planner.launch.heading import heading
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
-from planner.launch.pools import Server, draft_of, servers_of
 from planner.launch.serving import (
     AGGREGATED,
     PREFILL_POOL,
+    Server,
     Worker,
     benchmark,
+    draft_of,
+    draft_word,
     model_word,
+    servers_of,
     workers_of,
 )
 from planner.launch.target import Argument, Draft, File, Target, Variable

@@ -7,19 +7,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.errors import LaunchError
-from planner.launch.drafting import draft_file
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
-from planner.launch.pools import Server, draft_of, servers_of
 from planner.launch.served import Told, known_model, whole
-from planner.launch.serving import Worker, benchmark, common_quantities, workers_of
+from planner.launch.serving import (
+    Server,
+    Worker,
+    benchmark,
+    common_quantities,
+    draft_file,
+    draft_of,
+    servers_of,
+    workers_of,
+)
 from planner.launch.target import Argument, Draft, Process, Target, Variable
 from planner.launch.understood import Answers, Reading
 from planner.specs.checkpoint_names import checkpoint_of
 from planner.specs.gguf import GGUF_BITS, gguf_word
 
 _PROGRAMS = ("llama-server", "llama-server.exe", "llama-cli", "llama-cpp-server")
-_SLOTS, _STEP, _BATCH = 4, 512, 2048
+_BATCH = 2048
+_TABLE = OptionTable.load("llama-server")
 # Types in names of GGUF files that are none of its own.
 _OTHERS = {
     "mxfp4": "mxfp4", "mxfp4_moe": "mxfp4", "bf16": "w16a16", "f16": "w16a16", "fp16": "w16a16",
@@ -38,20 +46,18 @@ def answers(reading: Reading) -> Answers:
     """The batch that a command has slots for."""
     told = Told(reading=reading)
     told.values["engine"] = "llama.cpp"
-    told.take("--model", "--hf-repo", "--hf-file", "--alias")
     _put_model(told)
     _put_gpus(told)
     told.values.update(attention_data_parallel=1, expert_parallel=1, kv_offload=0.0)
     told.copy("kv_cache")
     slots = whole(reading.value("concurrency"))
     if slots is None:
-        told.assume("concurrency", _SLOTS, f"{_SLOTS} slots are assumed without --parallel")
+        told.assume("concurrency", *_TABLE.default("concurrency", None, 0.0))
     else:
         told.values["concurrency"] = slots
     _put_step(told)
     _put_layers(told)
     context = whole(reading.value("context_size"))
-    told.take("--ctx-size", "--kv-unified")
     if context:
         each = context // max(int(told.values["concurrency"]), 1)
         told.values["max_model_len"] = each or None
@@ -60,7 +66,6 @@ def answers(reading: Reading) -> Answers:
             "each; give --input-tokens and --output-tokens."
         )
     drafts = whole(reading.value("drafts"))
-    told.take("--spec-draft-model", "--model-draft")
     if drafts and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
         told.values["draft_tokens"] = drafts
     told.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
@@ -108,7 +113,6 @@ def _put_gpus(told: Told) -> None:
     """Visible devices split the matrices or the layers."""
     reading = told.reading
     split = reading.value("split") or "layer"
-    told.take("--tensor-split", "--device", "--main-gpu")
     number = 1 if split == "none" else _devices(reading)
     told.values["tensor_parallel"] = number if number and split in ("row", "tensor") else 1
     told.values["pipeline_parallel"] = number if number and split == "layer" else 1
@@ -130,11 +134,10 @@ def _devices(reading: Reading) -> int | None:
 
 def _put_step(told: Told) -> None:
     reading = told.reading
-    told.take("--batch-size", "--ubatch-size")
     step, batch = whole(reading.text("--ubatch-size")), whole(reading.text("--batch-size"))
     if step is None:
-        why = f"--ubatch-size is {_STEP} by default"
-        told.assume("max_num_batched_tokens", min(_STEP, batch or _STEP), why)
+        step, why = _TABLE.default("max_num_batched_tokens", None, 0.0)
+        told.assume("max_num_batched_tokens", min(step, batch or step), why)
     else:
         told.values["max_num_batched_tokens"] = min(step, batch or _BATCH)
 
@@ -142,7 +145,6 @@ def _put_step(told: Told) -> None:
 def _put_layers(told: Told) -> None:
     """Whole layers in host memory as a share of the weights, where the model is known."""
     reading = told.reading
-    told.take("--cpu-moe", "--n-cpu-moe", "--override-tensor")
     model = known_model(str(told.values.get("model") or ""))
     number = whole(reading.value("layers_on_gpu"))
     told.values["weight_offload"] = 0.0
@@ -229,17 +231,17 @@ def _draft(job: Job, _: Settings) -> Draft:
     servers = servers_of(
         job, OptionTable.load(NAME), _worker_quantities, _model, routes_replicas=False
     )
+    meaning = f"ORG/NAME or folder of the tokenizer of {job.model.name}"
     return draft_of(
         servers,
         tuple(map(_process, servers)),
-        benchmark=benchmark("llama.cpp", job, _tokenizer(job), routes_replicas=False),
+        benchmark=benchmark(
+            "llama.cpp",
+            job,
+            (job.hub_name or Variable(name="TOKENIZER", meaning=meaning)),
+            routes_replicas=False,
+        ),
     )
-
-
-def _tokenizer(job: Job) -> str | Variable:
-    """What a benchmark takes the tokenizer of: GGUF files are none for it."""
-    meaning = f"ORG/NAME or folder of the tokenizer of {job.model.name}"
-    return job.hub_name or Variable(name="TOKENIZER", meaning=meaning)
 
 
 TARGET = Target(

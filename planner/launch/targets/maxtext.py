@@ -21,9 +21,8 @@ from planner.base.software_enums import (
 )
 from planner.errors import LaunchError
 from planner.launch.benchmark import measured
-from planner.launch.gpus import gpus_of, number_of
 from planner.launch.job import Job
-from planner.launch.option_table import Remark, Settings
+from planner.launch.option_table import Remark, Settings, shipped_rows
 from planner.launch.shape import shape_of
 from planner.launch.target import (
     MASTER_ADDR,
@@ -37,7 +36,7 @@ from planner.launch.target import (
 )
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.model_names import model_named
-from planner.launch.understood import Answers, Reading
+from planner.launch.understood import Answers, Reading, gpus_of, number_of
 from planner.specs.model import ModelSpec
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
@@ -146,32 +145,15 @@ def _filled(
     return sizes, is_known
 
 
-_SHIPPED = (
-    *("deepseek2-16b", "deepseek2-236b", "deepseek3-671b", "gemma-2b", "gemma-7b", "gemma2-2b"),
-    *("gemma2-9b", "gemma2-27b", "gemma3-4b", "gemma3-12b", "gemma3-27b", "gpt-oss-20b"),
-    *("gpt-oss-120b", "gpt3-175b", "kimi-k2-1t", "llama2-7b", "llama2-13b", "llama2-70b"),
-    *("llama3-8b", "llama3-70b", "llama3.1-8b", "llama3.1-70b", "llama3.1-405b"),
-    *("llama3.3-70b", "mistral-7b", "mixtral-8x7b", "mixtral-8x22b", "olmo3-7b", "olmo3-32b"),
-    *("qwen2.5-1.5b", "qwen2.5-7b", "qwen2.5-14b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b"),
-    *("qwen3-8b", "qwen3-14b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"),
-    *("qwen3-480b-a35b", "qwen3-next-80b-a3b"),
-)
+_ROWS = shipped_rows("models/maxtext.csv")
 # Where no rule of spelling leads from one name to the other.
-_OTHERWISE = {
-    "deepseek2-16b": "deepseek-v2-lite",
-    "deepseek2-236b": "deepseek-v2",
-    "deepseek3-671b": "deepseek-v3",
-    "gpt3-175b": "gpt-3-175b",
-    "kimi-k2-1t": "kimi-k2",
-    "llama3-405b": "llama-3.1-405b",
-    "qwen3-480b-a35b": "qwen3-coder-480b-a35b",
-}
+_OTHERWISE = {row["name"]: row["model"] for row in _ROWS if row["model"]}
 
 
 def maxtext_name(model: ModelSpec) -> str | None:
     """What MaxText calls a model; None where it ships no configuration of it."""
     known = _squeezed(model.name)
-    for name in _SHIPPED:
+    for name in (row["name"] for row in _ROWS if row["is_shipped"] == "true"):
         if known in (_squeezed(name), _squeezed(_OTHERWISE.get(name, ""))):
             return name
     return None
@@ -372,20 +354,16 @@ def answers(reading: Reading) -> Answers:
         values["model"] = model
     (values["framework"],) = NEAREST
     asked = () if num_gpus is not None else ("num_gpus", "global_batch_size")
+    named = [each.option for each in reading.found.unknown]
     return Answers(
         workload="train",
         values=values,
         shape=shape if model is None else None,
-        used=frozenset(name for name in reading.found.options if _is_used(name)) | _files(reading),
+        used=frozenset(name for name in reading.found.options if _is_used(name))
+        | frozenset(name for name in named if name.strip("\"'").endswith("/configs/base.yml")),
         defaults=defaults,
         asked=(*asked, *(("model",) if model is None and shape is None else ())),
     )
-
-
-def _files(reading: Reading) -> frozenset[str]:
-    """Configurations by their end, which tells all that they say where they are MaxText's own."""
-    named = [each.option for each in reading.found.unknown]
-    return frozenset(name for name in named if name.strip("\"'").endswith("/configs/base.yml"))
 
 
 def _is_used(name: str) -> bool:

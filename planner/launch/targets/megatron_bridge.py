@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import Any
 
 from planner.errors import LaunchError
-from planner.launch.accepted import Accepted
 from planner.launch.benchmark import measured
+from planner.launch.dialect import Dialect
 from planner.launch.job import Job
-from planner.launch.option_table import FLAG, OptionTable, Remark, Settings
+from planner.launch.option_table import FLAG, Accepted, OptionTable, Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_read import read_megatron
@@ -37,38 +37,8 @@ _SECTIONS = (
 _NOTHING = ("", "null", "none", "~", "???")
 # Primus takes a variable of the environment, else what follows the colon.
 _ENVIRONMENT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:-?([^{}]*)\}")
-_SHORT = {
-    "-tp": "tensor_model_parallel_size",
-    "-pp": "pipeline_model_parallel_size",
-    "-cp": "context_parallel_size",
-    "-ep": "expert_model_parallel_size",
-    "-vp": "virtual_pipeline_model_parallel_size",
-    "-etp": "expert_tensor_parallel_size",
-    "-gb": "global_batch_size",
-    "-mb": "micro_batch_size",
-    "-sl": "seq_length",
-    "-ms": "train_iters",
-    "max_steps": "train_iters",
-}
-_RENAMED = {
-    "num_moe_experts": "--num-experts",
-    "encoder_seq_length": "--seq-length",
-    "virtual_pipeline_model_parallel_size": "--num-virtual-stages-per-pipeline-rank",
-    "activations_checkpoint_granularity": "--recompute-granularity",
-    "activations_checkpoint_method": "--recompute-method",
-    "activations_checkpoint_num_layers": "--recompute-num-layers",
-    "num_layers_in_first_pipeline_stage": "--decoder-first-pipeline-num-layers",
-    "num_layers_in_last_pipeline_stage": "--decoder-last-pipeline-num-layers",
-    "gated_linear_unit": "--swiglu",
-    "fp8": "--fp8-format",
-    "fp4": "--fp4-format",
-}
-_INVERTED = {
-    "share_embeddings_and_output_weights": "--untie-embeddings-and-output-weights",
-    "add_bias_linear": "--disable-bias-linear",
-    "bias": "--disable-bias-linear",
-    "no_bias": "--disable-bias-linear",
-}
+_DIALECT = Dialect.load("megatron-bridge")
+_SHORT, _RENAMED = _DIALECT.of("short"), _DIALECT.of("is")
 _TARGETS = {"linear_qkv": "query_value", "linear_proj": "attention", "linear_fc1": "all_linear"}
 
 
@@ -215,8 +185,8 @@ def _arguments(key: str, text: str | None, flags: set[str]) -> list[tuple[str, _
         return []
     if key in _SPECIAL:
         return _SPECIAL[key](plain)
-    if key in _INVERTED:
-        return [(_INVERTED[key], ())] if plain.lower() == "false" else []
+    if key in _DIALECT.names("word"):
+        return [(into, ()) for into, _ in _DIALECT.into(key, plain.lower())]
     option = _RENAMED.get(key, _dashed(key))
     if option in flags:
         return [(option, ())] if plain.lower() in ("true", "1") else []
@@ -384,6 +354,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
     split = shared.get("pipeline_layout") is not None
     names_gradients = job["main_grads_precision"] != "framework"
     wire = job.profile.states.gradient_on_wire
+    is_fused = job["loss_kernel"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
     return {
         **(_SPLIT if not split else {}),
         **shape,
@@ -403,15 +374,10 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "flex_backend": ("hybridep" if merged else "deepep")
         if _dispatcher(job, execution.deduplicated_dispatch or merged) == "flex"
         else None,
-        "loss_fusion": _loss_fusion(job),
+        "loss_fusion": ("te" if is_fused else "native"),
         "recompute_modules": (shared.get("recompute_modules") or "").replace(" ", ",") or None,
         "offload_modules": (shared.get("offload_modules") or "").replace(" ", ",") or None,
     }
-
-
-def _loss_fusion(job: Job) -> str:
-    is_fused = job["loss_kernel"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
-    return "te" if is_fused else "native"
 
 
 def _dispatcher(job: Job, is_flexible: bool) -> str | None:
@@ -452,18 +418,25 @@ def _draft(job: Job, settings: Settings) -> Draft:
     model, is_adapted = job.hub_name or SHAPE, job["adapter"] not in (None, "none")
     words = [Argument(words=(f"{each.option}={each.text}",), note=each.note)
              for each in settings.options]  # fmt: skip
+    found = dict(megatron_lm.environment_of(job))
+    if job.profile.name == "Megatron-Bridge":
+        # The prediction has next to no slivers between segments.
+        found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     process = Process(
         name="train",
         launcher="torchrun",
         arguments=(Argument(words=(PROGRAM, model)), *words, *_own_words(job, is_adapted)),
         num_nodes=job.num_nodes,
         gpus_per_node=job.gpus_per_node,
-        environment=_environment(job, is_adapted),
+        environment=found,
     )
     return Draft(
         processes=(process,),
         files=(File(name=PROGRAM, text=_program(is_adapted), meaning="what the overrides change"),),
-        unexpressed=(*_strange(job), *megatron_lm.uneven_blocks(job)),
+        unexpressed=(
+            *(strange_parts(job.model, "Megatron-Bridge") if _needs_shape(job) else ()),
+            *megatron_lm.uneven_blocks(job),
+        ),
         left=(*megatron_lm.left_of(job), *_left(job)),
         benchmark=(measured(process, "megatron-bridge", _UNSAVED),),
     )
@@ -504,18 +477,6 @@ def _own_words(job: Job, is_adapted: bool) -> list[Argument]:
         ]
     meaning = "prefix of the data set that preprocess_data.py of Megatron-LM made"
     return [*found, known("dataset.data_path", "DATA_PATH", meaning)]
-
-
-def _environment(job: Job, is_adapted: bool) -> dict[str, str]:
-    found = dict(megatron_lm.environment_of(job))
-    if job.profile.name == "Megatron-Bridge":
-        # The prediction has next to no slivers between segments.
-        found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-    return found
-
-
-def _strange(job: Job) -> tuple[Remark, ...]:
-    return strange_parts(job.model, "Megatron-Bridge") if _needs_shape(job) else ()
 
 
 def _left(job: Job) -> tuple[Remark, ...]:

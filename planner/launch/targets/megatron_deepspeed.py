@@ -2,18 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.benchmark import measured
+from planner.launch.dialect import Dialect
 from planner.launch.job import Job
-from planner.launch.option_table import Remark, Settings
+from planner.launch.option_table import OptionTable, Remark, Settings
 from planner.launch.target import Argument, Draft, Process, Target, Variable
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.megatron_deepspeed_read import answers, starts
+from planner.launch.targets.megatron_read import is_deepspeed, read_megatron
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
 from planner.launch.trainer.writing import json_file, nested
+from planner.launch.understood import Answers, Found, Reading, number_of
+from planner.shell.text import Given
+
+_PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
+_DIALECT = Dialect.load("megatron-deepspeed")
+_OFFLOADED = ("cpu", "nvme")
+_FEWEST_EXPERTS = 2
+_EVERY = 2
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts a fork of Megatron-DeepSpeed."""
+    is_program = any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
+    return is_program and is_deepspeed(words)
+
+
+def answers(reading: Reading) -> Answers:
+    """What such a command says.
+
+    Raises
+    ------
+    LaunchError
+        It contradicts itself, or the number of GPUs.
+    """
+    found = reading.found
+    config = _config(found)
+    options = _translated(found, config)
+    texts = {name: " ".join(filter(None, each.texts)) or None for name, each in options.items()}
+    table = OptionTable.load("megatron-lm")
+    inner = Reading(found=replace(found, options=options), meanings=table.read(texts))
+    read = read_megatron(inner, "Megatron-DeepSpeed")
+    values, notes = dict(read.values), list(read.notes)
+    values["zero_stage"], told = _zero(reading, config, str(values["precision"]))
+    values["flash_attention"] = str("--use-flash-attn" in options).lower()
+    if kernel := reading.value("attention_kernel"):
+        values["attention_kernel"] = kernel
+    values["offload"] = _offload(reading, config)
+    defaults = {name: text for name, text in read.defaults.items() if name not in _DECIDED}
+    return replace(
+        read,
+        values=values,
+        defaults=defaults,
+        used=read.used
+        | ((_DIALECT.names("is") | _DIALECT.names("used")) & frozenset(found.options)),
+        notes=(*notes, *told),
+    )
+
+
+_DECIDED = ("zero_stage", "flash_attention")
+
+
+def _config(found: Found) -> Mapping[str, Given]:
+    """The keys of its ``ds_config.json``; none where that is not there."""
+    given = found.options.get("--deepspeed_config") or found.options.get("--deepspeed-config")
+    text = given.texts[0] if given is not None and given.texts else None
+    document = found.files.get(text) if text is not None else None
+    return {} if document is None else document.options
+
+
+def _translated(found: Found, config: Mapping[str, Given]) -> dict[str, Given]:
+    """Arguments as Megatron-LM spells them; those of the configuration where nothing else is."""
+    options: dict[str, Given] = {}
+    renamed = _DIALECT.of("is")
+    for each in (*found.options.values(), *found.unknown):
+        name = renamed.get(each.option, each.option)
+        options[name] = replace(each, option=name)
+    for key, name in _DIALECT.of("config").items():
+        if key in config and name not in options:
+            options[name] = replace(config[key], option=name)
+    for precision in ("bf16", "fp16"):
+        is_open = not {"--bf16", "--fp16"} & set(options)
+        if is_open and _is_true(config.get(f"{precision}.enabled")):
+            options[f"--{precision}"] = _flag(f"--{precision}")
+    for name in ("--fp8-hybrid", "--fp8-e4m3"):
+        if name in options:
+            text = name.removeprefix("--fp8-")
+            options["--fp8-format"] = replace(
+                options[name], option="--fp8-format", texts=(text,), spans=(None,)
+            )
+    groups = options.get("--num-key-value-heads")
+    if groups is not None:
+        options["--num-query-groups"] = replace(groups, option="--num-query-groups")
+        options["--group-query-attention"] = _flag("--group-query-attention")
+    _correct(options)
+    _space_experts(options)
+    return options
+
+
+def _correct(options: dict[str, Given]) -> None:
+    """Where the same name means something else."""
+    experts = number_of(options.get("--num-experts"))
+    if experts is not None and experts < _FEWEST_EXPERTS:
+        del options["--num-experts"]
+    norm = options.get("--normalization")
+    if norm is not None and norm.texts:
+        spelled = "RMSNorm" if norm.texts[0] == "rmsnorm" else "LayerNorm"
+        options["--normalization"] = replace(norm, texts=(spelled,))
+    rotary = {"--use-rotary-position-embeddings", "--position-embedding-type"}
+    if "--no-position-embedding" in options and not rotary & set(options):
+        name = "--position-embedding-type"
+        options[name] = replace(_flag(name), texts=("none",), spans=(None,))
+    if "--enable-expert-tensor-parallelism" not in options:
+        name = "--expert-tensor-parallel-size"
+        options[name] = replace(_flag(name), texts=("1",), spans=(None,))
+    if "--topk" not in options and "--num-experts" in options:
+        name = "--moe-router-topk"
+        options.setdefault(name, replace(_flag(name), texts=("1",), spans=(None,)))
+
+
+def _space_experts(options: dict[str, Given]) -> None:
+    """Layers with experts among the others: every second one where nothing is said."""
+    layers = number_of(options.get("--num-layers"))
+    every = number_of(options.get("--expert-interval")) or _EVERY
+    if "--num-experts" in options and layers and every > 1:
+        name, text = "--moe-layer-freq", f"([0]*{every - 1}+[1]*1)*{layers // every}"
+        options[name] = replace(_flag(name), texts=(text,), spans=(None,))
+
+
+def _flag(name: str) -> Given:
+    return Given(option=name, texts=(), line=1, spans=(), whole=None)
+
+
+def _text(given: Given | None) -> str:
+    return (given.texts[0] or "") if given is not None and len(given.texts) == 1 else ""
+
+
+def _is_true(given: Given | None) -> bool:
+    return _text(given).lower() == "true"
+
+
+def _zero(
+    reading: Reading, config: Mapping[str, Given], precision: str
+) -> tuple[str, tuple[str, ...]]:
+    """The stage, and what is to be said of it: the configuration decides over the argument."""
+    told = _text(config.get("zero_optimization.stage")) or _text(
+        reading.found.options.get("--zero-stage")
+    )
+    notes: tuple[str, ...] = ()
+    if told.isdecimal():
+        stage = told
+    else:
+        stage, notes = "1", ("The ZeRO stage cannot be told: taken as 1.",)
+    if stage == "0" and precision == "bf16" and reading.has("--deepspeed"):
+        note = "Stage 0 with bf16: DeepSpeed's BF16_Optimizer shards as ZeRO 1, which is taken."
+        return "1", (*notes, note)
+    return stage, notes
+
+
+def _offload(reading: Reading, config: Mapping[str, Given]) -> str:
+    def is_moved(key: str) -> bool:
+        return _text(config.get(f"zero_optimization.{key}.device")) in _OFFLOADED
+
+    checkpoints = _is_true(config.get("activation_checkpointing.cpu_checkpointing"))
+    activations = checkpoints or reading.has("--checkpoint-in-cpu")
+    if is_moved("offload_param") or reading.text("--remote-device") in _OFFLOADED:
+        return "optimizer_weights"
+    if is_moved("offload_optimizer") or reading.has("--cpu-optimizer"):
+        return "optimizer_activations" if activations else "optimizer"
+    return "activations" if activations else "none"
+
 
 _PROGRAM = "pretrain_gpt.py"
 _CONFIG = "ds_config.json"

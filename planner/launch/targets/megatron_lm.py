@@ -10,7 +10,7 @@ from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, Process, Target, Variable
-from planner.launch.targets.megatron_deepspeed_read import is_deepspeed
+from planner.launch.targets.megatron_read import answers, is_deepspeed, starts_swift
 from planner.launch.targets.megatron_shape import (
     PROGRAM,
     hybrid_words,
@@ -19,7 +19,6 @@ from planner.launch.targets.megatron_shape import (
     split_words,
     strange_parts,
 )
-from planner.launch.targets.megatron_swift import answers, starts_swift
 
 _PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
 # Forks and patches call theirs otherwise.
@@ -110,14 +109,12 @@ def _modules(job: Job, kind: str) -> list[str]:
         return []
     if (named := str(job["recompute_modules"])) != "none":
         return named.split("+")
-    if not job["flash_attention"] or not (job.model.num_experts and _repeats_outputs(job)):
+    if not job["flash_attention"] or not (
+        job.model.num_experts and bool(job.profile.execution.selective_outputs)
+    ):
         return ["core_attn"]
     is_latent = any(each.kv_lora_rank for each in job.model.attentions)
     return ["layernorm", "moe_act", *(["mla_up_proj"] if is_latent else [])]
-
-
-def _repeats_outputs(job: Job) -> bool:
-    return bool(job.profile.execution.selective_outputs)
 
 
 def overlap_words(job: Job) -> dict[str, bool]:

@@ -53,7 +53,11 @@ def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> 
     experts = _only(model, (ff for ff in model.feed_forwards if ff.num_experts))
     full = _only(model, (each for each in model.attentions if not each.has_state))
     state = _only(model, (each for each in model.attentions if each.has_state))
-    attention = full or _standing_in(state)
+    attention = full or AttentionSpec(
+        num_attention_heads=state.num_attention_heads,
+        num_key_value_heads=state.num_key_value_heads,
+        head_dim=state.head_dim,
+    )
     blocks = [ff for ff in (dense, experts) if ff is not None]
     groups = tuple(
         LayerGroup(
@@ -83,15 +87,6 @@ def _only(model: ModelSpec, found: Iterator[Any]) -> Any:
             f"{model.name}: blocks of one kind differ, which no argument of Megatron-LM says."
         )
     return several[0] if several else None
-
-
-def _standing_in(state: AttentionSpec) -> AttentionSpec:
-    """The heads that Megatron-LM asks for where no layer has attention."""
-    return AttentionSpec(
-        num_attention_heads=state.num_attention_heads,
-        num_key_value_heads=state.num_key_value_heads,
-        head_dim=state.head_dim,
-    )
 
 
 def _pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
@@ -218,6 +213,8 @@ def shape_words(model: ModelSpec, tensor_parallel: int) -> dict[str, Any]:
     is_latent, has_experts = bool(shape["kv_lora_rank"]), bool(shape["num_experts"])
     heads, keys = shape["num_attention_heads"], shape["num_key_value_heads"]
     window, biases = shape["sliding_window"], (shape["output_bias"], shape["mlp_bias"])
+    multiples = [2**power for power in range(_DEFAULT_MULTIPLE.bit_length())]
+    fitting = [each for each in multiples if model.vocab_size % (each * tensor_parallel) == 0]
     return {
         **shape,
         "ffn_hidden_size": shape["intermediate_size"] or shape["moe_intermediate_size"],
@@ -228,7 +225,7 @@ def shape_words(model: ModelSpec, tensor_parallel: int) -> dict[str, Any]:
         "norm": "LayerNorm" if shape["norm_bias"] else "RMSNorm",
         "linear_bias": all(biases),
         "qkv_bias": bool(shape["qkv_bias"]) and not all(biases),
-        "vocabulary_multiple": _multiple(model.vocab_size, tensor_parallel),
+        "vocabulary_multiple": max(fitting, default=1),
         "window_left": None if window is None else window - 1,
         "has_experts": has_experts,
         "moe_layer_freq": _frequency(shape) if has_experts else None,
@@ -263,13 +260,6 @@ def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[Remark, 
         for part, is_there in found.items()
         if is_there
     )
-
-
-def _multiple(vocabulary: int, tensor_parallel: int) -> int:
-    """The largest multiple that pads nothing, as the prediction has it; else the default."""
-    multiples = [2**power for power in range(_DEFAULT_MULTIPLE.bit_length())]
-    fitting = [each for each in multiples if vocabulary % (each * tensor_parallel) == 0]
-    return max(fitting, default=1)
 
 
 def _frequency(shape: Mapping[str, Any]) -> str | None:
@@ -308,6 +298,9 @@ def shape_read(reading: Reading, prefix: str = "--") -> tuple[dict[str, Any], li
     layers = number("--num-layers") or number("--encoder-num-layers")
     hidden, heads = number("--hidden-size"), number("--num-attention-heads")
     gated = value("gated") == _TRUE
+    every = not reading.has("--disable-bias-linear")
+    qkv = every or reading.has("--add-qkv-bias")
+    text = (reading.text("--window-size") or "").strip("()").split(",")[0].strip()
     shape: dict[str, Any] = {
         "num_hidden_layers": layers,
         "hidden_size": hidden,
@@ -319,8 +312,10 @@ def shape_read(reading: Reading, prefix: str = "--") -> tuple[dict[str, Any], li
         "position_embedding": value("position_embedding") or "learned",
         "max_position_embeddings": number("--max-position-embeddings") or number("--seq-length"),
         "norm_bias": value("norm") != "RMSNorm",
-        **_biases(reading),
-        "sliding_window": _window(reading),
+        "qkv_bias": qkv,
+        "output_bias": every,
+        "mlp_bias": every,
+        "sliding_window": (int(text) + 1 if text.isdecimal() else None),
         "window_skip": number("--window-attn-skip-freq"),
         "attn_output_gate": reading.has("--attention-output-gate"),
         "sinks": value("sinks") == _TRUE,
@@ -355,17 +350,6 @@ def _vocabulary_of(name: str) -> int | None:
         return Catalogue(None).load_model(name).vocab_size if "/" in name else None
     except (SpecError, OSError):
         return None
-
-
-def _biases(reading: Reading) -> dict[str, bool]:
-    every = not reading.has("--disable-bias-linear")
-    qkv = every or reading.has("--add-qkv-bias")
-    return {"qkv_bias": qkv, "output_bias": every, "mlp_bias": every}
-
-
-def _window(reading: Reading) -> int | None:
-    text = (reading.text("--window-size") or "").strip("()").split(",")[0].strip()
-    return int(text) + 1 if text.isdecimal() else None
 
 
 def _attention(reading: Reading, hidden: int | None, heads: int | None) -> dict[str, Any]:

@@ -8,28 +8,29 @@ from typing import Any
 
 from planner.base.units import GIB
 from planner.documents.writing import yaml_text
-from planner.launch.drafting import draft_word
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
-from planner.launch.pools import Server, draft_of, servers_of
 from planner.launch.served import (
+    Drafted,
+    Engine,
     Told,
     json_table,
-    note_lengths,
-    put_model,
-    put_quantization,
+    server_told,
     whole,
-    words_of,
 )
 from planner.launch.serving import (
     AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
+    Server,
     Worker,
     benchmark,
     common_quantities,
+    draft_of,
+    draft_word,
     model_word,
     router,
+    servers_of,
     urls,
     with_online,
     workers_of,
@@ -37,20 +38,15 @@ from planner.launch.serving import (
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.understood import Answers, Reading
 from planner.shell.text import Given
+from planner.specs.model import ModelSpec
 
 _MODULE = "dynamo.trtllm"
-_PROGRAMS = (
-    *("trtllm-serve", "trtllm-llmapi-launch", "serve", "python", "python3", "env", "-m"),
-    *("mpirun", _MODULE),
-)
 _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
-_TOKENS = 8192
 _OVERRIDE = "--override-engine-args"
 _TABLE = OptionTable.load("tensorrt-llm")
 # What tells a YAML of further options from that of other tools.
 _SIZES = {"tensor_parallel_size", "max_batch_size", "max_num_tokens", "enable_attention_dp"}
 _SECTIONS = {"kv_cache_config", "cuda_graph_config", "moe_config", "cache_transceiver_config"}
-_MODEL_OPTIONS = ("--model", "--model-path", "model")
 _BESIDE = ("--config", "--extra_llm_api_options", "--extra-engine-args")
 
 
@@ -77,7 +73,8 @@ def answers(reading: Reading) -> Answers:
     """The deployment that a command starts, or that a document of two pools describes."""
     if _has_pools(reading.found.options):
         return _pools(reading)
-    return _server(_with_files(reading), _pool(reading))
+    pool = reading.value("pool") or AGGREGATED
+    return server_told(_with_files(reading), _ENGINE, pool).answers(pool)
 
 
 def _pools(reading: Reading) -> Answers:
@@ -92,7 +89,7 @@ def _pools(reading: Reading) -> Answers:
             if option.startswith(f"{name}.")
         }
         instances = _number(own.get("num_instances")) or 1
-        told = _server(_of(reading, {**common, **own}), pool)
+        told = server_told(_of(reading, {**common, **own}), _ENGINE, pool).answers(pool)
         copies = "prefill_replicas" if pool == PREFILL_POOL else "replicas"
         values = {**told.values, copies: instances}
         values["num_gpus"] = int(told.values["num_gpus"]) * instances
@@ -107,64 +104,41 @@ def _pools(reading: Reading) -> Answers:
     )
 
 
-def _server(reading: Reading, pool: str) -> Answers:
-    told = Told(reading=reading)
-    name = _name(reading)
-    model = put_model(told, name)
-    told.take("-m", *_MODEL_OPTIONS, *_BESIDE, _OVERRIDE, "--served_model_name")
-    told.values["engine"] = "tensorrt-llm"
+def _layout(told: Told, _: ModelSpec | None) -> int:
     stage, pp = told.count("stage_gpus"), told.count("pipeline_parallel")
-    ranks = stage if reading.value("splits_requests") == "true" else 1
+    ranks = stage if told.reading.value("splits_requests") == "true" else 1
     told.values.update(
         tensor_parallel=stage // ranks,
         pipeline_parallel=pp,
         attention_data_parallel=ranks,
         expert_parallel=told.count("expert_parallel"),
-        weight_offload=0.0,
-        kv_offload=0.0,
     )
     told.put_gpus(stage * pp)
-    put_quantization(told, name, model)
-    told.copy("kv_cache", "gpu_memory_utilization")
-    _put_batch(told, ranks)
-    drafts = whole(reading.value("mtp_tokens")) or whole(reading.value("draft_tokens")) or 0
-    if drafts:
-        told.values["draft_tokens"] = drafts
-        told.notes.append(
-            "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
-        )
-    if rank := whole(reading.value("lora_rank")):
-        told.values.update(lora_rank=rank, max_loras=whole(reading.value("max_loras")))
-    told.values["max_model_len"] = whole(reading.value("max_model_len"))
-    note_lengths(told, told.values["max_model_len"])
-    return told.answers(pool)
+    return ranks
 
 
-def _put_batch(told: Told, ranks: int) -> None:
-    seqs = whole(told.reading.value("max_num_seqs"))
-    if seqs is None:
-        why = "as many as the cache has room for; without --max_batch_size 256 are assumed"
-        told.assume("concurrency", 256 * ranks, why)
-    else:
-        told.values["concurrency"] = seqs * ranks
-    tokens = whole(told.reading.value("max_num_batched_tokens"))
-    if tokens is None:
-        why = f"--max_num_tokens is {_TOKENS:,} by default"
-        told.assume("max_num_batched_tokens", _TOKENS, why)
-    else:
-        told.values["max_num_batched_tokens"] = tokens
+def _drafts(reading: Reading) -> Drafted | None:
+    number = whole(reading.value("mtp_tokens")) or whole(reading.value("draft_tokens"))
+    return Drafted(number=number) if number else None
 
 
-def _name(reading: Reading) -> str | None:
-    for option in _MODEL_OPTIONS:
-        if reading.text(option):
-            return reading.text(option)
-    words = (word for word in words_of(reading) if word.rsplit("/", 1)[-1] not in _PROGRAMS)
-    return next((word for word in words if "=" not in word), None)
+def _longest(told: Told, _: ModelSpec | None) -> None:
+    told.values["max_model_len"] = whole(told.reading.value("max_model_len"))
 
 
-def _pool(reading: Reading) -> str:
-    return reading.value("pool") or AGGREGATED
+_ENGINE = Engine(
+    name="tensorrt-llm",
+    accepted=("trtllm-serve-9e7f85f", "trtllm-llmargs-92e3075"),
+    model_options=("--model", "--model-path", "model"),
+    programs=(
+        *("trtllm-serve", "trtllm-llmapi-launch", "serve", "python", "python3", "env", "-m"),
+        *("mpirun", _MODULE),
+    ),
+    layout=_layout,
+    drafts=_drafts,
+    longest=_longest,
+    finds_prefixes=lambda reading: False,
+)
 
 
 def _with_files(reading: Reading) -> Reading:
@@ -172,7 +146,12 @@ def _with_files(reading: Reading) -> Reading:
     beside = next((reading.text(option) for option in _BESIDE if reading.text(option)), None)
     files = reading.found.files
     found = files.get(beside or "") or files.get((beside or "").removeprefix("./"))
-    document = {**({} if found is None else found.options), **_overridden(reading)}
+    given = reading.found.options.get(_OVERRIDE)
+    values = json_table(reading.text(_OVERRIDE))
+    document = {
+        **({} if found is None else found.options),
+        **({} if given is None else dict(_flat(values, given, ""))),
+    }
     # The table reads keys of documents before options of the command, as the engine does.
     return _of(reading, {**reading.found.options, **document})
 
@@ -186,13 +165,6 @@ def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:
     }
     found = replace(reading.found, options=dict(options))
     return Reading(found=found, meanings=_TABLE.read(lowered))
-
-
-def _overridden(reading: Reading) -> dict[str, Given]:
-    """The options that a worker is given as JSON."""
-    given = reading.found.options.get(_OVERRIDE)
-    values = json_table(reading.text(_OVERRIDE))
-    return {} if given is None else dict(_flat(values, given, ""))
 
 
 def _flat(values: Mapping[str, Any], given: Given, path: str) -> Iterator[tuple[str, Given]]:

@@ -8,91 +8,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.base.records import record
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.stages import chunk_split
 from planner.launch.benchmark import measured
 from planner.launch.config_json import without_modules
-from planner.launch.gpus import gpus_of
+from planner.launch.dialect import Dialect
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.targets.model_names import model_named
 from planner.launch.targets.torchtitan_models import (
+    FUNCTIONS,
     MODULE,
     SHIPPED,
+    Function,
     function_of,
     own_config,
     shipped,
 )
 from planner.launch.trainer.writing import require_even_copies
-from planner.launch.understood import Answers, Found, Reading
+from planner.launch.understood import Answers, Found, Reading, gpus_of
 from planner.shell.text import Given
 from planner.specs.model_catalogue import load_model
 
 # Keys of earlier versions, and what they are called now.
-_OLDER = {
-    "training.batch_size": "training.local_batch_size",
-    "training.tensor_parallel_degree": "parallelism.tensor_parallel_degree",
-    "training.data_parallel_degree": "parallelism.data_parallel_shard_degree",
-    "training.data_parallel_shard_degree": "parallelism.data_parallel_shard_degree",
-    "training.data_parallel_replicate_degree": "parallelism.data_parallel_replicate_degree",
-    "training.enable_fp8_linear": "float8.enable_float8_linear",
-    "experimental.pipeline_parallel_degree": "parallelism.pipeline_parallel_degree",
-    "experimental.pipeline_parallel_schedule": "parallelism.pipeline_parallel_schedule",
-    "experimental.context_parallel_degree": "parallelism.context_parallel_degree",
-}
+_OLDER = Dialect.load("torchtitan").of("is")
 _SUBCOMMAND = "activation-checkpoint:"
 _KEY = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)+")
 _MODES = ("none", "selective", "full")
 _KINDS = (("float8", "fp8"), ("fp8", "fp8"), ("mxfp8", "fp8"), ("nvfp4", "fp4"))
 
 
-@record(kw_only=True)
-class _Function:
-    """What a shipped configuration function sets where no override does."""
-
-    local_batch: int
-    sequence_length: int
-    recompute: str
-    tensor_parallel: int = 1
-    expert_parallel: int = 1
-    schedule: str = "1F1B"
-    precision: str = "bf16"
-
-
-_FUNCTIONS = {
-    "llama3_8b": _Function(local_batch=1, sequence_length=8192, recompute="selective"),
-    "llama3_70b": _Function(
-        local_batch=8, sequence_length=8192, recompute="full", tensor_parallel=8
-    ),
-    "llama3_405b": _Function(
-        local_batch=2, sequence_length=8192, recompute="full", tensor_parallel=8, precision="fp8"
-    ),
-    "qwen3_0_6b": _Function(local_batch=4, sequence_length=4096, recompute="selective"),
-    "qwen3_1_7b": _Function(local_batch=4, sequence_length=4096, recompute="selective"),
-    "qwen3_14b": _Function(local_batch=4, sequence_length=4096, recompute="full"),
-    "qwen3_32b": _Function(local_batch=2, sequence_length=4096, recompute="full"),
-    "qwen3_30b_a3b": _Function(local_batch=2, sequence_length=4096, recompute="full"),
-    "deepseek_v3_16b": _Function(
-        local_batch=4,
-        sequence_length=4096,
-        recompute="selective",
-        expert_parallel=8,
-        schedule="Interleaved1F1B",
-    ),
-    "deepseek_v3_671b": _Function(
-        local_batch=4,
-        sequence_length=4096,
-        recompute="selective",
-        expert_parallel=2,
-        schedule="Interleaved1F1B",
-    ),
-    "gpt_oss_20b": _Function(local_batch=1, sequence_length=8192, recompute="full"),
-    "gpt_oss_120b": _Function(local_batch=1, sequence_length=8192, recompute="full"),
-}
 # Those of TrainingConfig and ParallelismConfig themselves.
-_PLAIN = _Function(local_batch=8, sequence_length=2048, recompute="selective")
+_PLAIN = Function(local_batch=8, sequence_length=2048, recompute="selective")
 
 
 def starts(words: Sequence[str]) -> bool:
@@ -144,7 +92,7 @@ def answers(reading: Reading) -> Answers:
     """
     options = _options(reading.found)
     name = _name(options)
-    function = _FUNCTIONS.get(name, _PLAIN)
+    function = FUNCTIONS.get(name, _PLAIN)
     defaults: dict[str, str] = {}
     notes: list[str] = []
     asked: list[str] = []
@@ -181,7 +129,7 @@ def answers(reading: Reading) -> Answers:
 
 
 def _sizes(
-    options: _Options, name: str, function: _Function, defaults: dict[str, str]
+    options: _Options, name: str, function: Function, defaults: dict[str, str]
 ) -> dict[str, int]:
     """Degrees of parallelism and tokens of a sequence."""
     values: dict[str, int] = {}
@@ -239,7 +187,7 @@ def _model(options: _Options, name: str) -> str | None:
 
 
 def _states(
-    options: _Options, values: Mapping[str, Any], function: _Function, defaults: dict[str, str]
+    options: _Options, values: Mapping[str, Any], function: Function, defaults: dict[str, str]
 ) -> dict[str, Any]:
     reshard = options.text("parallelism.fsdp_reshard_after_forward") or "default"
     keeps = reshard == "never" or (reshard == "default" and values["pipeline_parallel"] > 1)
@@ -288,7 +236,7 @@ def _split(reading: Reading, options: _Options, values: dict[str, Any]) -> int |
 def _batch(
     options: _Options,
     values: dict[str, Any],
-    function: _Function,
+    function: Function,
     gpus: int | None,
     defaults: dict[str, str],
 ) -> None:
@@ -307,7 +255,7 @@ def _batch(
         values["global_batch_size"] = local * gpus // one
 
 
-def _kinds(options: _Options, name: str, function: _Function) -> dict[str, str]:
+def _kinds(options: _Options, name: str, function: Function) -> dict[str, str]:
     precision = function.precision
     for suffix, kind in _KINDS:
         if name.endswith(f"_{suffix}"):
@@ -318,13 +266,13 @@ def _kinds(options: _Options, name: str, function: _Function) -> dict[str, str]:
     return {"precision": precision}
 
 
-def _is_looped(options: _Options, function: _Function) -> bool:
+def _is_looped(options: _Options, function: Function) -> bool:
     pp = options.number("parallelism.pipeline_parallel_degree") or 1
     schedule = options.text("parallelism.pipeline_parallel_schedule") or function.schedule
     return pp > 1 and "1F1B" != schedule != "GPipe"
 
 
-def _chunks(options: _Options, values: Mapping[str, Any], function: _Function, model: str) -> int:
+def _chunks(options: _Options, values: Mapping[str, Any], function: Function, model: str) -> int:
     """Stages of each rank."""
     each = options.number("parallelism.pipeline_parallel_layers_per_stage")
     if each is None:

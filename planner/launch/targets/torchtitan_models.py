@@ -9,6 +9,7 @@ from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.config_json import config_json, without_modules
 from planner.launch.job import Job
+from planner.launch.option_table import shipped_rows
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 
@@ -33,26 +34,38 @@ class Shipped:
     config: str = ""
 
 
-SHIPPED = (
-    Shipped(module="llama3", flavor="1B", model="llama-3.2-1b"),
-    Shipped(module="llama3", flavor="3B", model="llama-3.2-3b"),
-    Shipped(module="llama3", flavor="8B", model="llama-3.1-8b", config="llama3_8b"),
-    Shipped(module="llama3", flavor="70B", model="llama-3.1-70b", config="llama3_70b"),
-    Shipped(module="llama3", flavor="405B", model="llama-3.1-405b"),
-    Shipped(module="qwen3", flavor="0.6B", model="qwen3-0.6b", config="qwen3_0_6b"),
-    Shipped(module="qwen3", flavor="1.7B", model="qwen3-1.7b", config="qwen3_1_7b"),
-    Shipped(module="qwen3", flavor="4B", model="qwen3-4b"),
-    Shipped(module="qwen3", flavor="8B", model="qwen3-8b"),
-    Shipped(module="qwen3", flavor="14B", model="qwen3-14b", config="qwen3_14b"),
-    Shipped(module="qwen3", flavor="32B", model="qwen3-32b", config="qwen3_32b"),
-    Shipped(module="qwen3", flavor="30B-A3B", model="qwen3-30b-a3b", config="qwen3_30b_a3b"),
-    Shipped(module="qwen3", flavor="235B-A22B", model="qwen3-235b-a22b"),
-    Shipped(module="deepseek_v3", flavor="16B", model="deepseek-v2-lite", config="deepseek_v3_16b"),
-    Shipped(module="deepseek_v3", flavor="236B", model="deepseek-v2"),
-    Shipped(module="deepseek_v3", flavor="671B", model="deepseek-v3", config="deepseek_v3_671b"),
-    Shipped(module="gpt_oss", flavor="20b", model="gpt-oss-20b", config="gpt_oss_20b"),
-    Shipped(module="gpt_oss", flavor="120b", model="gpt-oss-120b", config="gpt_oss_120b"),
+@record(kw_only=True)
+class Function:
+    """What a shipped configuration function sets where no override does."""
+
+    local_batch: int
+    sequence_length: int
+    recompute: str
+    tensor_parallel: int = 1
+    expert_parallel: int = 1
+    schedule: str = "1F1B"
+    precision: str = "bf16"
+
+
+_ROWS = shipped_rows("models/torchtitan.csv")
+SHIPPED = tuple(
+    Shipped(**{name: row[name] for name in ("module", "flavor", "model", "config")})
+    for row in _ROWS
 )
+FUNCTIONS = {
+    row["function"]: Function(
+        local_batch=int(row["local_batch"]),
+        sequence_length=int(row["sequence_length"]),
+        recompute=row["recompute"],
+        tensor_parallel=int(row["tensor_parallel"]),
+        expert_parallel=int(row["expert_parallel"]),
+        schedule=row["schedule"],
+        precision=row["precision"],
+    )
+    for row in _ROWS
+    if row["function"]
+}
+"""By name."""
 
 
 def shipped(model: ModelSpec) -> Shipped | None:

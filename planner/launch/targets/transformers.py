@@ -37,7 +37,7 @@ _IN_DEEPSPEED = {
 def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     """What of a change stands in the file itself, and what in DeepSpeed's beside it."""
     own, beside = dict(changes), dict[str, tuple[str, ...] | None]()
-    if _has_deepspeed(found):
+    if any(name.lstrip("-") == "deepspeed" for name in found.options):
         if _RECOMPUTE in own:
             repeats = own.pop(_RECOMPUTE) is not None
             own["gradient_checkpointing"] = (str(repeats).lower(),)
@@ -48,10 +48,6 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     if _is_llama_factory(found):
         return in_own_words(own), beside
     return own, beside
-
-
-def _has_deepspeed(found: Found) -> bool:
-    return any(name.lstrip("-") == "deepspeed" for name in found.options)
 
 
 def _is_llama_factory(found: Found) -> bool:

@@ -6,38 +6,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.base.units import GIB
-from planner.launch.accepted import Accepted
-from planner.launch.adapters import put_adapters, target_modules
-from planner.launch.drafting import beside_table, draft_word, method_arguments
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
-from planner.launch.pools import Server, draft_of, servers_of
 from planner.launch.served import (
+    Drafted,
+    Engine,
     Told,
-    fraction,
     json_table,
-    known_gpu,
-    note_lengths,
-    put_draft_method,
-    put_draft_model,
     put_experts,
-    put_model,
-    put_offload,
-    put_quantization,
+    server_told,
     whole,
     with_config,
-    words_of,
 )
 from planner.launch.serving import (
     AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
+    Server,
     Worker,
     benchmark,
+    beside_table,
     common_quantities,
+    draft_of,
+    draft_word,
+    method_arguments,
     model_word,
     router,
+    servers_of,
+    target_modules,
     urls,
     with_online,
     workers_of,
@@ -54,29 +50,23 @@ from planner.launch.target import (
     Target,
     Variable,
 )
-from planner.launch.understood import Answers, Reading
-from planner.launch.versions import version_of
+from planner.launch.understood import Answers, Reading, version_of
 from planner.specs.model import ModelSpec
 
-_TABLE = OptionTable.load("vllm")
-_ACCEPTED = Accepted.of(("vllm-0.33.0",), _TABLE)
+NAME = "vllm"
 _MODULES = (
     "vllm.entrypoints.openai.api_server",
     "vllm.entrypoints.api_server",
     "vllm.entrypoints.cli.main",
     "dynamo.vllm",
 )
-_PROGRAMS = ("vllm", "serve", "python", "python3", "env", "-m", *_MODULES)
 # Long options without their dashes, as no other tool spells them.
 _OF_DOCUMENT = {
     *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "max-num-seqs"),
     *("max-num-batched-tokens", "max-model-len", "gpu-memory-utilization", "kv-cache-dtype"),
     *("enable-expert-parallel", "no-enable-prefix-caching"),
 }
-_MODEL_OPTIONS = ("--model", "--model-tag")
 _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
-# Of the server, by memory: arg_utils.get_batch_defaults of 0.33.
-_LARGE, _LARGEST = 70 * GIB, 160 * GIB
 _SECOND_ENGINE = (0, 8)
 # gpu_memory_utilization of vllm/config/cache.py of 0.25 and 0.33; 0.9 before.
 _LARGER_SHARE, _SHARE = (0, 25), "0.92"
@@ -100,64 +90,41 @@ def is_of(values: Mapping[str, Any]) -> bool:
 
 def answers(reading: Reading) -> Answers:
     """The deployment that a command starts."""
-    reading = with_config(reading, _ACCEPTED, _TABLE)
-    told = Told(reading=reading)
-    name = model_name(reading)
-    model = put_model(told, name)
-    told.take("-m", "--model", "--served-model-name", "--config")
-    told.values["engine"] = "vllm"
-    tp, pp, dp = (
-        told.count("tensor_parallel"),
-        told.count("pipeline_parallel"),
-        told.count("attention_data_parallel"),
-    )
+    reading = with_config(reading, _ENGINE)
+    told = server_told(reading, _ENGINE, AGGREGATED)
+    pool = _pool(told)
+    _put_share(told)
+    _put_sampled(told, pool)
+    return told.answers(pool)
+
+
+def _layout(told: Told, model: ModelSpec | None) -> int:
+    """Ranks of a dense model know nothing of each other."""
+    tp, pp = told.count("tensor_parallel"), told.count("pipeline_parallel")
+    dp = told.count("attention_data_parallel")
     is_dense = model is not None and not model.num_experts
-    told.values.update(
-        tensor_parallel=tp,
-        pipeline_parallel=pp,
-        attention_data_parallel=1 if is_dense else dp,
-    )
+    ranks = 1 if is_dense else dp
+    told.values.update(tensor_parallel=tp, pipeline_parallel=pp, attention_data_parallel=ranks)
     told.put_gpus(tp * pp * dp)
     if is_dense and dp > 1:
         told.notes.append(f"The {dp} data-parallel ranks of a dense model are replicas.")
     put_experts(told, model, tp * dp)
-    put_quantization(told, name, model)
-    told.copy("kv_cache")
-    if is_first_engine(reading):
-        _put_first_batch(told, model, 1 if is_dense else dp)
-    _put_batch(told, 1 if is_dense else dp)
-    _put_drafts(told, model)
-    _put_lora(told)
-    _put_share(told)
-    _note_offload(told)
-    put_offload(told, model, "--cpu-offload-gb")
-    _put_longest(told, model)
-    note_lengths(told, whole(reading.value("max_model_len")))
-    pool = _pool(told)
-    _put_sampled(told, pool, 1 if is_dense else dp)
-    return told.answers(pool)
+    return ranks
 
 
-def model_name(reading: Reading) -> str | None:
-    """What is loaded: an option, or the word after the program."""
-    for option in _MODEL_OPTIONS:
-        if reading.text(option):
-            return reading.text(option)
-    words = (word for word in words_of(reading) if word.rsplit("/", 1)[-1] not in _PROGRAMS)
-    return next((word for word in words if "=" not in word), None)
-
-
-def is_first_engine(reading: Reading) -> bool:
+def _is_first_engine(reading: Reading) -> bool:
     """Whether the file names a version before 0.8, which has other defaults."""
     version = version_of("vllm", reading.found)
     return version is not None and version.parts < _SECOND_ENGINE
 
 
-def _put_first_batch(told: Told, model: ModelSpec | None, ranks: int) -> None:
+def _first_batch(told: Told, model: ModelSpec | None, ranks: int) -> None:
     """What the engine before 0.8 takes where the command gives no batch.
 
     Prompts are computed whole, unless they may be long: then in chunks.
     """
+    if not _is_first_engine(told.reading):
+        return
     seqs = whole(told.reading.value("max_num_seqs"))
     if seqs is None:
         seqs = 256
@@ -170,59 +137,27 @@ def _put_first_batch(told: Told, model: ModelSpec | None, ranks: int) -> None:
         told.assume("max_num_batched_tokens", tokens, why)
 
 
-def _put_batch(told: Told, ranks: int) -> None:
-    """Requests and tokens of a step; the defaults depend on the GPU."""
-    gpu = known_gpu(told.reading.found.world.gpu)
-    memory = gpu.memory_capacity if gpu else 0.0
-    is_large = memory >= _LARGE and gpu is not None and "a100" not in gpu.name.lower()
-    seqs = whole(told.reading.value("max_num_seqs"))
-    if seqs is None:
-        seqs = 1024 if is_large else 256
-        why = f"--max-num-seqs is {seqs:,} by default" + (
-            "" if gpu else "; 1,024 on GPUs of 70 GiB and more but the A100"
-        )
-        told.assume("concurrency", seqs * ranks, why)
-    else:
-        told.values["concurrency"] = seqs * ranks
-        told.take("--max-num-seqs")
-    if told.reading.value("enforce_eager") == "true":
-        told.values["enforce_eager"] = True
-    tokens = whole(told.reading.value("max_num_batched_tokens"))
-    if tokens is None:
-        tokens = 2048 if not is_large else 8192 if memory < _LARGEST else 16384
-        why = f"--max-num-batched-tokens is {tokens:,} by default" + (
-            "" if gpu else "; 8,192 on GPUs of 70 GiB and more but the A100"
-        )
-        told.assume("max_num_batched_tokens", max(tokens, seqs), why)
-    else:
-        told.values["max_num_batched_tokens"] = tokens
-    is_asked = told.reading.has("--enable-prefix-caching") or not is_first_engine(told.reading)
-    if told.reading.value("prefix_caching") == "true" and is_asked:
-        told.notes.append(
-            "Prefixes are cached: give --prefix-cache-hit-rate, the share of prompts found there."
-        )
-
-
 def _put_share(told: Told) -> None:
     """The share of the memory; a file without a version is read as of the newest one."""
-    told.copy("gpu_memory_utilization")
     version = version_of("vllm", told.reading.found)
     if version is None or version.parts >= _LARGER_SHARE:
         why = f"--gpu-memory-utilization is {_SHARE} by default from 0.25 on"
         told.assume("gpu_memory_utilization", _SHARE, why)
 
 
-def _put_sampled(told: Told, pool: str, ranks: int) -> None:
+def _put_sampled(told: Told, pool: str) -> None:
     """The sequences of a rank that it samples at its start, and has less cache for: those that it
     may run at once, however few find room (``gpu_model_runner.py``, ``_dummy_sampler_run``).
 
     Two pools of one plan have no number each.
     """
     if pool == AGGREGATED:
-        told.values["max_num_seqs"] = told.values["concurrency"] // ranks
+        told.values["max_num_seqs"] = (
+            told.values["concurrency"] // told.values["attention_data_parallel"]
+        )
 
 
-def _put_longest(told: Told, model: ModelSpec | None) -> None:
+def _longest(told: Told, model: ModelSpec | None) -> None:
     """The longest request, which vLLM has room for or does not start; -1 and auto: what fits."""
     given = told.reading.value("max_model_len")
     if whole(given):
@@ -232,45 +167,27 @@ def _put_longest(told: Told, model: ModelSpec | None) -> None:
         told.assume("max_model_len", model.max_position_embeddings, why)
 
 
-def _put_drafts(told: Told, model: ModelSpec | None) -> None:
-    config = json_table(told.reading.text("--speculative-config"))
-    told.take("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens")
-    number = whole(told.reading.value("draft_tokens")) or 0
+def _drafts(reading: Reading) -> Drafted | None:
+    config = json_table(reading.text("--speculative-config"))
+    number = whole(reading.value("draft_tokens")) or 0
     given: Any = config.get("num_speculative_tokens")
     if isinstance(given, int) and not isinstance(given, bool):
         number = given
-    if number:
-        told.values["draft_tokens"] = number
-        method = config.get("method") or told.reading.text("--spec-method")
-        path = config.get("model") or told.reading.text("--spec-model")
-        if method in (None, "draft_model"):
-            put_draft_model(told, path)
-        if "draft_model" not in told.values:
-            put_draft_method(told, str(method or ""), str(path or ""), model)
-        told.notes.append(
-            "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
-        )
-
-
-def _put_lora(told: Told) -> None:
-    if told.reading.has("--enable-lora"):
-        put_adapters(told, "--max-loras", 16)
-        told.take("--lora-modules")
-
-
-def _note_offload(told: Told) -> None:
-    if fraction(told.reading.text("--kv-offloading-size")):
-        told.take("--kv-offloading-size", "--kv-offloading-backend")
-        told.notes.append(
-            "What leaves the cache of a GPU is kept in host memory; its share is not known."
-        )
+    method = config.get("method") or reading.text("--spec-method")
+    path = config.get("model") or reading.text("--spec-model")
+    if not number:
+        return None
+    return Drafted(
+        number=number,
+        method=str(method or ""),
+        path=str(path or ""),
+        is_model=method in (None, "draft_model"),
+    )
 
 
 def _pool(told: Told) -> str:
-    config = json_table(told.reading.text("--kv-transfer-config"))
-    told.take("--kv-transfer-config", "--disaggregation-mode", "--is-prefill-worker")
-    told.take("--is-decode-worker")
     reading = told.reading
+    config = json_table(reading.text("--kv-transfer-config"))
     mode = reading.text("--disaggregation-mode")
     if mode in (PREFILL_POOL, DECODE_POOL):
         return mode
@@ -286,7 +203,22 @@ def _pool(told: Told) -> str:
     return _POOLS.get(str(config.get("kv_role")), AGGREGATED)
 
 
-NAME = "vllm"
+_ENGINE = Engine(
+    name=NAME,
+    accepted=("vllm-0.33.0",),
+    model_options=("--model", "--model-tag"),
+    programs=("vllm", "serve", "python", "python3", "env", "-m", *_MODULES),
+    layout=_layout,
+    batch=_first_batch,
+    drafts=_drafts,
+    longest=_longest,
+    switches=("--enable-lora",),
+    host_cache="--kv-offloading-size",
+    weights_on_host="--cpu-offload-gb",
+    finds_prefixes=lambda reading: (
+        reading.has("--enable-prefix-caching") or not _is_first_engine(reading)
+    ),
+)
 # Of all matrices, or of experts alone.
 _ONLINE = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -388,5 +320,5 @@ TARGET = Target(
     answers=answers,
     starts=starts,
     is_of=is_of,
-    accepted=("vllm-0.33.0",),
+    accepted=_ENGINE.accepted,
 )

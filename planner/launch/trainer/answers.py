@@ -43,7 +43,8 @@ _BATCH = 8
 
 def split_said(said: Said, found: Collected) -> None:
     """GPUs, and the degrees that split model and sequence over them."""
-    gpus = _gpus(said)
+    total = _given_number(said.world.num_gpus) or said.number("accelerate", "num_gpus")
+    gpus = total or gpus_of(said.world)
     tp = said.number("accelerate", "tensor_parallel") or said.number("deepspeed", "tensor_parallel")
     cp = said.number("accelerate", "context_parallel") or said.number(
         "deepspeed", "context_parallel"
@@ -68,11 +69,6 @@ def split_said(said: Said, found: Collected) -> None:
     found.values["expert_parallel"] = said.number("deepspeed", "expert_parallel") or apart
     if gpus is not None:
         found.values["num_gpus"] = gpus
-
-
-def _gpus(said: Said) -> int | None:
-    total = _given_number(said.world.num_gpus) or said.number("accelerate", "num_gpus")
-    return total or gpus_of(said.world)
 
 
 def gpus_of(world: World) -> int | None:
@@ -517,7 +513,13 @@ def _length(said: Said, found: Collected) -> None:
     steps, batch = said.number("script", "training_steps"), found.values.get("global_batch_size")
     length = found.values.get("sequence_length")
     if steps and batch and length:
-        found.values["total_tokens"] = steps * batch * length * _sequences(found)
+        objective = found.values.get("training_objective")
+        found.values["total_tokens"] = (
+            steps
+            * batch
+            * length
+            * (TrainingObjective(objective).sequences_per_sample if objective else 1)
+        )
     else:
         _samples(said, found)
 
@@ -548,12 +550,6 @@ def _is_positive(text: str) -> bool:
         return float(text) > 0
     except ValueError:
         return False
-
-
-def _sequences(found: Collected) -> int:
-    """Sequences of a sample."""
-    objective = found.values.get("training_objective")
-    return TrainingObjective(objective).sequences_per_sample if objective else 1
 
 
 def _optimizer(said: Said, found: Collected) -> None:

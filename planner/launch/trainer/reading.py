@@ -7,10 +7,11 @@ accelerate's YAML say one thing together, whichever of them is there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from planner.launch.dialect import Dialect
 from planner.launch.option_table import Meaning, OptionTable
 from planner.launch.trainer import llama_factory, swift
 from planner.launch.trainer.answers import UNPACKED, answered
@@ -19,9 +20,9 @@ from planner.launch.trainer.llama_factory import (
     is_llama_factory_document,
     starts_llama_factory,
 )
-from planner.launch.trainer.said import Said, named_by_program
+from planner.launch.trainer.said import Said, Sources, named_by_program, text_of
 from planner.launch.trainer.writing import SECTION
-from planner.launch.understood import Answers, Found, Reading, World
+from planner.launch.understood import Answers, Found, Reading
 from planner.shell.text import Given
 
 _TELLING = (
@@ -97,37 +98,6 @@ def is_accelerate_document(values: Mapping[str, Any]) -> bool:
     return bool(set(values) & set(_ACCELERATE_KEYS))
 
 
-@dataclass(kw_only=True)
-class Sources:
-    """Options by where they stand; texts of flags are ``true``, of what is not told None.
-
-    ``name`` is that of the file.
-    """
-
-    script: dict[str, Given] = field(default_factory=dict)
-    deepspeed: dict[str, Given] = field(default_factory=dict)
-    accelerate: dict[str, Given] = field(default_factory=dict)
-    unknown: list[Given] = field(default_factory=list)
-    spelled: dict[str, str] = field(default_factory=dict)
-    worlds: list[World] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
-    name: str = ""
-
-    def put(self, place: dict[str, Given], name: str, given: Given) -> None:
-        """Note an option of one of the places; the first of a name counts."""
-        place.setdefault(name, given)
-        self.spelled.setdefault(name.removeprefix("--"), given.option)
-
-    def text(self, option: str) -> str | None:
-        """The text of an option of the script, None of one that is not there."""
-        given = self.script.get(option)
-        if given is None:
-            return None
-        texts = [text for text in given.texts if text is not None]
-        text = " ".join(texts) if given.texts else "true"
-        return text.lower() if text.lower() in ("true", "false") else text
-
-
 def trainer_answers(reading: Reading) -> Answers:
     """What a file says in the words of the table of terms; see the module."""
     sources = Sources(name=reading.found.name)
@@ -149,8 +119,11 @@ def _of_program(sources: Sources, program: ModuleType, length: str) -> Answers:
     packing = sources.script.get("--packing")
     if packing is None or text_of(packing) != "true":
         notes = (*notes, UNPACKED.format(option=length))
-    used = {key for key in keys if key.lstrip("-").replace("-", "_") in program.USED}
-    ignored = {key for key in keys if key.lstrip("-").replace("-", "_") in program.IGNORED}
+    dialect: Dialect = program.DIALECT
+    used, ignored = (
+        {key for key in keys if key.lstrip("-").replace("-", "_") in dialect.names(role)}
+        for role in ("used", "ignored")
+    )
     return replace(
         answers,
         defaults={**answers.defaults, **told},
@@ -195,17 +168,6 @@ def _is_supervised(sources: Sources) -> bool:
     if any(word.endswith(("trl", "sft.py")) or _SCRIPTS in word for word in words):
         return True
     return bool({"--max_length", "--use_peft", "--packing"} & set(sources.script))
-
-
-def text_of(given: Given) -> str | None:
-    """The value as the tables have it; several are joined by blanks, None is not told."""
-    if not given.texts:
-        return "true"
-    known = [text for text in given.texts if text is not None]
-    if len(known) < len(given.texts):
-        return None
-    joined = " ".join(known)
-    return joined.lower() if joined.lower() in ("true", "false") else joined
 
 
 def _meanings(table: str, options: Mapping[str, Given]) -> dict[str, Meaning]:

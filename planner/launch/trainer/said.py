@@ -4,14 +4,90 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.base.records import record
 from planner.base.training_objectives import WITH_ROLLOUTS, TrainingObjective, objective_named
 from planner.errors import SpecError
+from planner.launch.dialect import Dialect
 from planner.launch.option_table import Meaning
 from planner.launch.understood import World
+from planner.shell.text import Given, stated
+
+
+@dataclass(kw_only=True)
+class Sources:
+    """Options by where they stand; texts of flags are ``true``, of what is not told None.
+
+    ``name`` is that of the file.
+    """
+
+    script: dict[str, Given] = field(default_factory=dict)
+    deepspeed: dict[str, Given] = field(default_factory=dict)
+    accelerate: dict[str, Given] = field(default_factory=dict)
+    unknown: list[Given] = field(default_factory=list)
+    spelled: dict[str, str] = field(default_factory=dict)
+    worlds: list[World] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    name: str = ""
+
+    def put(self, place: dict[str, Given], name: str, given: Given) -> None:
+        """Note an option of one of the places; the first of a name counts."""
+        place.setdefault(name, given)
+        self.spelled.setdefault(name.removeprefix("--"), given.option)
+
+    def text(self, option: str) -> str | None:
+        """The text of an option of the script, None of one that is not there."""
+        given = self.script.get(option)
+        if given is None:
+            return None
+        texts = [text for text in given.texts if text is not None]
+        text = " ".join(texts) if given.texts else "true"
+        return text.lower() if text.lower() in ("true", "false") else text
+
+
+def text_of(given: Given) -> str | None:
+    """The value as the tables have it; several are joined by blanks, None is not told."""
+    if not given.texts:
+        return "true"
+    known = [text for text in given.texts if text is not None]
+    if len(known) < len(given.texts):
+        return None
+    joined = " ".join(known)
+    return joined.lower() if joined.lower() in ("true", "false") else joined
+
+
+def with_defaults(sources: Sources, dialect: Dialect) -> dict[str, str]:
+    """Put what a program does where nothing is said; the reasons, by term."""
+    script, told = sources.script, dict[str, str]()
+    for row in dialect.defaults:
+        kind, *words = row.text.split() or [""]
+        is_open = row.into not in script
+        if kind == "unless":
+            is_open = not {row.into, *words} & set(script)
+        elif kind == "if":
+            is_open = is_open and sources.text(words[0]) == words[1]
+        if is_open:
+            script[row.into] = stated(row.into, row.word)
+            told[row.term] = row.note
+    return told
+
+
+def in_words_of(sources: Sources, dialect: Dialect) -> None:
+    """Put a program's own options into the script's as the other program calls them."""
+    own = {option: sources.script.get(f"--{option}") for option in dialect.options}
+    for option, given in own.items():
+        if given is None:
+            continue
+        for into, word in dialect.into(option, sources.text(f"--{option}")):
+            if not into.startswith("--"):
+                place = stated(into, word or "", given.line)
+                sources.deepspeed.setdefault(into, place)
+            elif word is None:
+                sources.script.setdefault(into, given)
+            else:
+                sources.script[into] = replace(given, texts=(word,), spans=(None,))
 
 
 @record(kw_only=True)
@@ -134,7 +210,7 @@ def objective_said(said: Said, found: Collected, name: str) -> None:
     word = next(iter(words), None) or named_by_program(said.words)
     if said.is_on("--reward_model"):
         word = "rm"
-    if word is None and not _has_weights(said):
+    if word is None and not ("--model_name_or_path" in said.texts or "--base_model" in said.texts):
         return
     objective = objective_of_word(word or "sft", name)
     loss = next((said.texts[name] for name in _LOSSES if said.texts.get(name)), None)
@@ -157,8 +233,3 @@ def objective_of_word(word: str, name: str) -> TrainingObjective:
         return objective_named(word)
     except SpecError as error:
         raise SpecError(f"{name}: {error}") from error
-
-
-def _has_weights(said: Said) -> bool:
-    """Whether trained weights are loaded: a ``config_name`` alone has none."""
-    return "--model_name_or_path" in said.texts or "--base_model" in said.texts

@@ -14,7 +14,6 @@ from planner.launch.config_json import config_json, family_of
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Setting, Settings
 from planner.launch.target import Argument, File, Variable
-from planner.specs.model import AttentionSpec
 
 CONFIG_FILE = "config.json"
 FSDP_FILE = "fsdp_config.json"
@@ -92,7 +91,7 @@ def lora_modules(job: Job) -> tuple[str, ...]:
     attention = job.model.layer_groups[-1].attention
     ends, others, forward = _NAMES.get(family_of(job.model) or "", _USUAL)
     if attention is not None and attention.kind is AttentionKind.LATENT:
-        ends, others = _latent(attention)
+        ends, others = ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"), ("o_proj",)
     if targets == "query_value":
         return ends
     if targets != "all_linear":
@@ -114,12 +113,10 @@ def adapter_quantities(job: Job) -> dict[str, Any]:
         "lora_rank": job["lora_rank"],
         "lora_modules": " ".join(lora_modules(job)),
         "saved_modules": " ".join(_ENDS) if saves else None,
-        "double_quantization": _quantizes_twice(job),
+        "double_quantization": (
+            None if job["adapter"] != "qlora" else job["double_quantization"] is not False
+        ),
     }
-
-
-def _quantizes_twice(job: Job) -> bool | None:
-    return None if job["adapter"] != "qlora" else job["double_quantization"] is not False
 
 
 def fill_quantities(job: Job) -> dict[str, Any]:
@@ -154,10 +151,6 @@ def adapter_remarks(job: Job) -> tuple[Remark, ...]:
 def joins_projections(job: Job) -> bool:
     """Whether queries, keys and values are one matrix, with one adapter, in Transformers."""
     return family_of(job.model) in ("gpt2", "bloom", "gpt_neox")
-
-
-def _latent(attention: AttentionSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"), ("o_proj",)
 
 
 def script_quantities(job: Job) -> Mapping[str, Any]:

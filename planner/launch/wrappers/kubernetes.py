@@ -11,8 +11,7 @@ from typing import Any
 
 from planner.documents.writing import documents
 from planner.errors import LaunchError
-from planner.launch.environment import environment_of
-from planner.launch.heading import heading, variables_of
+from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.wrappers.script import MEASURES, SOME_STEPS, STRICT, benchmark, reaches
@@ -82,14 +81,6 @@ def gpu_resource(job: Job) -> str:
     return _RESOURCES.get(job.gpu.vendor, "nvidia.com/gpu")
 
 
-def _working_folder() -> list[str]:
-    return [
-        f"# {FOLDER} is read-only, and some programs write where they run.",
-        f"mkdir -p {_WORK} && cp -rL {FOLDER}/* {_WORK}",
-        f"cd {_WORK}",
-    ]
-
-
 def answers_health(target: Target, process: Process) -> bool:
     """Whether ``/health`` of the process tells that it serves."""
     return bool(process.port and process.gpus_per_node and target.name in _HEALTH)
@@ -109,7 +100,20 @@ def pod_script(
     ``given`` are variables with the shell's words for them: the place in the job. ``links`` are
     the copies that the process reaches, ``names`` how the cluster calls their processes.
     """
-    lines = [*STRICT, *(_working_folder() if draft.files else [])]
+    lines = [
+        *STRICT,
+        *(
+            (
+                [
+                    f"# {FOLDER} is read-only, and some programs write where they run.",
+                    f"mkdir -p {_WORK} && cp -rL {FOLDER}/* {_WORK}",
+                    f"cd {_WORK}",
+                ]
+            )
+            if draft.files
+            else []
+        ),
+    ]
     lines += exports(environment_of(target, job, process))
     lines += asked([process])
     if process.num_nodes > 1:

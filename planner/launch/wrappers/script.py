@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planner.launch.environment import environment_of
-from planner.launch.heading import heading
+from planner.launch.heading import environment_of, heading
 from planner.launch.job import Job
 from planner.launch.target import Draft, File, Process, Target
 from planner.launch.wrappers.shell import (
@@ -122,7 +121,11 @@ def _body(target: Target, job: Job, draft: Draft, process: Process) -> list[list
     if process.copies > 1 and process.num_nodes == 1:
         last = _copies(process, job.cluster.gpus_per_node, variable)
     elif process.gpus_per_node and process.num_nodes == 1 and len(draft.processes) > 1:
-        last = [*_slice(process, variable), *last]
+        inside = [
+            f"export {variable}",
+            f'{variable}=$(seq -s, "$FIRST_GPU" $((FIRST_GPU + {process.gpus_per_node} - 1)))',
+        ]
+        last = [*['if [[ -n "${FIRST_GPU:-}" ]]; then', *indented(inside), "fi", ""], *last]
     return [
         [*beside(draft), *exports(environment_of(target, job, process))],
         asked([process]),
@@ -157,15 +160,6 @@ def copies_here(process: Process, gpus_per_node: int) -> int:
     if process.num_nodes > 1 or not process.gpus_per_node:
         return process.copies
     return max(min(process.copies, gpus_per_node // process.gpus_per_node), 1)
-
-
-def _slice(process: Process, variable: str) -> list[str]:
-    """GPUs other than the first of the node, where something else has those."""
-    inside = [
-        f"export {variable}",
-        f'{variable}=$(seq -s, "$FIRST_GPU" $((FIRST_GPU + {process.gpus_per_node} - 1)))',
-    ]
-    return ['if [[ -n "${FIRST_GPU:-}" ]]; then', *indented(inside), "fi", ""]
 
 
 def _copies(process: Process, gpus_per_node: int, variable: str) -> list[str]:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from planner.base.records import record
 from planner.errors import LaunchError
-from planner.launch.environment import Assumed
-from planner.launch.heading import comment, one_line, variables_of
+from planner.launch.heading import Assumed, comment, one_line, variables_of
 from planner.launch.target import Argument, Process, Variable
 from planner.shell.text import shell_word
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from planner.base.text import duration
 from planner.base.units import DAY, HOUR
 from planner.launch.benchmark import STEPS
-from planner.launch.environment import environment_of
-from planner.launch.heading import heading, variables_of
+from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
 from planner.launch.launchers import GPUS_OF_COPY
 from planner.launch.target import Draft, File, Process, Target
@@ -70,7 +69,15 @@ def _batch(target: Target, job: Job, draft: Draft, *, is_benchmark: bool) -> Fil
         heading(target, job, draft, draft.processes, how, also),
         [*STRICT, 'cd -- "${SLURM_SUBMIT_DIR:?not started by sbatch}"'],
         _asked(draft.processes),
-        ["# All nodes, in the order of the network.", *_nodes()],
+        [
+            "# All nodes, in the order of the network.",
+            *(
+                [
+                    'mapfile -t NODES < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
+                    f'export MASTER_ADDR="${{NODES[0]}}" MASTER_PORT={MASTER_PORT}',
+                ]
+            ),
+        ],
         _addresses(places),
         *(_function(target, job, process, places) for process in draft.processes),
         _steps(places),
@@ -146,13 +153,6 @@ def _asked(processes: Sequence[Process]) -> list[str]:
     return [*asked(processes), *([f"export {' '.join(names)}"] if names else [])]
 
 
-def _nodes() -> list[str]:
-    return [
-        'mapfile -t NODES < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
-        f'export MASTER_ADDR="${{NODES[0]}}" MASTER_PORT={MASTER_PORT}',
-    ]
-
-
 def _addresses(places: Sequence[Placed]) -> list[str]:
     """How processes reach each other, where there are several."""
     if len({one.process.name for one in places}) == 1:
@@ -170,7 +170,10 @@ def _function(target: Target, job: Job, process: Process, places: Sequence[Place
     if len(places) > 1 and process.gpus_per_node:
         first = next(place.gpus for place in places if place.process is process)
         inside += [f'export {GPUS_OF_COPY}="${{{GPUS_OF_COPY}:-{first}}}"']
-        inside += _slice(_visible(job), _gpus_of_node(job, places))
+        inside += _slice(
+            ("HIP_VISIBLE_DEVICES" if job.gpu.vendor == "AMD" else "CUDA_VISIBLE_DEVICES"),
+            _gpus_of_node(job, places),
+        )
     inside += [f"export COPIES={process.copies}"] if process.copies > 1 else []
     if process.num_nodes > 1:
         rank = "SLURM_NODEID" if runs_by_rank(process) else "SLURM_PROCID"
@@ -179,10 +182,6 @@ def _function(target: Target, job: Job, process: Process, places: Sequence[Place
     inside += ['HOST_ADDRESS="$(hostname)"'] if uses(process, "HOST_ADDRESS") else []
     inside += [*arguments_lines(process), f"exec {last}"]
     return [f"{_name(process)}() {{", *indented(inside), "}"]
-
-
-def _visible(job: Job) -> str:
-    return "HIP_VISIBLE_DEVICES" if job.gpu.vendor == "AMD" else "CUDA_VISIBLE_DEVICES"
 
 
 def _slice(variable: str, num_gpus: int) -> list[str]:

@@ -428,7 +428,11 @@ def _of_serving(reading: Reading, planned: Planned, name: str) -> Comparison:
     if missing:
         cells, no_row = {}, f"no column of runs tells {' and '.join(missing)}"
     quantities = [
-        Compared(name=column, measured=value, predicted=_served(column, predicted))
+        Compared(
+            name=column,
+            measured=value,
+            predicted=predicted.get(column) or predicted.get(_OF_PLANS.get(column, "")),
+        )
         for column, value in reading.values.items()
     ]
     quantities += [
@@ -456,11 +460,6 @@ def _at_load(reading: Reading, planned: Planned) -> Planned | None:
         return None
     load = facts.get("concurrency"), facts.get("request_rate")
     return planned.at_load(*load) if any(load) else planned
-
-
-def _served(column: str, predicted: Mapping[str, Range]) -> Range | None:
-    """The prediction of a column; plans call the tokens of prompts and answers otherwise."""
-    return predicted.get(column) or predicted.get(_OF_PLANS.get(column, ""))
 
 
 _OF_PLANS = {

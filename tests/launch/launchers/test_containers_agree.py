@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError
-from planner.launch.launches import launches
+from planner.launch.read import launches
 
 JOB = """kind: Job
 spec:
