@@ -283,11 +283,12 @@ def _recomputation(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usual_modules(reading: Reading) -> tuple[str, ...]:
-    """What selective recomputation stands for where nobody names modules."""
-    if not reading.number("--num-experts"):
-        return ("core_attn",)
-    latent = "+mla_up_proj" if reading.has("--multi-latent-attention") else ""
-    return ("core_attn", f"layernorm{latent}+moe_act")
+    """What selective recomputation stands for where nobody names modules.
+
+    A file that names its model says nothing of experts or of latent attention.
+    """
+    experts = "layernorm+moe_act", "layernorm+mla_up_proj+moe_act"
+    return ("core_attn", *experts[reading.has("--multi-latent-attention") :])
 
 
 def _dropout(reading: Reading) -> str:
