@@ -219,12 +219,13 @@ def usable(world: ServingWorld, c: Replica, held: float, beside: float) -> float
     is left."""
     size, memory = world.gpu.allocatable_memory, world.engine.memory
     share = c.gpu_memory_utilization
+    if memory.memory_share == "free":
+        share = share or memory.gpu_memory_utilization
+        return held + beside + share * max(size - held - beside, 0.0)
     if not share:
         return size * memory.gpu_memory_utilization
     if memory.memory_share == "static":
         return min(share * size + beside, size)
-    if memory.memory_share == "free":
-        return held + beside + share * max(size - held - beside, 0.0)
     return size * share
 
 
