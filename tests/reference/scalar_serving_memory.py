@@ -10,6 +10,7 @@ from math import ceil, floor, sqrt
 from typing import Any
 
 import scalar_parameters
+import scalar_served_adapters
 from scalar_machine import value_dim
 from scalar_serving_kernels import CACHE_BYTES, FORMATS, Replica, ServingWorld, expert_slots
 
@@ -257,7 +258,9 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
             whole=share * (longest - once) / ranks,
         )
 
-    on_device = held * (1 - c.weight_offload) + beside
+    adapters = scalar_served_adapters.kept(world, c) if w.lora_rank else 0.0
+    of_weights = held * (1 - c.weight_offload) + beside
+    on_device = of_weights + adapters
     may_use = usable(world, c, on_device, reserved + working)
     room = room_of(may_use - on_device - reserved - working, on_gpu)
     if profiled(world):
@@ -268,7 +271,8 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
             working, room, may_use = usual, whole, more
     host_room = room_of(of_host - held * c.weight_offload, on_host)
     parts = {
-        "weights": on_device,
+        "weights": of_weights,
+        "adapters": adapters,
         "kv_cache": min(room.shared + room.sequence * c.concurrency, max(room.size, room.longest)),
         "activations": working,
         "reserved": reserved,
