@@ -68,6 +68,8 @@ def no_start(miss: NearestMiss) -> str:
     how, held = "does not start", f"{most:,}"
     if most >= longest:
         how, held = "may not start", f"little more ({fits_words(miss.row)})"
+    if slots > 1:
+        held = f"{held} in each of {slots} slots"
     return f"{how}: longest request {longest:,} tokens, the cache holds {held}; {option} {number}"
 
 
