@@ -75,7 +75,8 @@ def answers(reading: Reading) -> Answers:
         told.notes.append(
             "What leaves the cache of a GPU is kept in host memory; its share is not known."
         )
-    note_lengths(told, whole(reading.value("max_model_len")))
+    told.values["max_model_len"] = whole(reading.value("max_model_len"))
+    note_lengths(told, told.values["max_model_len"])
     return told.answers(pool)
 
 
