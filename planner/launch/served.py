@@ -351,6 +351,10 @@ def put_adapters(told: Told, switches: Sequence[str]) -> None:
         )
 
 
+def _longest_told(told: Told, _: ModelSpec | None) -> None:
+    told.values["max_model_len"] = whole(told.reading.value("max_model_len"))
+
+
 @record(kw_only=True)
 class Engine:
     """How commands of an engine are read, where its table does not say it.
@@ -365,7 +369,7 @@ class Engine:
         their own
     batch : put requests and tokens of a step where the table has no default of them
     drafts : what drafts tokens
-    longest : put the longest request
+    longest : put the longest request, where the engine has another default than none
     switches : options that let a server have adapters
     host_cache : the option that keeps cache in host memory
     weights_on_host : the option with GiB of each GPU's weights in host memory
@@ -379,7 +383,7 @@ class Engine:
     layout: Callable[[Told, ModelSpec | None], int]
     batch: Callable[[Told, ModelSpec | None, int], None] = lambda told, model, ranks: None
     drafts: Callable[[Reading], Drafted | None]
-    longest: Callable[[Told, ModelSpec | None], None] = lambda told, model: None
+    longest: Callable[[Told, ModelSpec | None], None] = _longest_told
     switches: tuple[str, ...] = ()
     host_cache: str = ""
     weights_on_host: str = ""

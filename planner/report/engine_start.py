@@ -30,12 +30,16 @@ def start_pairs(setting: ServingSetting, row: Mapping[str, Any]) -> dict[str, st
     if at_once is None or not math.isfinite(at_once):
         return {}
     longest = longest_request(setting)
+    shortened = {}
+    if setting.engine.memory.shortens_longest and at_once < 1:
+        held = text.count(row["kv_cache_tokens"])
+        shortened = {"longest request": f"{held} tokens, as the cache holds no more"}
     return {
         "weights": f"{row['memory_weights_gib'] + row['memory_adapters_gib']:.2f} GiB",
         "KV cache": f"{row['kv_cache_size_gib']:.2f} GiB, {text.count(row['kv_cache_tokens'])} "
         "tokens",
         "maximum concurrency": f"{at_once:,.2f}x for {longest:,} tokens per request",
-    }
+    } | shortened
 
 
 def start_line(setting: ServingSetting, row: Mapping[str, Any]) -> str:
@@ -51,6 +55,8 @@ def no_start(miss: NearestMiss) -> str:
     setting: Any = getattr(miss.source, "setting", None)
     if not isinstance(setting, ServingSetting) or setting.workload.max_model_len is None:
         return ""
+    if setting.engine.memory.shortens_longest:
+        return ""
     c = getattr(miss.configuration, "decode", miss.configuration)
     memory, longest = serving_memory(setting, c), setting.workload.max_model_len
     most = longest_that_fits(setting, memory, c)
@@ -62,6 +68,8 @@ def no_start(miss: NearestMiss) -> str:
     how, held = "does not start", f"{most:,}"
     if most >= longest:
         how, held = "may not start", f"little more ({fits_words(miss.row)})"
+    if slots > 1:
+        held = f"{held} in each of {slots} slots"
     return f"{how}: longest request {longest:,} tokens, the cache holds {held}; {option} {number}"
 
 

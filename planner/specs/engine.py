@@ -234,6 +234,8 @@ class EngineMemory:
     queued_all_reduces: bool = False
     """The allocator cannot use the buffers of all-reduces again until the host has caught up with
     the GPU: all those of a profiled step live at once."""
+    shortens_longest: bool = False
+    """It starts where its longest request finds no room in the cache, and takes those that do."""
     adapter_slots: Count = 1
     """Adapters of one step that it keeps room for where it is told nothing else."""
     adapted_experts: bool = False

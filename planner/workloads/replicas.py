@@ -160,14 +160,20 @@ class ReplicaSource(Source):
         c = configurations
         if not self.waits or np.all(memory.most_sequences >= c.concurrency):
             return c
-        runs = (memory.most_sequences >= 1) & starts_surely(self.setting, memory, c)
-        low = np.where(runs, np.minimum(memory.most_sequences, c.concurrency), c.concurrency)
+        one = replace(c, concurrency=c.cast("concurrency", np.ones_like(c.concurrency)))
+        alone = serving_memory(self.setting, one)
+        runs = (alone.most_sequences >= 1) & starts_surely(self.setting, alone, one)
+        # Of fewer requests each may take more, so that not even those that more have room for fit.
+        middle = np.where(runs, np.minimum(memory.most_sequences, c.concurrency), c.concurrency)
+        middle = np.maximum(middle, 1.0)
+        low = np.where(runs, 1.0, c.concurrency)
         high = c.concurrency + np.zeros_like(low)
         while np.any(high - low > 1):
-            middle = np.ceil((low + high) / 2)
             tried = replace(c, concurrency=c.cast("concurrency", middle))
             fits = serving_memory(self.setting, tried).most_sequences >= middle
-            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+            low = np.where(fits, np.maximum(middle, low), low)
+            high = np.where(fits, high, np.minimum(middle, high))
+            middle = np.ceil((low + high) / 2)
         return replace(c, concurrency=c.cast("concurrency", low))
 
     def _promises(self, estimate: ServingEstimate) -> Promises:

@@ -54,7 +54,7 @@ def test_engines_that_unpack_weights(
     ("gpu", "engine", "rejected"),
     [
         ("a100", "vllm", ""), ("rtx3090", "sglang", ""), ("a10-24gb", "vllm-v0", ""),
-        ("a100", "tensorrt-llm", "kv_cache"), ("v100-sxm-32gb", "vllm", "kv_cache"),
+        ("a100", "tensorrt-llm", ""), ("v100-sxm-32gb", "vllm", "kv_cache"),
         ("h100", "tensorrt-llm", ""),
     ],
 )  # fmt: skip

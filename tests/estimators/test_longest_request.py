@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import Command
 from serving_cases import replicas, serving_setting
 
 from planner.errors import SpecError
@@ -31,6 +33,37 @@ def test_8b_on_an_l4_starts_with_short_requests_alone() -> None:
     assert not is_rejected(8192)
     assert is_rejected(131_072)
     assert not is_rejected(131_072, "h100-sxm")
+
+
+@pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm", "lmdeploy"])
+def test_engines_that_shorten_their_longest_request_start(engine: str) -> None:
+    assert not is_rejected(131_072, engine=engine)
+    # They have room for their weights and one request of the load, or they do not.
+    assert is_rejected(131_072, gpu="t4-16gb", engine=engine)
+
+
+@pytest.mark.parametrize(("engine", "starts"), [("sglang", True), ("vllm", False)])
+def test_the_length_that_an_engine_takes_instead_is_said(
+    engine: str, starts: bool, planner: Command
+) -> None:
+    words = "estimate --workload serve --model llama-3.1-8b --gpu l4 --gpus 1 --input-tokens 1024"
+    more = f"--max-model-len 131072 --set concurrency=4 --engine {engine}"
+    ran = planner(*words.split(), *more.split())
+    told = " ".join(f"{ran.out} {ran.err}".split())
+    assert ("longest request 28,393 tokens, as the cache holds no more" in told) == starts
+    assert ("does not start: longest request 131,072 tokens" in told) != starts
+    assert ran.exit_code == (0 if starts else 4)
+
+
+def test_the_context_of_all_slots_is_told_from_that_of_one(planner: Command) -> None:
+    words = "estimate --workload serve --model llama-3.1-8b --gpu l4 --gpus 1 --input-tokens 1024"
+    more = "--max-model-len 131072 --set concurrency=4 --engine llama-cpp"
+    told = " ".join(planner(*words.split(), *more.split()).err.split())
+    found = re.search(r"holds ([\d,]+) in each of 4 slots; --ctx-size (\d+)", told)
+    assert found is not None
+    each, whole = (int(text.replace(",", "")) for text in found.groups())
+    # The option is the surer of both: what 9 of 10 engines have.
+    assert 0.9 * 4 * each < whole <= 4 * each
 
 
 @pytest.mark.parametrize("engine", ["vllm", "llama-cpp"])

@@ -62,6 +62,15 @@ def test_tensorrt_llm_gives_its_cache_a_share_of_what_is_free() -> None:
     assert memory.room.size == pytest.approx(0.5 * free)
 
 
+@pytest.mark.parametrize(("engine", "share"), [("tensorrt-llm", 0.9), ("lmdeploy", 0.8)])
+def test_the_default_of_such_engines_is_of_what_is_free_too(engine: str, share: float) -> None:
+    """``free_gpu_memory_fraction`` and ``cache_max_entry_count`` where nobody gives them."""
+    memory = memory_of(setting_of(engine), 0.0, share)
+    beside = memory.weights + memory.activations + memory.reserved
+    free = setting_of(engine).machine.gpu.allocatable_memory - beside
+    assert memory.room.size == pytest.approx(share * free)
+
+
 def test_weights_beyond_the_share_do_not_fit() -> None:
     setting = setting_of("vllm", "qwen2.5-7b", "l4")
     shares = np.array([0.9, 0.4])

@@ -16,12 +16,12 @@ LLAMA = "vllm serve meta-llama/Llama-3.1-8B-Instruct"
 BESIDE = {"gpu": "h100", "num_gpus": 1, "input_tokens": 1024, "output_tokens": 1024}
 
 
-def started(folder: Path, text: str) -> Mapping[str, Any]:
+def started(folder: Path, text: str, gpu: str = "h100") -> Mapping[str, Any]:
     """The result columns of what a file starts."""
     path = folder / "serve.sh"
     path.write_text(text)
-    imported = read_launch(path, gpu="h100")
-    return full_row(judged(imported.request(BESIDE, None))[1])
+    imported = read_launch(path, gpu=gpu)
+    return full_row(judged(imported.request(BESIDE | {"gpu": gpu}, None))[1])
 
 
 @pytest.mark.parametrize(("version", "share"), [("0.11", 0.9), ("0.19", 0.95)])
@@ -35,6 +35,13 @@ def test_a_file_has_the_cache_that_the_log_of_its_version_has(
     text = f"# vLLM {version}\n{LLAMA} --gpu-memory-utilization {share}\n"
     found = started(tmp_path, text)["kv_cache_size_gib"]
     assert found == pytest.approx(float(log["measured_kv_cache_gib"]), rel=0.01)
+
+
+def test_what_a_gpu_has_of_its_own_is_not_counted_from_0_7_on(tmp_path: Path) -> None:
+    """39,024 tokens of 8B on an RTX 3090 (github.com/Graph-COM/SubgraphRAG/issues/19)."""
+    text = f"# vLLM 0.7.2\n{LLAMA} --max-model-len 8192 --max-num-batched-tokens 2048\n"
+    found = started(tmp_path, text, gpu="rtx3090")
+    assert found["kv_cache_tokens"] == pytest.approx(39_024, rel=0.03)
 
 
 def test_fewer_requests_at_once_leave_more_cache(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def test_of_several_the_nearest_counts() -> None:
     [
         ("0.4.3", None, "vllm-v0-paged"),
         ("0.6.3", "NVIDIA", "vllm-v0"),
+        ("0.7.3", "NVIDIA", "vllm-0.7"),
         ("0.7.3", "AMD", None),
         ("0.8", "AMD", "vllm"),
         ("0.16.1", None, "vllm"),

@@ -10,6 +10,7 @@ from math import ceil, floor, sqrt
 from typing import Any
 
 import scalar_parameters
+import scalar_served_adapters
 from scalar_machine import value_dim
 from scalar_serving_kernels import CACHE_BYTES, FORMATS, Replica, ServingWorld, expert_slots
 
@@ -219,12 +220,13 @@ def usable(world: ServingWorld, c: Replica, held: float, beside: float) -> float
     is left."""
     size, memory = world.gpu.allocatable_memory, world.engine.memory
     share = c.gpu_memory_utilization
+    if memory.memory_share == "free":
+        share = share or memory.gpu_memory_utilization
+        return held + beside + share * max(size - held - beside, 0.0)
     if not share:
         return size * memory.gpu_memory_utilization
     if memory.memory_share == "static":
         return min(share * size + beside, size)
-    if memory.memory_share == "free":
-        return held + beside + share * max(size - held - beside, 0.0)
     return size * share
 
 
@@ -256,7 +258,9 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
             whole=share * (longest - once) / ranks,
         )
 
-    on_device = held * (1 - c.weight_offload) + beside
+    adapters = scalar_served_adapters.kept(world, c) if w.lora_rank else 0.0
+    of_weights = held * (1 - c.weight_offload) + beside
+    on_device = of_weights + adapters
     may_use = usable(world, c, on_device, reserved + working)
     room = room_of(may_use - on_device - reserved - working, on_gpu)
     if profiled(world):
@@ -267,7 +271,8 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
             working, room, may_use = usual, whole, more
     host_room = room_of(of_host - held * c.weight_offload, on_host)
     parts = {
-        "weights": on_device,
+        "weights": of_weights,
+        "adapters": adapters,
         "kv_cache": min(room.shared + room.sequence * c.concurrency, max(room.size, room.longest)),
         "activations": working,
         "reserved": reserved,

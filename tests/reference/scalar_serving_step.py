@@ -10,6 +10,7 @@ from math import ceil, floor
 from typing import Any
 
 import scalar_machine
+import scalar_served_adapters
 from scalar_machine import value_dim
 from scalar_serving_kernels import (
     Replica,
@@ -121,6 +122,8 @@ def _launched(
         matrices += of_feed_forward if narrow != "w16a16" else 0
         each += execution.quantized_launch_time * matrices
     captured = decoding and batch.context <= (execution.captured_context or float("inf"))
+    if not captured or execution.decode_launch_time > 0:
+        each += scalar_served_adapters.launched(world, c, group)
     if captured:
         routing = execution.decode_expert_launch_time if number else 0.0
         return float(blocks * execution.decode_launch_time + routing + each)
@@ -181,6 +184,16 @@ def _visible(world: ServingWorld, attention: Any, context: float) -> float:
 
 
 def _layer(world: ServingWorld, c: Replica, batch: StepBatch, own: _Share, group: Any) -> Operators:
+    """The operators of the model, and those of adapters beside them."""
+    requests = own.decoding + own.prompts
+    return _plain_layer(world, c, batch, own, group) | scalar_served_adapters.kernels(
+        world, c, group, own.tokens, batch.tokens, requests
+    )
+
+
+def _plain_layer(
+    world: ServingWorld, c: Replica, batch: StepBatch, own: _Share, group: Any
+) -> Operators:
     h = world.model.hidden_size
     found = {"attention_norm": elementwise(world, 8 * own.tokens * h)}
     found |= _attention(world, c, batch, own, group.attention)

@@ -24,6 +24,7 @@ from drawn_replicas import (
 from scalar_serving_kernels import Replica, ServingWorld
 from scalar_serving_step import StepBatch
 
+from planner.base.enums import AdapterTargets
 from planner.estimators.inference.burst import burst
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import serving_memory
@@ -297,3 +298,37 @@ def test_a_model_that_drafts(draft: str) -> None:
     assert np.all(found.memory.weights > alone.memory.weights)
     assert np.all(found.served.phases.fixed > alone.served.phases.fixed)
     assert np.all(found.served.phases.prompt_time > alone.served.phases.prompt_time)
+
+
+ADAPTERS: list[dict[str, Any]] = [
+    {"lora_rank": 16, "max_loras": 4},
+    {"lora_rank": 64, "max_loras": 64, "input_tokens": 3000, "request_rate": 2.0},
+    {"lora_rank": 8, "lora_targets": AdapterTargets.ATTENTION},
+]
+
+
+@pytest.mark.parametrize("execution", [EXECUTIONS[0], EXECUTIONS[2]])
+@pytest.mark.parametrize("workload", ADAPTERS)
+@pytest.mark.parametrize(("model", "replicas"), CASES[:4])
+def test_adapters_beside_a_model(
+    model: str,
+    replicas: list[Replica],
+    workload: dict[str, Any],
+    execution: dict[str, Any],
+) -> None:
+    setting = make_setting(model, execution=execution, **workload)
+    world, table, rows = make_world(setting), make_replicas(replicas), len(replicas)
+    memory = serving_memory(setting, table)
+    batch = Batch.of_decode(np.asarray(30.0), np.asarray(900.0))
+    step = step_time(setting, table, batch, decoding=True)
+    for row, c in enumerate(replicas):
+        expected = scalar_serving_memory.memory(world, c)
+        for name, value in expected.parts.items():
+            assert same(at(getattr(memory, name), row, rows), value), (name, c)
+        assert same(at(memory.room.size, row, rows), expected.room.size), c
+        other = scalar_serving_step.step(world, c, StepBatch(decoding=30, context=900), True)
+        for (_, operators), layer in zip(step.layers, other.layers, strict=True):
+            assert {o.name for o in operators} == set(layer)
+            for o in operators:
+                assert same(at(o.time, row, rows), layer[o.name]), (o.name, c)
+        assert same(at(step.total, row, rows), other.total), c

@@ -174,6 +174,8 @@ def usable_bytes(
     that is no cache: by the share it is told, else by its default."""
     kind, size = setting.engine.memory.memory_share, setting.machine.gpu.allocatable_memory
     told = c.gpu_memory_utilization
+    if kind is MemoryShare.FREE:
+        told = np.where(told > 0, told, setting.engine.memory.gpu_memory_utilization)
     if kind is MemoryShare.STATIC:
         usable = np.minimum(told * size + beside, size)
     elif kind is MemoryShare.FREE:
@@ -223,13 +225,13 @@ def needed_to_start(
     """Bytes without which the fullest GPU runs nothing.
 
     A continuous engine makes requests wait for room in its cache, others need room for all. One
-    that is told its longest request needs room for that.
+    that is told its longest request needs room for that, unless it takes shorter ones then.
     """
     c, most = configurations, setting.workload.max_model_len
     waits = setting.engine.scheduler.continuous
     sequences = 1.0 if waits else c.concurrency / c.attention_data_parallel
     needed = memory.needed_for(sequences)
-    if most is None:
+    if most is None or setting.engine.memory.shortens_longest:
         return needed
     held = sequence_bytes(setting, c, most) * sequences
     return np.maximum(needed, memory.beside_cache + held)

@@ -122,10 +122,6 @@ def _drafts(reading: Reading) -> Drafted | None:
     return Drafted(number=number) if number else None
 
 
-def _longest(told: Told, _: ModelSpec | None) -> None:
-    told.values["max_model_len"] = whole(told.reading.value("max_model_len"))
-
-
 _ENGINE = Engine(
     name="tensorrt-llm",
     accepted=("trtllm-serve-9e7f85f", "trtllm-llmargs-92e3075"),
@@ -136,7 +132,6 @@ _ENGINE = Engine(
     ),
     layout=_layout,
     drafts=_drafts,
-    longest=_longest,
     finds_prefixes=lambda reading: False,
 )
 
