@@ -11,8 +11,8 @@ import pytest
 from event_replica import Lengths, Replica, Seen, StepCosts
 
 import planner
+from planner.base.enums import CacheType, Quantization
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import CacheType, Quantization
 from planner.estimators.inference.estimate import ServingEstimate, evaluate_serving
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,

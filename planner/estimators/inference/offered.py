@@ -6,10 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, Numeric
+from planner.base.arrays import BoolArray, FloatArray, Numeric
+from planner.base.records import record
 from planner.estimators.inference.waits import Queue
 from planner.formulas.queueing import critical_wait
-from planner.records import record
 
 CARRIED = 1e-3
 """By this share a rate may be beyond what is carried, which is found in steps."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray
+from planner.base.arrays import BoolArray, FloatArray
+from planner.base.enums import CacheType
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import CacheType
 from planner.estimators.inference.burst import (
     emptying_answer,
     longest_answer,
