@@ -13,8 +13,8 @@ from planner.confidence.tables import read_table
 LEVEL = 0.9
 FEWEST_ROWS = 5
 _SOFTWARE, _GPU_CLASS = 0, "gpu_class"
-_BASES = "measured", "transferred", "roofline"
-_FARTHER = _BASES[1:]
+BASES = "measured", "transferred", "roofline"
+_FARTHER = BASES[1:]
 
 
 class Rule(Protocol):
@@ -168,7 +168,7 @@ def _most_specific(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval 
 def _wider(tables: Tables, quantity: str, basis: str) -> float:
     """What runs of a basis, or of one that is nearer, need."""
     needed = _widening(tables)
-    nearer = _BASES[: _BASES.index(basis) + 1] if basis in _BASES else ()
+    nearer = BASES[: BASES.index(basis) + 1] if basis in BASES else ()
     return max((needed.get((quantity, name), 1.0) for name in nearer), default=1.0)
 
 

@@ -18,6 +18,7 @@ from planner.confidence.first_runs import is_first_run, slower_at_first
 from planner.confidence.fits import MemoryErrors, default_fit_confidence, memory_errors
 from planner.confidence.frameworks import framework_rule
 from planner.confidence.intervals import (
+    BASES,
     INFERENCE_TABLES,
     TRAINING_TABLES,
     Confidence,
@@ -26,6 +27,9 @@ from planner.confidence.intervals import (
 )
 
 TRAINING, INFERENCE = "training", "inference"
+MEASURED, _TRANSFERRED, ROOFLINE = BASES
+# Profiles that were fitted to runs whose tensor parallelism goes over nodes.
+_MEASURED_OVER_NODES = ("fastertransformer",)
 
 
 def errors_of_memory(published: str, setting: Any, num_gpus: int) -> MemoryErrors:
@@ -49,15 +53,19 @@ def sure_share(published: str, setting: Any, num_gpus: int, confidence: float | 
     return errors_of_memory(published, setting, num_gpus).share(surely)
 
 
-def confidence(published: str, setting: Any, num_gpus: int) -> Confidence:
+def confidence(
+    published: str, setting: Any, num_gpus: int, *, spans_nodes: bool = False
+) -> Confidence:
     """The confidence in predictions of a setting on so many GPUs.
+
+    ``spans_nodes``: the GPUs that share a layer are of several nodes, of which few runs are.
 
     ``published`` is what runs of its kind are called: ``training``, or the mode of a run of
     inference (`planner.validation.inference.cases.Mode`).
     """
     if published == TRAINING:
         return _of_training(setting, num_gpus)
-    return _of_inference(setting, published)
+    return _of_inference(setting, published, spans_nodes=spans_nodes)
 
 
 def _of_training(setting: Any, num_gpus: int) -> Confidence:
@@ -86,7 +94,7 @@ def _of_training(setting: Any, num_gpus: int) -> Confidence:
     )
 
 
-def _of_inference(setting: Any, mode: str) -> Confidence:
+def _of_inference(setting: Any, mode: str, *, spans_nodes: bool) -> Confidence:
     """By engine, GPU, mode, dense or experts; ``throughput`` is that of rates."""
     rule = rule_of_profile(setting.engine, setting.machine.gpu.name)
     silicon = gpu_class(setting.machine.gpu)
@@ -94,6 +102,8 @@ def _of_inference(setting: Any, mode: str) -> Confidence:
     keys = (rule.label, silicon, mode, kind)
     quantities = ("time_to_first_token", "time_per_output_token", "peak_memory")
     basis = basis_of(rule, silicon, kind, INFERENCE_TABLES)
+    if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
+        basis = max(basis, _TRANSFERRED, key=(MEASURED, _TRANSFERRED, ROOFLINE).index)
     factors = {
         name: interval_of(name, keys, INFERENCE_TABLES, basis, rule.profile) for name in quantities
     }

@@ -16,7 +16,7 @@ from planner.launch.option_table import Role
 from planner.launch.own import told_by_plan
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
-from planner.launch.understood import Answers, Found, Reading, Version, version_of
+from planner.launch.understood import Answers, Found, Reading, Version, has_profiles, version_of
 from planner.plan.given import Said, make_request
 from planner.question.inputs import LARGEST, read, shown
 from planner.question.request import Request
@@ -310,11 +310,12 @@ def _profile(version: Version, values: Mapping[str, Any], catalogue: Catalogue) 
     gpu = values.get("gpu")
     vendor = None if gpu is None else catalogue.load_gpu(str(gpu)).spec.vendor
     read_at = f"Version read: {version.number} (line {version.line})"
-    profile = version.profile(catalogue, vendor)
-    if profile is None:
-        usual = str(values["engine"])
-        return usual, f"{read_at}: no profile is of it, so that of {usual} is taken."
-    return profile, f"{read_at}: profile {profile}."
+    profile, usual = version.profile(catalogue, vendor), str(values["engine"])
+    if profile is None and has_profiles(version.tool, catalogue):
+        told = f"{read_at}: no profile is of it, so that of {usual} is taken."
+    else:
+        told = f"{read_at}: profile {profile or usual}."
+    return profile or usual, " ".join(filter(None, (told, version.unmeasured)))
 
 
 def _repeated(target: Target, found: Found) -> list[str]:

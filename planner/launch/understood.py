@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import cache
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from planner.base.records import record
@@ -178,7 +181,24 @@ _PLACES = {
         rf"\bvllm(?:\[[\w,-]+\])?\s*[=~]=\s*{_NUMBER}",
         rf"#[^\n]*\bvllm(?:\s+version)?[\s:=-]+{_NUMBER}",
     ),
+    "sglang": (
+        rf"\bsglang:{_NUMBER}",
+        rf"\brepository:\s*\S*\bsglang\s+tag:\s*[\"']?{_NUMBER}",
+        rf"\bsglang(?:\[[\w,-]+\])?\s*[=~]=\s*{_NUMBER}",
+        rf"#[^\n]*\bsglang(?:\s+version)?[\s:=-]+{_NUMBER}",
+    ),
+    "tensorrt-llm": (
+        rf"\btensorrt-llm/(?:release|devel):{_NUMBER}",
+        rf"\brepository:\s*\S*\btensorrt-llm/release\s+tag:\s*[\"']?{_NUMBER}",
+        rf"\btensorrt[_-]llm\s*[=~]=\s*{_NUMBER}",
+        rf"#[^\n]*\btensorrt-llm(?:\s+version)?[\s:=-]+{_NUMBER}",
+    ),
+    "llama-server": (
+        r"\bllama\.cpp:[\w-]*?-(?P<number>b\d{3,6})\b",
+        r"#[^\n]*\bllama\.cpp(?:\s+build)?[\s:=-]+(?P<number>b\d{3,6})\b",
+    ),
 }
+_MEASURED = Path(__file__).with_name("measured_versions.csv")
 
 
 @record(kw_only=True)
@@ -207,6 +227,37 @@ class Version:
                 held += [(_parts(since), name)] * (vendor is None or vendor in spec.vendors)
         # Of equal ones the first: a copy that was calibrated has a longer name.
         return max(held, key=lambda one: one[0])[1] if held else None
+
+    @property
+    def unmeasured(self) -> str:
+        """That no published run was measured with its release, and which is nearest; else empty."""
+        known = _measured().get(self.tool, ())
+        release = self.parts[:2]
+        if not known or release in known:
+            return ""
+        nearest = min(known, key=lambda one: (abs(_order(one) - _order(release)), one))
+        own, other = (".".join(map(str, one)) for one in (release, nearest))
+        return f"No run of {own} was measured, the nearest are of {other}."
+
+
+def has_profiles(tool: str, catalogue: Catalogue) -> bool:
+    """Whether releases of a tool have engine profiles of their own."""
+    specs = (catalogue.load_engine(name).spec for name in catalogue.names(SpecKind.ENGINES))
+    return any(spec.since.partition(" ")[0] == tool for spec in specs)
+
+
+@cache
+def _measured() -> Mapping[str, Sequence[tuple[int, ...]]]:
+    """The releases of each tool that published runs were measured with."""
+    found: dict[str, list[tuple[int, ...]]] = {}
+    with _MEASURED.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            found.setdefault(row["tool"], []).append(_parts(row["release"]))
+    return found
+
+
+def _order(release: tuple[int, ...]) -> float:
+    return release[0] * 100 + release[1]
 
 
 def version_of(tool: str, found: Found) -> Version | None:

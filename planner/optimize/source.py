@@ -205,7 +205,12 @@ class Source(ABC):
         is_flat = getattr(self, "flops_efficiency", None) is not None
         if machine.ideal or is_flat or machine.memory_efficiency is not None or not self.published:
             return None
-        return confidence(self.published, self.setting, int(num_gpus))
+        return confidence(self.published, self.setting, int(num_gpus), spans_nodes=self.spans_nodes)
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether the GPUs of one layer are of several nodes, in every configuration."""
+        return False
 
     @property
     def identity(self) -> Any:

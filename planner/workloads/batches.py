@@ -42,6 +42,7 @@ from planner.workloads.deployments import (
 from planner.workloads.electricity import energy_columns, serving_confidence
 from planner.workloads.room import most_at_once
 from planner.workloads.serving_simplicity import batch_complexity
+from planner.workloads.serving_space import spans_nodes
 
 _BLOCK_ROWS = 2**16
 
@@ -74,6 +75,11 @@ class BatchSource(Source):
     def confidence(self, num_gpus: float) -> Confidence | None:
         """How sure its predictions for so many GPUs are, those of power and energy too."""
         return serving_confidence(super().confidence(num_gpus), self, num_gpus)
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether the GPUs of one layer are of several nodes, in every configuration."""
+        return spans_nodes(self.setting.machine, self.mesh)
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""

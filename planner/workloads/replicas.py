@@ -52,6 +52,7 @@ from planner.workloads.deployments import (
 )
 from planner.workloads.electricity import serving_confidence
 from planner.workloads.serving_simplicity import replica_complexity
+from planner.workloads.serving_space import spans_nodes
 
 _BLOCK_ROWS = 2**16
 
@@ -93,6 +94,11 @@ class ReplicaSource(Source):
     def confidence(self, num_gpus: float) -> Confidence | None:
         """How sure its predictions for so many GPUs are, those of power and energy too."""
         return serving_confidence(super().confidence(num_gpus), self, num_gpus)
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether the GPUs of one layer are of several nodes, in every configuration."""
+        return spans_nodes(self.setting.machine, self.mesh)
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""

@@ -286,8 +286,6 @@ def _free(request: Request, burst: int | None) -> dict[str, Sequence[Any]]:
     modes = _modes(request)
     if not asked or "concurrency" in request.settings or len(modes) > 1:
         return {}
-    if modes == [DISAGGREGATED] and request.request_rate is None:
-        return {}
     return {"concurrency": [*range(1, _MOST_CONCURRENT + 1)]}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.configurations.serving import OF_PREFILL, PoolConfigurations, ServingConfigurations
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.estimators.inference.burst import burst
+from planner.estimators.inference.burst import Burst, burst, pooled_burst
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.optimize.source import Columns, Source
 from planner.workloads.base import Evaluation, only
@@ -29,17 +29,14 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     Raises
     ------
     SearchSpaceError
-        The burst has no requests, or too many, or is of pools; or there are several
-        configurations.
+        The burst has no requests, or too many; or there are several configurations.
     InfeasibleError
         No concurrency that fits reaches the rate.
     """
     if num_requests is not None and not 1 <= num_requests <= LARGEST_BATCH:
         raise SearchSpaceError(f"A burst is of 1 to {LARGEST_BATCH:,} requests.")
     if isinstance(source, PoolSource):
-        if num_requests is not None:
-            raise SearchSpaceError("A burst is predicted for --mode aggregated alone.")
-        return Evaluation(candidates=_at_load(source, _pools(source)))
+        return _of_pools(source, num_requests)
     if not isinstance(source, ReplicaSource):
         raise TypeError(f"{source} does not serve.")
     configurations: ServingConfigurations = only(source)
@@ -47,23 +44,45 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     if configurations.size > 1 and rate is None and num_requests is not None:
         configurations = _for_burst(source, configurations, num_requests)
     candidates = _at_load(source, configurations)
-    more: Columns = {}
-    served = None
-    if num_requests is not None:
-        served = burst(candidates.estimate, num_requests)
-        more |= {"burst_requests": [served.num_requests], "makespan_s": [served.makespan]}
-        for name, share in SHARES.items():
-            more[f"burst_request_latency_{name}_s"] = [served.request_latency(share)]
+    served = None if num_requests is None else burst(candidates.estimate, num_requests)
+    return _with_burst(candidates, served)
+
+
+def _of_pools(source: PoolSource, num_requests: int | None) -> Evaluation:
+    """The one configuration of pools, of a burst with as many places as find room for it."""
+    configurations = _pools(source, num_requests)
+    is_burst = source.setting.workload.request_rate is None and num_requests is not None
+    if is_burst and configurations.size > 1:
+        judged = source.judged(configurations)
+        held = configurations.concurrency * configurations.replicas
+        codes = np.broadcast_to(judged.rejected_by, configurations.shape)
+        fitting = np.flatnonzero(
+            (held < (num_requests or 0) + configurations.replicas) & (codes == 0)
+        )
+        configurations = configurations.rows(fitting[-1:] if fitting.size else [0])
+    candidates = _at_load(source, configurations)
+    if num_requests is None or np.ravel(candidates.rejected_by)[0]:
+        return Evaluation(candidates=candidates)
+    return _with_burst(candidates, pooled_burst(source.setting, candidates.pools, num_requests))
+
+
+def _with_burst(candidates: Any, served: Burst | None) -> Evaluation:
+    """The configuration with the columns of its burst, if there is one."""
+    if served is None:
+        return Evaluation(candidates=candidates)
+    more: Columns = {"burst_requests": [served.num_requests], "makespan_s": [served.makespan]}
+    for name, share in SHARES.items():
+        more[f"burst_request_latency_{name}_s"] = [served.request_latency(share)]
     return Evaluation(candidates=candidates, more=more, detail=served)
 
 
-def _pools(source: PoolSource) -> PoolConfigurations:
+def _pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
     """The one configuration of pools; numbers of workers that nobody gave fill the GPUs."""
     prefill = one_each(source.space.prefill_mesh, "concurrency")
     decode = one_each(source.space.decode_mesh, "max_num_batched_tokens")
     prefill, decode = (table.rows(np.arange(table.size)) for table in (prefill, decode))
     layouts = np.unique(np.stack([getattr(decode, name) for name in OF_PREFILL]), axis=1).shape[1]
-    if source.setting.workload.request_rate is None:
+    if source.setting.workload.request_rate is None and num_requests is None:
         layouts = decode.size
     each = [int(table.replica_gpus[0]) for table in (prefill, decode)]
     numbers = _numbers(source, each[0], each[1])

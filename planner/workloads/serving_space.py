@@ -11,6 +11,7 @@ from planner.configurations.choices import checked, listed, refuse_unknown
 from planner.configurations.enumerate import Factor, OpenMesh, factor, joined
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.errors import SearchSpaceError
+from planner.estimators.machine import Machine
 from planner.question.terms import plain_values
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
@@ -74,6 +75,16 @@ def serving_mesh(
             [alone["max_num_batched_tokens"]],
             [alone["concurrency"]],
         ],
+    )
+
+
+def spans_nodes(machine: Machine, mesh: OpenMesh[ServingConfigurations]) -> bool:
+    """Whether the tensor parallelism of all configurations goes over nodes, or over racks of GPUs
+    that are one domain."""
+    cluster = machine.cluster
+    return bool(
+        min(mesh.values("tensor_parallel"))
+        > max(cluster.gpus_per_node, cluster.scale_up.domain_size)
     )
 
 

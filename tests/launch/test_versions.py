@@ -130,3 +130,65 @@ def test_a_copy_of_a_profile_is_not_taken_for_it(tmp_path: Any) -> None:
     catalogue = Catalogue(tmp_path)
     assert "vllm-mine" in catalogue.names("engines")
     assert Version(tool="vllm", number="0.9", line=1).profile(catalogue) == "vllm"
+
+
+@pytest.mark.parametrize(
+    ("tool", "text", "number"),
+    [
+        ("sglang", "image: lmsysorg/sglang:v0.4.6.post1-cu124", "0.4.6"),
+        ("sglang", "pip install 'sglang[all]==0.5.3'", "0.5.3"),
+        ("tensorrt-llm", "nvcr.io/nvidia/tensorrt-llm/release:1.1.0rc2.post2", "1.1.0"),
+        ("tensorrt-llm", "pip3 install tensorrt-llm==1.0.0", "1.0.0"),
+        ("tensorrt-llm", "nvcr.io/nvidia/tritonserver:25.04-trtllm-python-py3", None),
+        ("llama-server", "ghcr.io/ggml-org/llama.cpp:server-cuda-b6123 -m x.gguf", "b6123"),
+        ("llama-server", "ghcr.io/ggml-org/llama.cpp:server-cuda", None),
+    ],
+)
+def test_other_engines_name_theirs(tool: str, text: str, number: str | None) -> None:
+    version = version_of(tool, Found(target=tool, name="x", text=text, line=1))
+    assert (None if version is None else version.number) == number
+
+
+@pytest.mark.parametrize(
+    ("tool", "number", "told"),
+    [
+        ("vllm", "0.6.3", ""),
+        ("vllm", "0.27.1", "No run of 0.27 was measured, the nearest are of 0.21."),
+        ("vllm", "0.7.3", "No run of 0.7 was measured, the nearest are of 0.6."),
+        ("sglang", "0.3.2", "No run of 0.3 was measured, the nearest are of 0.4."),
+        ("tensorrt-llm", "1.0.0", ""),
+        ("llama-server", "b6123", ""),
+    ],
+)
+def test_a_release_that_nobody_measured_is_told(tool: str, number: str, told: str) -> None:
+    assert Version(tool=tool, number=number, line=1).unmeasured == told
+
+
+def test_the_measured_releases_are_those_of_the_published_runs() -> None:
+    from make_measured_versions import OUTPUT, measured
+
+    assert OUTPUT.read_text(encoding="utf-8") == measured()
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "told"),
+    [
+        (
+            "lmsysorg/sglang:v0.3.2-cu121",
+            "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct",
+            "Version read: 0.3.2 (line 1): profile sglang. No run of 0.3 was measured",
+        ),
+        (
+            "nvcr.io/nvidia/tensorrt-llm/release:1.0.0",
+            "trtllm-serve meta-llama/Llama-3.1-8B-Instruct",
+            "Version read: 1.0.0 (line 1): profile tensorrt-llm.",
+        ),
+    ],
+)
+def test_an_answer_says_the_version_of_its_file(planner, tmp_path, image, command, told) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(f"docker run --gpus all {image} {command}\n")
+    asked = ("--from", file, "--gpu", "h100", "--input-tokens", "1024", "--output-tokens", "128")
+    done = planner("estimate", *asked)
+    assert done.exit_code == 0
+    assert told in " ".join(done.out.split())

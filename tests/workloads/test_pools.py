@@ -62,7 +62,6 @@ def test_without_gpus_both_numbers_are_needed() -> None:
         ({"prefill_kv_cache": "fp9"}, {}, "kv_cache is one of"),
         ({"prefill_replicas": 2}, {"mode": "aggregated"}, "but for --mode disaggregated"),
         ({"prefill_kv_cache": "fp8"}, {"mode": None}, "needs --mode disaggregated"),
-        ({"replicas": 3}, {"burst": 10}, "--mode aggregated alone"),
     ],
 )
 def test_what_makes_no_sense_is_told(
@@ -142,3 +141,38 @@ def test_a_worker_that_breaks_a_rule_or_finds_no_room_is_named() -> None:
     assert found.rejected_by == "out_of_memory"
     needed, usable = found.candidates.memory[1]
     assert float(np.ravel(needed)[0]) > usable > 60 * 2**30
+
+
+def test_a_burst_queues_for_prompts_and_for_places() -> None:
+    """4 workers compute 100 prompts each, 4 others have 128 places together."""
+    asked = {**QUESTION, "settings": {**LAYOUT, "replicas": 4, "prefill_replicas": 4}}
+    found = planner.estimate(**asked, burst=400)
+    pools, served = found.candidates.pools, found.detail
+    # The last prompts are 99 before them at a worker, and 128 places turn over three times.
+    prompts = float(np.ravel(pools.prompt_time + 99 * pools.service_time + pools.transfer_time)[0])
+    ends = sorted(served.latencies)
+    assert served.makespan == pytest.approx(ends[-1])
+    assert served.makespan >= prompts + served.wave
+    assert served.makespan >= np.ceil(400 / 128) * served.wave
+    alone = planner.estimate(**asked, burst=1).detail
+    assert alone.makespan == pytest.approx(
+        float(np.ravel(pools.prompt_time + pools.transfer_time)[0]) + alone.wave
+    )
+    many = planner.estimate(**asked, burst=4000).detail
+    assert many.makespan / served.makespan == pytest.approx(10, rel=0.15)
+    row = found.to_frame().iloc[0]
+    assert row["burst_requests"] == 400
+    assert row["burst_request_latency_p99_s"] <= row["makespan_s"]
+
+
+def test_a_burst_of_pools_takes_the_places_that_there_are() -> None:
+    settings = {"tensor_parallel": 2, "quantization": "fp8", "replicas": 4, "prefill_replicas": 4}
+    few, many = (
+        planner.estimate(**{**QUESTION, "settings": settings}, burst=number)
+        for number in (40, 4000)
+    )
+    held = [one.to_frame().iloc[0]["concurrency"] for one in (few, many)]
+    assert held[0] <= 11
+    assert held[1] > 100
+    assert not few.rejected_by
+    assert not many.rejected_by

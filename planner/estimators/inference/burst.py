@@ -7,6 +7,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
+from planner.estimators.inference.disaggregated_run import Pools
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.served import Served
 from planner.estimators.inference.serving import (
@@ -79,6 +80,42 @@ def burst(estimate: ServingEstimate, num_requests: int) -> Burst:
         wave=seconds,
         makespan=float(latencies.max()),
         first_tokens=first,
+        latencies=latencies,
+    )
+
+
+def pooled_burst(setting: ServingSetting, pools: Pools, num_requests: int) -> Burst:
+    r"""The burst on prefill and decode workers of known numbers.
+
+    P workers compute the prompts, s seconds for each, so that the i-th is ready after
+    :math:`w + \lfloor i / P \rfloor s` and its cache has moved. It decodes when one of the k
+    places is free, which is once every k requests: in n steps of :math:`a + b B / D`, with so
+    many B beside it as the prompts feed, and there are places.
+    """
+    workers, places = _only(pools.prefill_workers), max(np.floor(_only(pools.places)), 1.0)
+    fixed, slope = _only(pools.fixed), _only(pools.slope) / _only(pools.decode_workers)
+    steps = float(decode_steps(setting)) + 1
+    fed = workers / _only(pools.service_time) * steps
+    beside = fed * fixed / (1 - fed * slope) if fed * slope < 1 else np.inf
+    at_once = max(min(beside, places, num_requests), 1.0)
+    step = fixed + slope * max(at_once, _only(pools.decode_workers))
+
+    order = np.arange(num_requests, dtype=np.float64)
+
+    def ready(number: FloatArray) -> FloatArray:
+        before = np.floor(number / workers) * _only(pools.service_time)
+        return before + _only(pools.prompt_time) + _only(pools.transfer_time)
+
+    turn = np.floor(order / places)
+    start = np.maximum(ready(order), ready(order - turn * places) + turn * steps * step)
+    latencies = start + steps * step
+    return Burst(
+        num_requests=num_requests,
+        per_replica=num_requests / _only(pools.decode_workers),
+        in_a_wave=min(places, num_requests) / _only(pools.decode_workers),
+        wave=steps * step,
+        makespan=float(latencies.max()),
+        first_tokens=start + step,
         latencies=latencies,
     )
 

@@ -1,0 +1,56 @@
+"""Every command judges a serving file alike: it runs, or it does not, for one reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from make_public_launches import cases
+
+from planner.launch.read import read_launch
+
+COMMANDS = ("estimate", "explain", "max-batch", "max-length")
+ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama-server")
+# What a file may leave open, a plain answer to it each.
+OPEN = {
+    "gpu": ("--gpu", "h100"), "model": ("--model", "llama-3.1-8b"), "num_gpus": ("--gpus", "1"),
+}  # fmt: skip
+LENGTHS = ("--input-tokens", "500", "--output-tokens", "100")
+LOADS: dict[str, tuple[str, ...]] = {
+    "the file's own": (),
+    "a small rate": ("--request-rate", "0.1"),
+    "too high a rate": ("--request-rate", "100000"),
+}
+
+
+def files() -> Iterator[Any]:
+    for case in cases():
+        if not case.refused and case.target in ENGINES:
+            yield pytest.param(case.path, id=case.name)
+
+
+def beside(path: Any) -> tuple[str, ...] | None:
+    """Answers to what a file leaves open; None where it needs more than these."""
+    lacking = read_launch(path).lacking({})
+    if {*lacking} - {*OPEN}:
+        return None
+    return (*(word for name in lacking for word in OPEN[name]), *LENGTHS)
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("path", [*files()])
+def test_the_verdict_is_one(planner, path, load) -> None:
+    given = beside(path)
+    if given is None or (load != "the file's own" and read_launch(path).workload != "serve"):
+        pytest.skip("asks for more, or serves no stream")
+    asked = ("--from", path, *given, *LOADS[load])
+    codes = {}
+    for command in COMMANDS:
+        codes[command] = planner(command, *asked).exit_code
+    assert codes["explain"] == codes["estimate"], codes
+    # Of what does not fit, the largest that does is asked for.
+    for command in ("max-batch", "max-length"):
+        assert codes[command] in {codes["estimate"], 0}, codes
+        assert codes["estimate"] or not codes[command], codes
