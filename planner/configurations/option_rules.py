@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, add
-from planner.configurations.rule import indivisible
-from planner.configurations.training import TrainingConfigurations
-from planner.enums import (
+from planner.base.arrays import BoolArray, CodeArray, add
+from planner.base.enums import (
     AttentionKind,
     ContextExchange,
     MainPrecision,
@@ -22,7 +20,9 @@ from planner.enums import (
     TokenDispatcher,
     ZeroStage,
 )
-from planner.software_enums import ExpertCompute, RecomputedModules
+from planner.base.software_enums import ExpertCompute, RecomputedModules
+from planner.configurations.rule import indivisible
+from planner.configurations.training import TrainingConfigurations
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 

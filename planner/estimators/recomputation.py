@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
+from planner.base.enums import Recompute
+from planner.base.records import record
+from planner.base.software_enums import KeptTensors, RecomputedModules
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import Recompute
-from planner.records import record
-from planner.software_enums import KeptTensors, RecomputedModules
 
 _CORE, _FEED_FORWARD, _CHEAP = (
     int(RecomputedModules[RecomputedModules.meant(word).upper()])

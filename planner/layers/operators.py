@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from planner.base.records import record
 from planner.layers.sizes import Columns, Kept, Part, Spread, columns
-from planner.records import record
 
 
 class Holder(StrEnum):
@@ -39,9 +39,9 @@ class Op:
 
     ``weights``: parameters, counted in ``holder``; tensor parallelism divides them if
     ``sharded``. ``keeps``: what it keeps for the backward pass. ``repeated_by``: modules
-    (``planner.software_enums``) whose recomputation repeats it. ``in_feed_forward``: it is of the
+    (``planner.base.software_enums``) whose recomputation repeats it. ``in_feed_forward``: it is of the
     feed-forward block or the norm before it. ``repeatable``: full recomputation repeats it.
-    ``makes``: the tensor (``planner.software_enums``) that it makes, which full recomputation may
+    ``makes``: the tensor (``planner.base.software_enums``) that it makes, which full recomputation may
     keep instead; ``unread``: nothing of the backward pass reads that.
     """
 

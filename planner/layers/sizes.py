@@ -7,9 +7,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from planner.arrays import Numeric
-from planner.enums import AdapterTargets
-from planner.records import record
+from planner.base.arrays import Numeric
+from planner.base.enums import AdapterTargets
+from planner.base.records import record
 
 
 class Spread(StrEnum):
@@ -117,7 +117,7 @@ def plain(width: int, name: str = "") -> Columns:
 class Kept:
     """Numbers per token that a layer keeps for its backward pass.
 
-    ``remade_by``: modules (``planner.software_enums``) whose recomputation makes them again.
+    ``remade_by``: modules (``planner.base.software_enums``) whose recomputation makes them again.
     """
 
     columns: Columns

@@ -15,6 +15,7 @@ import pytest
 from published_runs import configuration, setting
 
 from planner import Request, estimate
+from planner.base.software_enums import RecomputedModules
 from planner.configurations.training_rules import RULES
 from planner.errors import SearchSpaceError
 from planner.estimators.estimate import broken_rule, evaluate
@@ -22,7 +23,6 @@ from planner.estimators.flops import recomputed_flops_per_token
 from planner.estimators.saved_activations import layer_bytes
 from planner.estimators.share import Share
 from planner.optimize.collector import first_row
-from planner.software_enums import RecomputedModules
 
 # OPT-1.3B: 24 layers of width 2048, 32 heads, feed-forwards four times as wide, not gated.
 H, HEADS, LENGTH, LAYERS = 2048, 32, 2048, 24

@@ -7,9 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from planner.confidence.classes import has_experts
-from planner.confidence.frameworks import FrameworkRule
-from planner.enums import (
+from planner.base.enums import (
     AdapterKind,
     ComputePrecision,
     ContextExchange,
@@ -22,10 +20,8 @@ from planner.enums import (
     StatePrecision,
     TokenDispatcher,
 )
-from planner.estimators.parameters import count_parameters
-from planner.formulas.adapters import NF4_BYTES
-from planner.records import record
-from planner.software_enums import (
+from planner.base.records import record
+from planner.base.software_enums import (
     TENSORS,
     AttentionKernel,
     ExpertCompute,
@@ -33,6 +29,10 @@ from planner.software_enums import (
     LossKernel,
     RecomputedModules,
 )
+from planner.confidence.classes import has_experts
+from planner.confidence.frameworks import FrameworkRule
+from planner.estimators.parameters import count_parameters
+from planner.formulas.adapters import NF4_BYTES
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
