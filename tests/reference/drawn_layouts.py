@@ -226,11 +226,11 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
 
 
 def _draw_modules(choose: Any, f: FrameworkProfile, recompute: str) -> str:
-    """Some of those that a framework has, or what it calls selective."""
+    """Some of those that a framework has, beside two that no other word stands for together."""
     if recompute != "selective" or not f.recompute_modules or choose([True, False]):
         return "none"
-    names = [choose(list(f.recompute_modules)) for _ in range(choose([1, 1, 2]))]
-    return "+".join(sorted({"layernorm", *names}) if choose([True, False]) else names[:1])
+    names = {choose(list(f.recompute_modules)) for _ in range(choose([1, 1, 2]))}
+    return RecomputedModules.meant("+".join(names | {"core_attn", "layernorm"}))
 
 
 def _draw_bits(choose: Any) -> dict[str, int]:
