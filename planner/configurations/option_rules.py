@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from planner.configurations.training_rules import Context
 
 
+_MOST_BITS = 32
+
+
 def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
     """Where configurations ask a framework for an option that it lacks, by parameter."""
     known = [code.word in (*f.token_dispatchers, "auto") for code in TokenDispatcher]
@@ -176,7 +179,17 @@ def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
     return np.asarray(violated | ((saved & moved) != 0) | both)
 
 
+def _input_bits(c: TrainingConfigurations, _: Context) -> BoolArray:
+    every = (c.norm_input_bits, c.fc1_input_bits, c.activation_input_bits, c.fc2_input_bits)
+    return np.asarray(add(np.where(bits > _MOST_BITS, 1.0, 0.0) for bits in every) > 0)
+
+
 OPTION_RULES = (
+    (
+        "input_bits",
+        "norm_input_bits, fc1_input_bits, activation_input_bits and fc2_input_bits are 32 at most",
+        _input_bits,
+    ),
     (
         "recompute_modules",
         "recompute_modules need recompute selective, and one of them at least in the model",

@@ -52,6 +52,10 @@ class TrainingConfigurations(ConfigurationTable):
     sub_group_size: FloatArray
     stage3_max_live_parameters: FloatArray
     zero3_init: BoolArray
+    norm_input_bits: FloatArray
+    fc1_input_bits: FloatArray
+    activation_input_bits: FloatArray
+    fc2_input_bits: FloatArray
     expert_tensor_parallel: FloatArray
     overlap_expert_parallel: BoolArray
     token_dispatcher: CodeArray

@@ -10,7 +10,11 @@ from planner.base.records import record
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
-from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
+from planner.estimators.flops import (
+    forward_flops_per_token,
+    model_flops_per_token,
+    recomputed_flops_per_token,
+)
 from planner.estimators.memory import Memory, peak_memory
 from planner.estimators.pretraining import step_time
 from planner.estimators.samples import fullest_and_mean_share, tokens_of_sample
@@ -49,6 +53,29 @@ class Estimate:
     def is_flat(self) -> bool:
         """Whether ``step_time`` comes from a flat efficiency, and ``time`` does not explain it."""
         return self.step_time is not self.time.total
+
+    @property
+    def time_parts(self) -> dict[str, FloatArray]:
+        """Seconds of a step by part; of a flat efficiency those that the FLOPs of each take.
+
+        Communication and bubble are inside them then.
+        """
+        if not self.is_flat:
+            return self.time.parts()
+        setting, model = self.setting, self.setting.model
+        forward = forward_flops_per_token(model, setting.workload.sequence_length)
+        whole = _hardware_flops_per_token(setting, self.configurations)
+        again = _recomputed_flops_per_token(setting, self.configurations)
+        reference = sum(setting.workload.forward_passes) * forward
+        of_parts: dict[str, Numeric] = {
+            "forward": forward,
+            "backward": whole - again - forward - reference,
+            "recompute": again,
+            "reference": reference,
+        }
+        return {
+            name: np.asarray(self.step_time * (flops / whole)) for name, flops in of_parts.items()
+        }
 
     @property
     def tokens_per_step(self) -> FloatArray:
@@ -162,15 +189,18 @@ def _peak(setting: Setting, c: TrainingConfigurations) -> FloatArray:
 
 
 def _hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> FloatArray:
-    s = setting.workload.sequence_length
-    repeated = recomputed_flops_per_token(
+    of_model = model_flops_per_token(setting.model, setting.workload.sequence_length, setting)
+    return of_model + _recomputed_flops_per_token(setting, c)
+
+
+def _recomputed_flops_per_token(setting: Setting, c: TrainingConfigurations) -> FloatArray:
+    return recomputed_flops_per_token(
         setting.model,
-        s,
+        setting.workload.sequence_length,
         setting.recomputation(c),
         c.flash_attention,
         setting.framework.execution.selective_share,
     )
-    return model_flops_per_token(setting.model, s, setting) + repeated
 
 
 def _flat_step_time(

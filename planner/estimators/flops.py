@@ -61,6 +61,11 @@ def _core_flops_per_token(layer: Layer, sequence_length: int) -> float:
     )
 
 
+def forward_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
+    """FLOPs of one forward pass of the text model, attention without the causal mask."""
+    return 2.0 * matmul_parameters(model) + attention_flops_per_token(model, sequence_length)
+
+
 def model_flops_per_token(
     model: ModelSpec, sequence_length: int, setting: Setting | None = None
 ) -> float:
@@ -76,7 +81,7 @@ def model_flops_per_token(
     ----------
     .. [1] A. Chowdhery et al., "PaLM," 2022, arXiv:2204.02311, appendix B.
     """
-    forward = 2.0 * matmul_parameters(model) + attention_flops_per_token(model, sequence_length)
+    forward = forward_flops_per_token(model, sequence_length)
     if setting is None:
         return 3.0 * forward
     in_tower = _tower_flops_per_token(setting)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.enums import Precision
+from planner.base.enums import LinkKind, Precision
 from planner.specs.checked import unchecked
 from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives
@@ -96,6 +96,16 @@ def with_compute_share(gpu: GpuSpec, share: float) -> GpuSpec:
     ``flops_efficiency`` (github.com/cli99/llm-analysis, llm_analysis/analysis.py).
     """
     return unchecked(gpu, efficiency=_with_numbers(gpu.efficiency, {"compute_fraction": share}))
+
+
+def with_link_share(gpu: GpuSpec, kind: LinkKind, share: float) -> GpuSpec:
+    """A GPU whose collectives over a fabric of ``kind`` reach a ``share`` of its bandwidth.
+
+    So does the ``intra_node_memory_efficiency`` of llm-analysis; latencies stay.
+    """
+    reached = _with_numbers(collectives(gpu, kind), {"bandwidth_fraction": share})
+    efficiency = unchecked(gpu.efficiency, collective=reached)
+    return unchecked(gpu, efficiency=efficiency, scale_up=unchecked(gpu.scale_up, kind=kind))
 
 
 def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:

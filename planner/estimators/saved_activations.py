@@ -139,6 +139,12 @@ def _feed_forward_input(share: Share) -> Numeric:
     return _attention_input(share)
 
 
+def _read_by_matrix(share: Share, name: str) -> Numeric:
+    """The same in bits of its own, if any is kept."""
+    usual = _feed_forward_input(share)
+    return share.kept_in_bits(name, usual) if np.any(usual) else usual
+
+
 def _activation_input(share: Share) -> Numeric:
     """Bytes per element of what the activation function keeps of its inputs."""
     if not share.setting.framework.memory.fp8_activation_inputs:
@@ -164,12 +170,15 @@ def _score(share: Share) -> Numeric:
 
 
 _ELEMENTS: dict[Element, Callable[[Share], Numeric]] = {
-    Element.RESIDUAL: lambda share: share.number_bytes,
+    Element.RESIDUAL: lambda share: share.kept_in_bits("norm", share.number_bytes),
     Element.SIXTEEN_BIT: lambda share: share.number_bytes,
     Element.FP32: lambda share: 4.0,
     Element.ATTENTION_INPUT: _attention_input,
-    Element.FEED_FORWARD_INPUT: _feed_forward_input,
-    Element.ACTIVATION_INPUT: _activation_input,
+    Element.FEED_FORWARD_INPUT: lambda share: _read_by_matrix(share, "fc1"),
+    Element.DOWN_INPUT: lambda share: _read_by_matrix(share, "fc2"),
+    Element.ACTIVATION_INPUT: lambda share: share.kept_in_bits(
+        "activation", _activation_input(share)
+    ),
     Element.EXPERT_OUTPUT: lambda share: _expert_output(share),
     Element.DROPOUT_MASK: lambda share: dropout_mask_bytes(dropout=share.setting.workload.dropout),
     Element.SCORE: _score,

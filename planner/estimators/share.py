@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -47,9 +48,16 @@ class Setting:
         )
 
 
+INPUTS = ("norm", "fc1", "activation", "fc2")
+"""What a layer keeps whose bits can be chosen: inputs of norms and inside feed-forwards."""
+
+
 @record(kw_only=True)
 class Share:
-    """Sizes of one micro-batch on one GPU, and the groups it communicates in."""
+    """Sizes of one micro-batch on one GPU, and the groups it communicates in.
+
+    ``input_bits``: bits of a number that is kept of each of ``INPUTS``, 0 for the usual ones.
+    """
 
     setting: Setting
     tensor_parallel: FloatArray
@@ -72,6 +80,7 @@ class Share:
     token_dispatcher: CodeArray
     cp_comm_type: CodeArray
     tp_comm_overlap: BoolArray
+    input_bits: Mapping[str, FloatArray]
     recomputation: Recomputation
 
     @classmethod
@@ -100,6 +109,7 @@ class Share:
             token_dispatcher=c.token_dispatcher,
             cp_comm_type=c.cp_comm_type,
             tp_comm_overlap=c.tp_comm_overlap,
+            input_bits={name: getattr(c, f"{name}_input_bits") for name in INPUTS},
             recomputation=setting.recomputation(c),
         )
 
@@ -204,6 +214,11 @@ class Share:
     def fused(self) -> FloatArray:
         """1 where one kernel computes attention, else 0."""
         return np.where(self.flash_attention, 1.0, 0.0)
+
+    def kept_in_bits(self, name: str, usual: Numeric) -> Numeric:
+        """Bytes of a number that is kept of one of ``INPUTS``, ``usual`` where nobody says bits."""
+        bits = self.input_bits[name]
+        return np.where(bits > 0, bits / 8, usual) if np.any(bits) else usual
 
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""

@@ -112,7 +112,7 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         bias=h if feed_forward.bias else 0,
         holder=Holder.FEED_FORWARD,
         reads="activation",
-        keeps=(kept(width, Element.FEED_FORWARD_INPUT, remade_by=("mlp_act",)),),
+        keeps=(kept(width, Element.DOWN_INPUT, remade_by=("mlp_act",)),),
         makes=MLPWO,
     )
     yield BlockExchange(name="feed_forward_tensor_parallel", module="feed_forward", makes=MLPWO)
@@ -190,6 +190,6 @@ def _routed(feed_forward: FeedForwardSpec, k: int, inputs: int) -> Experts:
             kept(k * inputs, element, spread),
             kept(k * inputs, Element.EXPERT_OUTPUT, spread),
             kept(k * of_activation * width, Element.ACTIVATION_INPUT, spread),
-            kept(k * width, element, spread, ("moe_act",)),
+            kept(k * width, Element.DOWN_INPUT, spread, ("moe_act",)),
         ),
     )

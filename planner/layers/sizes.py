@@ -30,10 +30,11 @@ class Element(StrEnum):
 
     ``RESIDUAL``: of the stream between blocks, in 16 bit; ``SIXTEEN_BIT``: any other in 16 bit;
     ``FP32``. ``ATTENTION_INPUT``, ``FEED_FORWARD_INPUT``: what a matrix product of these blocks
-    keeps for the gradient of its weights. ``ACTIVATION_INPUT``: of a non-linear function.
-    ``EXPERT_OUTPUT``: an output of an expert, before it is weighted. ``DROPOUT_MASK``: a bit that
-    takes a byte. ``SCORE``: a query's score of a key of the sequence, where no fused kernel makes
-    it again. ``STATISTIC``: a fused kernel's one number per query and head, in fp32.
+    keeps for the gradient of its weights, ``DOWN_INPUT`` the last one of a feed-forward.
+    ``ACTIVATION_INPUT``: of a non-linear function. ``EXPERT_OUTPUT``: an output of an expert,
+    before it is weighted. ``DROPOUT_MASK``: a bit that takes a byte. ``SCORE``: a query's score of
+    a key of the sequence, where no fused kernel makes it again. ``STATISTIC``: a fused kernel's one
+    number per query and head, in fp32.
     """
 
     RESIDUAL = "residual"
@@ -41,6 +42,7 @@ class Element(StrEnum):
     FP32 = "fp32"
     ATTENTION_INPUT = "attention_input"
     FEED_FORWARD_INPUT = "feed_forward_input"
+    DOWN_INPUT = "down_input"
     ACTIVATION_INPUT = "activation_input"
     EXPERT_OUTPUT = "expert_output"
     DROPOUT_MASK = "dropout_mask"

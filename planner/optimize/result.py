@@ -25,6 +25,7 @@ from planner.optimize.groups import (
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Choice
 from planner.optimize.result_columns import full_columns
+from planner.optimize.scaling import with_scaling
 from planner.optimize.source import Candidates, Columns, Source
 
 if TYPE_CHECKING:
@@ -146,7 +147,8 @@ class SearchResult:
         """
         import pandas as pd
 
-        return pd.DataFrame(full_columns(self.table, self.problem.sources))
+        table = with_scaling(self.table, self.comparisons)
+        return pd.DataFrame(full_columns(table, self.problem.sources))
 
     def _comparison(self, axis: str) -> Comparison:
         chosen, found = self._choice, list[Choice]()

@@ -54,6 +54,8 @@ class Request:
     flops_efficiency, memory_efficiency : share of a peak, or text with a unit such as
         ``"150 TFLOP/s"``, ``"1.5 TB/s"``; of serving a rate is one of 16 bit, and 8 bit reach the
         same share of their peak
+    intra_node_efficiency, inter_node_efficiency : the same of the links inside a node, and of the
+        network between nodes; ``gpus_per_node`` : how many GPUs a node has
     mode : ``aggregated``, ``disaggregated`` or both
     reliability : name, alias or path of the figures on failures; ``ideal`` where none count
     specs : folder of own spec files, looked in before the working directory and what is shipped
@@ -108,6 +110,9 @@ class Request:
     mean_sample_length: int | None = None
     sample_length_deviation: int | None = None
     flops_efficiency: float | str | None = None
+    intra_node_efficiency: float | str | None = None
+    inter_node_efficiency: float | str | None = None
+    gpus_per_node: int | None = None
     reliability: str | None = None
 
     engine: str | tuple[str, ...] | None = None

@@ -10,6 +10,7 @@ from planner.optimize.collector import known_value
 from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_rows import full_rows
+from planner.optimize.scaling import with_scaling
 from planner.optimize.source import Candidates
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import Plan
@@ -29,7 +30,7 @@ def chosen_plans(plan: Plan, result: SearchResult) -> dict[str, Any]:
         "fastest": _pinned(plan, result.fastest),
         "fastest_row": _row(plan, result.fastest),
         "comparisons": {
-            axis: _compared(plan, compared) for axis, compared in result.comparisons.items()
+            axis: _compared(plan, result, compared) for axis, compared in result.comparisons.items()
         },
     }
 
@@ -71,8 +72,9 @@ def _limits(plan: Plan, candidates: Candidates | None) -> list[dict[str, Any]]:
     )
 
 
-def _compared(plan: Plan, compared: Comparison) -> dict[str, Any]:
-    rows = full_rows(compared.table, plan.problem.sources)
+def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, Any]:
+    table = with_scaling(compared.table, result.comparisons)
+    rows = full_rows(table, plan.problem.sources)
     return {
         "rows": [
             {"loss": known_value(loss), **row}

@@ -13,6 +13,7 @@ from planner.base import text
 from planner.optimize.collector import rows_of
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import ends_of, full_columns
+from planner.optimize.scaling import COLUMN, with_scaling
 from planner.plan.plan import Plan
 from planner.question.request import ALL
 from planner.report.console import BAD, GOOD, make_table, print_folded
@@ -45,7 +46,10 @@ def print_comparisons(
     for axis in tables:
         compared = result.comparisons[axis]
         console.print()
-        _print_table(console, plan, compared, len(compared.losses) if is_full else _MOST)
+        table: Mapping[str, Any] = compared.table
+        if axis == "num_gpus":
+            table = with_scaling(table, result.comparisons)
+        _print_table(console, plan, compared, table, len(compared.losses) if is_full else _MOST)
         for line in without_plan_lines(plan, compared):
             print_folded(console, line, most=_ALL_LINES if is_full else 2)
 
@@ -98,8 +102,10 @@ def _change(plan: Plan, loss: float) -> str:
     return f"{'-' if is_less else '+'}{share(abs(loss))}" if loss else "as good"
 
 
-def _print_table(console: Console, plan: Plan, compared: Comparison, most: int) -> None:
-    axis, table = compared.axis, full_columns(compared.table, plan.problem.sources)
+def _print_table(
+    console: Console, plan: Plan, compared: Comparison, columns: Mapping[str, Any], most: int
+) -> None:
+    axis, table = compared.axis, full_columns(columns, plan.problem.sources)
     number = len(compared.losses)
     column = of_objective(plan, plan.problem.objectives[0].name, table)
     lines = make_table(console)
@@ -107,6 +113,8 @@ def _print_table(console: Console, plan: Plan, compared: Comparison, most: int) 
     lines.add_column("plan", overflow="fold")
     lines.add_column(label(column), no_wrap=True, justify="right")
     lines.add_column(_goal(plan), overflow="fold", min_width=_CHANGE, justify="right")
+    if COLUMN in table:
+        lines.add_column(label(COLUMN), overflow="fold", justify="right")
     for at, (row, loss) in enumerate(zip(rows_of(table), compared.losses, strict=True)):
         if at == most:
             break
@@ -115,6 +123,7 @@ def _print_table(console: Console, plan: Plan, compared: Comparison, most: int) 
             shortest_plan(plan, row, axis),
             told(column, row[column], _ends(column, row)) if column in row else "",
             Text(_change(plan, loss), BAD if loss > 0 else GOOD) if at else "",
+            *([f"{row[COLUMN]:.1%}"] if COLUMN in row else []),
             style=GOOD if at == 0 else None,
         )
     console.print(lines)

@@ -29,8 +29,9 @@ class Details:
 
     ``memory_and_speed`` prints one configuration; ``more`` what an estimate has beside that, its
     operators last; ``operators`` gives these as rows for a file. ``times``: the seconds of a step
-    by part, under the name of each kind of step; ``timelines``: such steps over time. ``to_see``:
-    what `planner estimate` shows and a search does not.
+    by part, under the name of each kind of step; ``timelines``: such steps over time.
+    ``distributions``: latencies by the share of requests. ``to_see``: what `planner estimate` shows
+    and a search does not.
     """
 
     memory_and_speed: Callable[[Console, Plan, Candidates], None]
@@ -38,6 +39,7 @@ class Details:
     operators: Callable[[Evaluation], Sequence[dict[str, Any]]]
     times: Callable[[Candidates], Mapping[str, Mapping[str, float]]] = lambda _: {}
     timelines: Callable[[Candidates], Sequence[Timeline]] = lambda _: ()
+    distributions: Callable[[Candidates], Mapping[str, Sequence[Any]]] | None = None
     to_see: str = "To see it in full"
 
 

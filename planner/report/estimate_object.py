@@ -20,9 +20,12 @@ def add_estimate(
     """The row of one configuration, the time by operator, and what there is ``more``."""
     limits = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     files.add(result_blocks(plan, found.table()))
+    details = details_of(plan)
+    if details.distributions is not None:
+        more["latency_distribution"] = details.distributions(found.candidates)
     files.finish(
         plan_manifest(plan, command),
-        operators=details_of(plan).operators(found),
+        operators=details.operators(found),
         open_facts=open_facts(plan, found.candidates),
         sure=sureness(plan, found.candidates),
         limits=limit_rows(found.candidates, limits),

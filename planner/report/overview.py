@@ -50,12 +50,19 @@ def ideal_lines(machine: Machine) -> list[str]:
     if not machine.ideal:
         return []
     compute, memory = machine.flops_efficiency, machine.memory_efficiency
+    inside = machine.gpu.efficiency.collective["all_reduce"].bandwidth_fraction
+    between = machine.cluster.scale_out.efficiency
+    links = "links reach all of theirs"
+    if min(inside, between) < 1:
+        links = f"links reach {100 * inside:.3g} % inside a node and {100 * between:.3g} % between"
     if compute is None and memory is None:
+        if min(inside, between) < 1:
+            return [f"Ideal but for its links: every latency is 0, {links}."]
         return ["Ideal: every efficiency is 1 and every latency 0."]
     peak, bandwidth = (f"{100 * (share or 1):.3g} %" for share in (compute, memory))
     return [
         f"Kernels reach {peak} of the peak and {bandwidth} of the memory bandwidth; "
-        "latencies are 0, links reach all of theirs."
+        f"latencies are 0, {links}."
     ]
 
 

@@ -25,6 +25,7 @@ from planner.report.console import make_table, print_pairs, print_title
 from planner.report.details import Details, print_memory, print_sure
 from planner.report.electricity import electricity_pairs
 from planner.report.engine_start import start_pairs
+from planner.report.latency_curve import latency_distribution, print_latency_distribution
 from planner.report.parts import first
 from planner.report.step_operators import print_steps, step_parts, step_rows
 from planner.report.told import token_costs, token_costs_of
@@ -122,6 +123,8 @@ def _latency_pairs(row: Mapping[str, Any]) -> dict[str, str]:
 def _more_of_deployment(console: Console, _: Plan, found: Evaluation) -> None:
     if isinstance(found.detail, Burst):
         _print_burst(console, found.detail)
+    else:
+        print_latency_distribution(console, found.candidates)
     print_steps(console, _steps(found.candidates))
 
 
@@ -229,6 +232,7 @@ def _timelines(candidates: Any) -> list[Timeline]:
 DEPLOYMENTS = Details(
     memory_and_speed=_deployment,
     more=_more_of_deployment,
+    distributions=latency_distribution,
     operators=_operators,
     times=_times,
     timelines=_timelines,

@@ -18,7 +18,7 @@ from planner.estimators.timeline.training import training_timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
-from planner.report.console import print_pairs, print_title
+from planner.report.console import print_folded, print_pairs, print_title
 from planner.report.details import Details, print_sure
 from planner.report.electricity import electricity_pairs
 from planner.report.parts import add_part, first, memory_table, parts_table
@@ -27,8 +27,8 @@ from planner.workloads.base import Evaluation
 
 _SIDE_BY_SIDE = 78
 _FLAT = (
-    "The whole step reaches the given share of the peak, so there is no time breakdown: "
-    "communication and bubble are inside it."
+    "The whole step reaches the given share of the peak: its parts are as long as their FLOPs "
+    "take, with communication and bubble inside them."
 )
 
 
@@ -45,11 +45,6 @@ def _print_breakdowns(console: Console, runs: Any) -> None:
     row, machine = first_row(runs.columns()), runs.source.setting.machine
     memory = _titled("Memory of the fullest GPU", memory_table(console, row, machine))
     console.print()
-    if runs.estimate.is_flat:
-        console.print(memory)
-        console.print()
-        console.print(_FLAT)
-        return
     time = _titled("Time of a step", _time_table(console, runs))
     if console.width >= _SIDE_BY_SIDE:
         grid = Table.grid(padding=(0, 4, 0, 0))
@@ -59,11 +54,13 @@ def _print_breakdowns(console: Console, runs: Any) -> None:
         console.print(memory)
         console.print()
         console.print(time)
+    if runs.estimate.is_flat:
+        print_folded(console, _FLAT)
 
 
 def _time_table(console: Console, runs: Any) -> Table:
     """Seconds of the first row's step by part; what is hidden behind other parts is not in it."""
-    parts = {name: first(seconds) for name, seconds in runs.estimate.time.parts().items()}
+    parts = {name: first(seconds) for name, seconds in runs.estimate.time_parts.items()}
     total = first(runs.step_time)
     table = parts_table(console, "s")
     for part, seconds in parts.items():
@@ -176,10 +173,8 @@ def _operators(found: Evaluation) -> list[dict[str, Any]]:
 
 
 def _times(runs: Any) -> dict[str, dict[str, float]]:
-    """Seconds of a step by part; none where a flat efficiency is all that is known."""
-    if runs.estimate.is_flat:
-        return {}
-    return {"step": {name: first(part) for name, part in runs.estimate.time.parts().items()}}
+    """Seconds of a step by part."""
+    return {"step": {name: first(part) for name, part in runs.estimate.time_parts.items()}}
 
 
 def _timelines(runs: Any) -> list[Timeline]:

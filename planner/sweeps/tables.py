@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.files import written_bytes, written_whole
+from planner.optimize.scaling import FewestGpus, with_column
 from planner.question.terms import term_of_column
 from planner.report.cells import csv_cell
 from planner.sweeps.parts import joint_kind, read_fronts, read_head, read_rows
@@ -41,10 +42,13 @@ def write_tables(store: Store, front: Collection[int]) -> dict[str, Any]:
     ``front`` has the numbers of the scenarios that are on the front across them.
     """
     rows, fronts = _kinds(store, "rows"), _kinds(store, "fronts")
+    scaled: Callable[[Store], Rows] = scenario_rows
+    if any("num_gpus" in work.varied for work in store.plan.works):
+        scaled, rows = _scaling(store), with_column(rows, "number")
     tables: dict[str, tuple[Kinds, Iterable[Block]]] = {
-        SCENARIOS: (rows, _blocks(scenario_rows(store), rows)),
+        SCENARIOS: (rows, _blocks(scaled(store), rows)),
         FRONTS: (fronts, _front_blocks(store, fronts)),
-        FRONT: (rows, _blocks(_among(scenario_rows(store), front), rows)),
+        FRONT: (rows, _blocks(_among(scaled(store), front), rows)),
     }
     digests = {}
     for name, (kinds, blocks) in tables.items():
@@ -78,6 +82,20 @@ def scenario_rows(store: Store) -> Iterator[Mapping[str, Any]]:
     """The rows of all scenarios, in order."""
     for path in store.all_parts():
         yield from read_rows(path)
+
+
+def _scaling(store: Store) -> Callable[[Store], Rows]:
+    """The rows of all scenarios with what each of their GPUs does of one among the fewest."""
+    fewest = FewestGpus(_alike(store))
+    return lambda store: (fewest.scaled(key, row) for key, row in _alike(store))
+
+
+def _alike(store: Store) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Each row with a number that rows share which differ in their number of GPUs alone."""
+    scenarios = store.plan.scenarios(range(store.plan.num_scenarios))
+    for scenario, row in zip(scenarios, scenario_rows(store), strict=False):
+        others = [(name, str(v)) for name, v in scenario.values.items() if name != "num_gpus"]
+        yield hash((scenario.work.name, *others)), row
 
 
 def _among(rows: Rows, numbers: Collection[int]) -> Rows:

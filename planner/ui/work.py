@@ -10,6 +10,7 @@ from planner.base.records import record
 from planner.decide.sizing.size import contracts_given, size_all, tasks_of
 from planner.errors import InfeasibleError
 from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.scaling import with_scaling
 from planner.pages.document import Document
 from planner.pages.html import environment, page_data
 from planner.pages.read import document_page
@@ -88,7 +89,7 @@ def _search(question: Question, specs: Path | None, limits: Limits, tell: Tell) 
         raise InfeasibleError(infeasible_message(plan, result))
 
     def add(files: RowFiles) -> None:
-        files.add(result_blocks(plan, result.table))
+        files.add(result_blocks(plan, with_scaling(result.table, result.comparisons)))
         finish_search(files, plan, result, question.words, {"driver": "exhaustive"})
 
     return object_text(add)

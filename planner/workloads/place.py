@@ -9,7 +9,7 @@ from planner.base.enums import Contract, Precision
 from planner.base.records import record
 from planner.base.units import parse_quantity
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.ideal import ideal_hardware, with_compute_share
+from planner.estimators.ideal import ideal_hardware, with_compute_share, with_link_share
 from planner.estimators.machine import Machine
 from planner.question.request import Request
 from planner.specs.catalogue import default_cluster
@@ -49,6 +49,9 @@ def read_place(
     """
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
     cluster = with_host_memory(cluster, spec, request.node_host_memory)
+    cluster = with_nodes(cluster, request.gpus_per_node)
+    if "cluster" in notes.defaults:
+        notes.defaults["cluster"] = _own_links(cluster)
     wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
     offer = offer_of(request, spec, wanted and is_only, notes)
     site = Site(
@@ -58,6 +61,7 @@ def read_place(
     )
     if request.at_shares:
         spec, cluster = ideal_hardware(spec, cluster)
+    spec, cluster = with_links(spec, cluster, request)
     share = None if request.workload == "train" else _compute_share(request, spec)
     if share is not None:
         spec = with_compute_share(spec, share)
@@ -108,10 +112,7 @@ def hardware(
     notes.spec("gpu", gpu.spec.name, gpu.digest, gpu.provenance)
     if cluster is None:
         cluster = default_cluster(gpu.spec)
-        notes.defaults["cluster"] = (
-            f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
-            "per GPU between them (the GPU's own links)"
-        )
+        notes.defaults["cluster"] = _own_links(cluster)
     elif gpu.spec.name != cluster.gpu and notes.catalogue.find("gpus", cluster.gpu) != gpu.path:
         raise SpecError(
             f"Cluster {cluster.name} is of {cluster.gpu}, not of {gpu.spec.name}: "
@@ -123,6 +124,14 @@ def hardware(
             "choose another --cluster, or --gpu for a cluster of any size."
         )
     return gpu.spec, cluster
+
+
+def _own_links(cluster: ClusterSpec) -> str:
+    """What is said of a cluster that nobody named."""
+    return (
+        f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
+        "per GPU between them (the GPU's own links)"
+    )
 
 
 def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) -> ClusterSpec:
@@ -143,6 +152,42 @@ def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) ->
     if cluster.host_memory or cluster.host_memory_per_gpu or known:
         return cluster
     return replace(cluster, host_memory_per_gpu=_USUAL_HOST_SHARE * gpu.memory_capacity)
+
+
+def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
+    """The cluster with so many GPUs in a node.
+
+    The fabric joins those of a node, unless it joined GPUs of several nodes before.
+    """
+    if gpus_per_node is None or gpus_per_node == cluster.gpus_per_node:
+        return cluster
+    domain = cluster.scale_up.domain_size
+    if domain <= cluster.gpus_per_node or domain < gpus_per_node:
+        domain = gpus_per_node
+    return replace(
+        cluster,
+        gpus_per_node=gpus_per_node,
+        scale_up=replace(cluster.scale_up, domain_size=domain),
+    )
+
+
+def with_links(gpu: GpuSpec, cluster: ClusterSpec, request: Request) -> tuple[GpuSpec, ClusterSpec]:
+    """A GPU and a cluster whose links reach given shares of their bandwidth.
+
+    Raises
+    ------
+    SearchSpaceError
+        A share is none.
+    """
+    name, up, out = "intra_node_efficiency", cluster.scale_up, cluster.scale_out
+    inside = share_of_peak(request.intra_node_efficiency, "byte/s", up.bandwidth, name)
+    if inside is not None:
+        gpu = with_link_share(gpu, up.kind, inside)
+    name = "inter_node_efficiency"
+    between = share_of_peak(request.inter_node_efficiency, "byte/s", out.bandwidth, name)
+    if between is not None:
+        cluster = replace(cluster, scale_out=replace(out, efficiency=between))
+    return gpu, cluster
 
 
 def _compute_share(request: Request, gpu: GpuSpec) -> float | None:

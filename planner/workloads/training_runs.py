@@ -342,6 +342,4 @@ class TrainingRuns(Candidates):
         return {f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS}
 
     def _time_parts(self) -> Columns:
-        if self.estimate.is_flat:
-            return {}
-        return {f"time_{part}_s": s for part, s in self.estimate.time.parts().items()}
+        return {f"time_{part}_s": s for part, s in self.estimate.time_parts.items()}

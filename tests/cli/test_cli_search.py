@@ -144,13 +144,14 @@ def test_unknown_cost_is_null_and_empty(planner, tmp_path):
     assert pd.read_csv(csv)["cost_usd"].isna().all()
 
 
-def test_a_flat_efficiency_has_no_time_parts(planner, tmp_path):
+def test_a_flat_efficiency_has_the_time_of_its_flops(planner, tmp_path):
     path = tmp_path / "flat.csv"
     ran = planner(*SMALL, "--full", "--flops-efficiency", "0.5", "--csv", path)
-    assert "no time breakdown" in " ".join(ran.out.split())
-    assert [name for name in pd.read_csv(path) if name.startswith("time_")] == [
-        "time_to_train_days"
-    ]
+    assert "as long as their FLOPs take" in " ".join(ran.out.split())
+    rows = pd.read_csv(path)
+    parts = [name for name in rows if name.startswith("time_") and name.endswith("_s")]
+    assert parts == ["time_forward_s", "time_backward_s", "time_recompute_s", "time_reference_s"]
+    assert rows[parts].sum(axis=1).to_numpy() == pytest.approx(rows["step_time_s"].to_numpy())
 
 
 def test_limits_and_objectives_are_kept(planner, tmp_path):

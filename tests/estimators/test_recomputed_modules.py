@@ -31,8 +31,8 @@ PROJECTIONS, FEED_FORWARD = 4 * H * H, 2 * 4 * H * H
 CORE = 2 * 2 * LENGTH * H
 
 
-def kept(modules: str, *, fused: bool = True, recompute: int = 1) -> float:
-    s, c = world(), layout(modules, fused=fused, recompute=recompute)
+def kept(modules: str, *, fused: bool = True, recompute: int = 1, **more: int) -> float:
+    s, c = world(), layout(modules, fused=fused, recompute=recompute, **more)
     (group,) = s.model.layer_groups
     return float(layer_bytes(Share.of(s, c), group))
 
@@ -72,6 +72,38 @@ def test_a_level_keeps_what_llm_analysis_says(level: str, modules: str, per_sbh:
 def test_without_recomputation_scores_are_kept_too() -> None:
     """34 sbh + 5 a s^2 b of [2]_ without its three masks: 32 and 2."""
     assert kept("none", fused=False, recompute=0) == 32 * SBH + 2 * HEADS * LENGTH**2
+
+
+# Of level 2, 24: two norms 4, inputs of attention 2, of the first matrix 2, of the activation
+# function and of the second matrix 8 each; layernorm_dtype_bytes is 4 in llm-analysis.
+@pytest.mark.parametrize(
+    ("bits", "per_sbh"),
+    [
+        ({"norm_input_bits": 32}, 24 + 4),
+        ({"fc1_input_bits": 8}, 24 - 1),
+        ({"activation_input_bits": 4}, 24 - 6),
+        ({"fc2_input_bits": 8}, 24 - 4),
+        (dict.fromkeys(("fc1_input_bits", "activation_input_bits", "fc2_input_bits"), 4),
+         24 - 18 * 3 / 4),
+    ],
+)  # fmt: skip
+def test_bits_of_what_is_kept_are_those_of_llm_analysis(
+    bits: dict[str, int], per_sbh: float
+) -> None:
+    assert kept("attention", **bits) == per_sbh * SBH
+
+
+def test_peak_memory_is_less_and_time_the_same_in_fewer_bits() -> None:
+    s = world("mixtral-8x7b", "megatron-lm")
+    usual, few = (
+        evaluate(s, layout(recompute=0, pipeline_parallel=8, activation_input_bits=bits))
+        for bits in (0, 4)
+    )
+    # Eight stages keep four layers of eight micro-batches: gate and up of two experts a token.
+    spared = LENGTH * 2 * 2 * 14336 * (2 - 0.5) * 4 * 8
+    away = float(usual.memory.fullest.activations - few.memory.fullest.activations)
+    assert away == pytest.approx(spared)
+    assert float(usual.step_time) == float(few.step_time)
 
 
 @pytest.mark.parametrize(

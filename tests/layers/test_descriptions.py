@@ -77,7 +77,7 @@ def test_dense_layer_with_grouped_queries() -> None:
         "statistic": 4,
         "score": 4,
         "activation_input": 2 * 256,
-        "feed_forward_input": 256,
+        "down_input": 256,
     }
 
 
@@ -198,7 +198,8 @@ def test_experts_with_a_shared_expert_and_a_latent() -> None:
     assert experts.parameters == 8 * (3 * 32 * 96 + 2 * 96 + 32)
     assert experts.met * 4 == experts.parameters
     assert _kept(layer, Spread.EXPERTS) == {
-        "feed_forward_input": 2 * 32 + 2 * 96,
+        "feed_forward_input": 2 * 32,
+        "down_input": 2 * 96,
         "expert_output": 2 * 32,
         "activation_input": 2 * 2 * 96,
     }
@@ -232,7 +233,7 @@ def test_what_is_kept_adds_up_by_kind() -> None:
     assert summed == {
         (Element.FEED_FORWARD_INPUT, Spread.TOKENS): 64,
         (Element.ACTIVATION_INPUT, Spread.TENSOR): 512,
-        (Element.FEED_FORWARD_INPUT, Spread.TENSOR): 256,
+        (Element.DOWN_INPUT, Spread.TENSOR): 256,
     }
 
 

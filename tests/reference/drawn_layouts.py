@@ -217,6 +217,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         main_params_precision=choose(["framework", "framework", *f.main_precisions]),
         main_grads_precision=choose(["framework", "framework", *f.main_precisions]),
         optimizer_in_backward=f.optimizer_in_backward and m == p == 1 and choose([True, False]),
+        **_draw_bits(choose),
         reduce_bucket_size=choose([0, 0, 2e7]) if f.memory.reduce_bucket_size else 0,
         sub_group_size=choose([0, 0, 1e6]) if f.memory.sub_group_size else 0,
         stage3_max_live_parameters=choose([0, 1e7, 1e12]) if f.memory.max_live_parameters else 0,
@@ -226,11 +227,19 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
 
 
 def _draw_modules(choose: Any, f: FrameworkProfile, recompute: str) -> str:
-    """Some of those that a framework has, or what it calls selective."""
+    """Some of those that a framework has, beside two that no other word stands for together."""
     if recompute != "selective" or not f.recompute_modules or choose([True, False]):
         return "none"
-    names = [choose(list(f.recompute_modules)) for _ in range(choose([1, 1, 2]))]
-    return "+".join(sorted({"layernorm", *names}) if choose([True, False]) else names[:1])
+    names = {choose(list(f.recompute_modules)) for _ in range(choose([1, 1, 2]))}
+    return RecomputedModules.meant("+".join(names | {"core_attn", "layernorm"}))
+
+
+def _draw_bits(choose: Any) -> dict[str, int]:
+    """Bits of what is kept of inputs; most plans say none."""
+    if choose([True, True, False]):
+        return {}
+    names = ("norm", "fc1", "activation", "fc2")
+    return {f"{name}_input_bits": choose([0, 4, 8, 32]) for name in names}
 
 
 def may_loop(setting: Setting) -> bool:
@@ -305,6 +314,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         main_params_precision=choose(["framework", "framework", *MainPrecision.words()]),
         main_grads_precision=choose(["framework", "framework", *MainPrecision.words()]),
         optimizer_in_backward=choose([False, False, True]),
+        fc1_input_bits=choose([0] * 6 + [8, 64]),
         reduce_bucket_size=choose([0, 0, 0, 1e6]),
         sub_group_size=choose([0, 0, 0, 1e6]),
         stage3_max_live_parameters=choose([0, 0, 0, 1e6]),

@@ -51,7 +51,7 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     blocks = (group.attention is not None) + (group.feed_forward is not None)
     norms = 1 if group.parallel_residual else min(group.norms_per_layer, blocks)
     kept = {
-        "norm_inputs": 2 * own * h * norms,
+        "norm_inputs": (layout.norm_input_bits / 8 or 2) * own * h * norms,
         "dropout_masks": blocks * own * h if world.workload.dropout else 0,
     }
     if group.attention and group.attention.kind in ("linear", "mamba2"):
@@ -146,24 +146,29 @@ def _feed_forward(world: World, layout: Layout, mlp: FeedForwardSpec) -> dict[st
     element = _element(world, layout)
     if frozen(world) and world.workload.lora_targets != "all_linear":
         element = 0  # no weight gradient needs the inputs
+    first, last = (
+        (bits / 8 or element) if element else 0
+        for bits in (layout.fc1_input_bits, layout.fc2_input_bits)
+    )
     inputs = 2 if mlp.gated else 1
     in_eight_bits = world.framework.memory.fp8_activation_inputs
     each = 1 if in_eight_bits and layout.precision in ("fp8", "fp4") else 2
+    each = layout.activation_input_bits / 8 or each
     width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
     f = width / layout.tensor_parallel
     kept = {
-        "block_input": element * own * h,
+        "block_input": first * own * h,
         "activation_inputs": each * inputs * n * f,
-        "down_input": element * n * f,
+        "down_input": last * n * f,
     }
     if mlp.num_experts:
         pairs = own * mlp.num_experts_per_tok * expert_load(layout)
         outside = pairs * layout.expert_tensor_parallel
         latent = mlp.moe_latent_size
         kept["expert_latents"] = 2 * own * latent
-        kept["dispatched"] = element * outside * (latent or h)
+        kept["dispatched"] = first * outside * (latent or h)
         kept["expert_outputs"] = world.framework.memory.expert_output * outside * (latent or h)
         kept["expert_activation_inputs"] = each * inputs * pairs * mlp.moe_intermediate_size
-        kept["expert_down_inputs"] = element * pairs * mlp.moe_intermediate_size
+        kept["expert_down_inputs"] = last * pairs * mlp.moe_intermediate_size
         kept["router_logits_and_scores"] = 2 * 4 * own * mlp.num_experts
     return kept

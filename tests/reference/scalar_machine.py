@@ -82,6 +82,10 @@ class Layout:
     main_params_precision: str = "framework"
     main_grads_precision: str = "framework"
     optimizer_in_backward: bool = False
+    norm_input_bits: int = 0
+    fc1_input_bits: int = 0
+    activation_input_bits: int = 0
+    fc2_input_bits: int = 0
     reduce_bucket_size: float = 0.0
     sub_group_size: float = 0.0
     stage3_max_live_parameters: float = 0.0

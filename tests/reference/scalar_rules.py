@@ -109,6 +109,7 @@ def _experts(world: World, c: Layout) -> set[str]:
         expert_tensor_parallel=part if sparse else c.expert_tensor_parallel > 1,
         expert_routing=crowded if sparse else routed,
         overlap_expert_parallel=c.overlap_expert_parallel and alone,
+        input_bits=c.fc1_input_bits > 32,
         recompute_modules=_unrepeated(world, c),
         saved_tensors=_unkept(c),
         expert_parallel=uneven if sparse else e > 1,

@@ -63,3 +63,24 @@ def test_a_rate_is_a_share_of_the_sixteen_bit_peak() -> None:
     rate = row(flops_efficiency="156 TFLOP/s")
     share = row(flops_efficiency=0.5)
     assert rate["prefill_latency_s"] == pytest.approx(share["prefill_latency_s"])
+
+
+# cli99/llm-analysis at d841e40, training: three forward passes, and what is recomputed; forward
+# FLOPs over the peak times its efficiency. LLaMA-7B: 6.607 billion numbers of matrices met.
+@pytest.mark.parametrize(("recompute", "passes"), [("none", 0), ("full", 1)])
+def test_a_flat_step_of_training_is_told_by_part(recompute: str, passes: int) -> None:
+    found = first_row(planner.estimate(
+        workload="train", model="llama-7b", gpu="a100-sxm-80gb", num_gpus=8, framework="fsdp",
+        sequence_length=2048, global_batch_size=8, settings={"recompute": recompute},
+        flops_efficiency=0.5,
+    ).table())  # fmt: skip
+    layers = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
+    forward = 2 * (layers + 32000 * 4096) + 32 * 2 * 2 * 2048 * 4096
+    seconds = 2048 * forward / (0.5 * 312e12)
+    assert found["time_forward_s"] == pytest.approx(seconds, rel=1e-3)
+    assert found["time_backward_s"] == pytest.approx(2 * seconds, rel=1e-3)
+    logits = 2048 * 2 * 32000 * 4096 / (0.5 * 312e12)
+    again = passes * (seconds - logits)
+    assert found["time_recompute_s"] == pytest.approx(again, rel=1e-3)
+    parts = ("forward", "backward", "recompute", "reference")
+    assert sum(found[f"time_{part}_s"] for part in parts) == pytest.approx(found["step_time_s"])

@@ -41,6 +41,8 @@ _COUNTED = (
     "--account-for-loss-in-pipeline-split",
 )
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+# What selective recomputation stands for where nobody names modules: of experts the last two.
+_USUAL_MODULES = ("core_attn", "layernorm+moe_act", "layernorm+mla_up_proj+moe_act")
 _DROPOUT = 0.1
 # What "auto" of each profile is: the way that its runs went.
 _OWN_DISPATCHER = {"Megatron-LM": "alltoall", "Megatron-Bridge": "flex", "NeMo": "flex"}
@@ -270,7 +272,7 @@ def _recomputation(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:
         if modules and modules <= {"mlp", "moe"}:
             return {"recompute": "feed_forward"}
         word = RecomputedModules.meant("+".join(sorted(modules or {"core_attn"})))
-        if word in _usual_modules(reading):
+        if word in _USUAL_MODULES:
             return {"recompute": "selective"}
         return {"recompute": "selective", "recompute_modules": word}
     if kind != "full":
@@ -280,15 +282,6 @@ def _recomputation(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:
         return {"recompute": "full"}
     chunks = int(values.get("virtual_pipeline") or 1)
     return {"recompute": "full", "recompute_num_layers": layers * chunks}
-
-
-def _usual_modules(reading: Reading) -> tuple[str, ...]:
-    """What selective recomputation stands for where nobody names modules.
-
-    A file that names its model says nothing of experts or of latent attention.
-    """
-    experts = "layernorm+moe_act", "layernorm+mla_up_proj+moe_act"
-    return ("core_attn", *experts[reading.has("--multi-latent-attention") :])
 
 
 def _dropout(reading: Reading) -> str:

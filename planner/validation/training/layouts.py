@@ -104,6 +104,10 @@ class Layout:
     sub_group_size: int = 0
     stage3_max_live_parameters: int = 0
     zero3_init: bool = True
+    norm_input_bits: int = 0
+    fc1_input_bits: int = 0
+    activation_input_bits: int = 0
+    fc2_input_bits: int = 0
     expert_tensor_parallel: int = 1
     overlap_expert_parallel: bool = False
     token_dispatcher: TokenDispatcher = TokenDispatcher.AUTO
