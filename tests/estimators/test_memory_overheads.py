@@ -37,7 +37,7 @@ def test_an_update_in_eight_bits_builds_up_no_copy_of_all_weights() -> None:
     assert narrow.moments[0][1].working.max() == 0
 
 
-DEEPSPEED = {"framework": "deepspeed", "gpu": "a100-sxm-80gb"}
+DEEPSPEED: dict[str, Any] = {"framework": "deepspeed", "gpu": "a100-sxm-80gb"}
 PARAMETERS = 8_030_261_248
 
 
@@ -92,13 +92,13 @@ def test_gradients_are_looked_through_for_overflows_in_32_bits() -> None:
     many = _memory(64, settings={"zero": 2}, **DEEPSPEED).moments[0][1].working.max()
     assert many == pytest.approx(11 * PARAMETERS / 64)
     settings = {"zero": 2, "recompute": "full"}
-    asked = {"gpu": "a100-sxm-80gb", "num_gpus": 8, "framework": "deepspeed"}
     found = planner.estimate(
         model="qwen1.5-7b",
+        num_gpus=8,
         sequence_length=512,
         global_batch_size=8,
         settings=settings,
-        **asked,
+        **DEEPSPEED,
     ).candidates.estimate.memory
     assert found.moments[0][1].working.max() == pytest.approx(11 * 151_936 * 4096)
 
