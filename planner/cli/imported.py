@@ -173,6 +173,7 @@ def _print(
         print_change,
         print_diff,
         print_paged,
+        print_shorter,
         print_started,
         print_understood,
         print_wasted,
@@ -188,6 +189,7 @@ def _print(
             print_misfit(console, plan, found)
         if found.rejected_by == "out_of_memory":
             print_paged(console, given["imported"], plan, row)
+            print_shorter(console, given["imported"], plan, found)
     elif given["full"]:
         print_estimate(console, plan, found)
     else:

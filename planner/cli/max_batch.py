@@ -90,6 +90,7 @@ def _show(
     from planner.report.console import make_console
     from planner.report.documents import write_document
     from planner.report.engine_start import no_start
+    from planner.report.infeasible import missed_words
     from planner.report.largest import largest_lines, print_largest
     from planner.report.load import refuse_overload
     from planner.report.manifest import plan_manifest
@@ -104,8 +105,10 @@ def _show(
     ]
     write_document(json, plan_manifest(plan, given["context"].obj), largest=document)
     if all(one.largest is None for one in found):
-        lines = [line for one in found for line in largest_lines(plan, one)]
-        misses = result_of(plan, evaluation).nearest_misses
+        result = result_of(plan, evaluation)
+        missed = missed_words(plan, result)
+        lines = [line for one in found for line in largest_lines(plan, one, missed)]
+        misses = result.nearest_misses
         starts = (f"The engine {start}." for miss in misses if (start := no_start(miss)))
         raise InfeasibleError(" ".join((*lines, *starts)))
     if not given["quiet"]:

@@ -219,7 +219,7 @@ def _stage_memory(
     built_up = memory.optimizer_temporary or memory.step_gradients
     if not share.setting.framework.states.gradients_persist or built_up:
         on_host = host_updates(share.setting, c.offload)
-        at_once = updated_at_once(share, c, state("temporary", stage))
+        at_once = updated_at_once(share, c, state("temporary", stage), parameters, stage)
         temporary = np.where(on_host, 0.0, at_once)
         moments = _moments(share, c, backward, temporary)
     if not memory.loaded_whole and np.all(c.zero3_init):

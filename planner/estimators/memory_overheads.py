@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.enums import OptimizerKind, StatePrecision, ZeroStage
+from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, ZeroStage
 from planner.base.units import GIB
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.frozen import stage_gathered_bytes
+from planner.estimators.number_bytes import is_wide
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting, Share
 
 # A CUDA context with the kernels of PyTorch is 0.4 to 0.6 GiB.
 _CONTEXT = 0.5 * GIB
 _LARGE_GPU = 80e9
+_LOOKED_THROUGH, _FLAGGED = 11.0, 3.0
 
 
 def reserved_bytes(setting: Setting) -> FloatArray:
@@ -78,23 +80,44 @@ def update_temporary(share: Share, c: TrainingConfigurations) -> FloatArray:
     return np.where(one_by_one, 0.0, memory.optimizer_temporary) + memory.step_gradients
 
 
-def updated_at_once(share: Share, c: TrainingConfigurations, temporary: FloatArray) -> FloatArray:
+def updated_at_once(
+    share: Share,
+    c: TrainingConfigurations,
+    temporary: FloatArray,
+    parameters: StageParameters,
+    stage: int,
+) -> FloatArray:
     """Bytes of the temporaries of one update, of those of all that a rank owns.
 
-    ZeRO-3 of DeepSpeed makes the gradients of one sub-group after the other [1]_.
+    ZeRO-3 of DeepSpeed makes the gradients of one sub-group after the other [1]_. Before an update
+    gradients are looked through for overflows: stages 1 and 2 take one after the other to 32 bits,
+    in which what is no number is told apart by as many bytes again, in 16 bits or not; the
+    largest is the embedding's [2]_. In fp16 stage 3 looks through all that it owns at once [3]_.
 
     References
     ----------
     .. [1] deepspeedai/DeepSpeed 0.19.6, runtime/zero/stage3.py: step() goes through the
        sub-groups; _prepare_fp32_grad_for_sub_group.
+    .. [2] The same, runtime/zero/stage_1_and_2.py, _has_inf_or_nan: x.float() (4 bytes), three
+       flags (3), and their maximum in 32 bits (4).
+    .. [3] The same, stage3.py, has_overflow: torch.isinf of a flat buffer, which PyTorch computes
+       as abs() == inf: 2 bytes and a flag.
     """
     own = share.setting.framework.memory.sub_group_size
     if not own:
         return temporary
-    parameters = np.where(c.sub_group_size > 0, c.sub_group_size, own)
-    group = parameters * update_temporary(share, c)
+    numbers = np.where(c.sub_group_size > 0, c.sub_group_size, own)
+    each = update_temporary(share, c)
+    of_all = temporary / each
     in_groups = c.zero_stage == ZeroStage.WEIGHTS
-    return np.where(in_groups, np.minimum(temporary, group), temporary)
+    has_end = parameters.is_first[stage] | parameters.is_last[stage]
+    largest = np.where(has_end, np.minimum(of_all, parameters.trained.end), 0.0)
+    looked_through = np.where(in_groups, 0.0, _LOOKED_THROUGH * largest)
+    is_fp16 = c.precision == ComputePrecision.FP16
+    looked_through = np.where(in_groups & is_fp16, _FLAGGED * of_all, looked_through)
+    looked_through = np.where(is_wide(c.precision) | (c.zero_stage == 0), 0.0, looked_through)
+    made = np.where(in_groups, np.minimum(temporary, numbers * each), temporary)
+    return np.maximum(made, looked_through)
 
 
 def live_bytes(

@@ -19,6 +19,7 @@ from planner.report.against import print_difference
 from planner.report.console import make_table, print_folded, print_title
 from planner.report.load import load_line
 from planner.report.overview import question_title
+from planner.report.parts import host_words
 from planner.report.short import short_plan
 from planner.report.told import label, told, told_alike
 from planner.report.what_if import LEAST, print_sensitivities
@@ -142,6 +143,9 @@ def _print_memory(console: Console, explained: Explanation, *, is_full: bool) ->
         if amount / peak > (LEAST if is_full else _LARGE)
     ]
     print_folded(console, ", ".join(parts))
+    plan, row = explained.plan, explained.row
+    if on_host := host_words(row, plan.source_of(row).setting.machine):
+        print_folded(console, f"in host memory {on_host}")
 
 
 def _print_assumptions(console: Console, explained: Explanation, *, is_full: bool) -> None:

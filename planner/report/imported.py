@@ -13,8 +13,10 @@ from planner.base.text import value as shown
 from planner.base.units import GIB
 from planner.decide.improve import Change
 from planner.estimators.inference.setting import ServingSetting
+from planner.explaining.largest import largest_length
 from planner.launch.imported import Imported, Line, Status
 from planner.launch.rewrite import Rewritten
+from planner.launch.trainer.answers import UNPACKED
 from planner.plan.plan import Plan
 from planner.question.terms import Term, glossary, terms_of
 from planner.report.console import make_table, print_folded, print_title
@@ -22,7 +24,9 @@ from planner.report.engine_start import start_line
 from planner.report.short import share
 from planner.report.told import label, told
 from planner.shell.text import Given
+from planner.workloads.base import Evaluation
 
+_UNPACKED = UNPACKED.partition("{")[0]
 _MOST_NAMED = 6
 _TELLABLE = 0.01
 _OF_REQUESTS = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
@@ -225,6 +229,18 @@ def print_paged(console: Console, imported: Imported, plan: Plan, row: Mapping[s
         f"their {states:.1f} GiB go to the host and back{seconds}; more where the peak is higher "
         f"than predicted.",
     )
+
+
+def print_shorter(console: Console, imported: Imported, plan: Plan, found: Evaluation) -> None:
+    """How long samples may be that nothing packs, where sequences full of them do not fit."""
+    if not any(note.startswith(_UNPACKED) for note in imported.notes):
+        return
+    longest = largest_length(plan, found, "sequence_length").largest
+    if longest is not None:
+        print_folded(
+            console,
+            f"Nothing packs samples: it fits while none is longer than {longest:,} tokens.",
+        )
 
 
 def _text_of(given: Given) -> str:

@@ -47,6 +47,11 @@ def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | Non
     return "\n".join(lines)
 
 
+def missed_words(plan: Plan, result: SearchResult) -> list[str]:
+    """What the nearest misses lack, each against what there is."""
+    return [_sentence(plan, result, miss, miss.rejection, None) for miss in result.nearest_misses]
+
+
 def _is_alone(result: SearchResult) -> bool:
     return result.configurations_evaluated == 1
 

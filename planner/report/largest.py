@@ -13,6 +13,7 @@ from planner.explaining.largest import Largest
 from planner.plan.plan import Plan
 from planner.report.console import GOOD, make_table, print_folded
 from planner.report.overview import question_title
+from planner.report.parts import host_words
 from planner.report.short import short_plan
 from planner.report.sure import fits_words
 from planner.report.told import label, told
@@ -36,21 +37,24 @@ def print_largest(
             _print_rows(console, plan, one)
 
 
-def largest_lines(plan: Plan, one: Largest) -> list[str]:
-    """The largest and what ends it, in sentences."""
-    return [*_lines(plan, one)]
+def largest_lines(plan: Plan, one: Largest, missed: Sequence[str] = ()) -> list[str]:
+    """The largest and what ends it, in sentences; ``missed``: what the plan itself lacks."""
+    return [*_lines(plan, one, missed)]
 
 
-def _lines(plan: Plan, one: Largest) -> Iterator[str]:
+def _lines(plan: Plan, one: Largest, missed: Sequence[str]) -> Iterator[str]:
     name = one.name.replace("_", " ")
     capacity = plan.problem.setting.machine.gpu.allocatable_memory / GIB
     if one.row is None:
-        yield f"No {name} is feasible: {one.reason}."
+        known = (words for words in missed if words.startswith(one.reason))
+        yield f"No {name} is feasible: {next(known, one.reason)}."
         return
     memory = f"{one.row[_PEAK]:,.1f} of {capacity:,.1f} GiB"
     words = [f"largest {name} {one.largest:,} (the plan has {one.own:,})", memory]
     yield ", ".join(filter(None, (*words, fits_words(one.row))))
     setting = plan.problem.setting
+    if on_host := host_words(one.row, setting.machine):
+        yield f"in host memory {on_host}"
     if one.name == "sequence_length" and one.largest:
         yield from plan.workload.wording.unusual(
             replace(setting, workload=unchecked(setting.workload, sequence_length=one.largest))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -322,3 +323,20 @@ def test_an_option_that_goes_with_another_is_understood(planner, tmp_path) -> No
     assert done.exit_code == 0
     assert "precision fp8" in " ".join(done.out.split())
     assert "Text alone does not tell" not in done.out
+
+
+def test_samples_that_nothing_packs_may_be_as_long_as_fits(planner, tmp_path):
+    """hiyouga/LLaMA-Factory issue 7197 ran so on molecules of some hundred tokens."""
+    path = tmp_path / "lf.yaml"
+    path.write_text(
+        "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\nstage: sft\nfinetuning_type: lora\n"
+        "lora_target: all\nlora_rank: 16\ncutoff_len: 2048\npacking: false\nbf16: true\n"
+        "per_device_train_batch_size: 4\ngradient_accumulation_steps: 4\n"
+    )
+    asked = ("estimate", "--from", path, "--gpu", "rtx4090", "--gpus", "7")
+    said = " ".join(planner(*asked).out.split())
+    longest = int(re.search(r"it fits while none is longer than ([\d,]+) tokens", said)[1])
+    assert planner(*asked, "--sequence-length", str(longest)).exit_code == 0
+    assert planner(*asked, "--sequence-length", str(longest + 1)).exit_code == 4
+    path.write_text(path.read_text().replace("packing: false", "packing: true"))
+    assert "Nothing packs" not in planner(*asked).out

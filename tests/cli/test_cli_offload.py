@@ -1,4 +1,4 @@
-"""Serving with weights and cache in host memory, as a user sees it."""
+"""What lies in host memory in serving and training, as a user sees it."""
 
 from __future__ import annotations
 
@@ -56,3 +56,27 @@ def test_the_commands_it_prints_can_be_typed(planner):
     assert len(commands) == 2
     for command in commands:
         assert planner(*shlex.split(command)).exit_code == 0
+
+
+TRAINED = (
+    "--model", "llama-3.1-8b", "--gpus", "8", "--gpu", "a100", "--framework", "deepspeed",
+    "--sequence-length", "2048", "--global-batch-size", "64", "--set", "zero=3",
+    "--set", "recompute=full", "--set", "offload=optimizer_weights",
+)  # fmt: skip
+# DeepSpeed's rule: 18 bytes of a parameter, half as much again for its buffers.
+HELD = f"{1.5 * 18 * 8_030_261_248 / 2**30:.1f}"
+
+
+@pytest.mark.parametrize("command", ["estimate", "explain", "max-batch", "max-length"])
+def test_every_command_tells_what_a_node_must_hold(planner, command):
+    out = " ".join(planner(command, *TRAINED).out.split())
+    assert f"{HELD} of 1,600 GiB of a node, which is assumed: give --host-memory" in out
+
+
+@pytest.mark.parametrize("command", ["estimate", "explain", "max-batch", "max-length", "search"])
+def test_every_command_refuses_what_a_node_cannot_hold(planner, command):
+    wanted = ("--space", "deepspeed") if command == "search" else ()
+    ran = planner(command, *TRAINED, "--host-memory", "64GiB", *wanted)
+    said = " ".join((ran.out + ran.err).split())
+    assert ran.exit_code == 4
+    assert f"more than the host memory: {HELD} of 64 GiB of a node" in said

@@ -37,7 +37,7 @@ def test_an_update_in_eight_bits_builds_up_no_copy_of_all_weights() -> None:
     assert narrow.moments[0][1].working.max() == 0
 
 
-DEEPSPEED = {"framework": "deepspeed", "gpu": "a100-sxm-80gb"}
+DEEPSPEED: dict[str, Any] = {"framework": "deepspeed", "gpu": "a100-sxm-80gb"}
 PARAMETERS = 8_030_261_248
 
 
@@ -80,6 +80,36 @@ def test_the_step_of_zero_2_holds_what_a_failure_of_it_tells() -> None:
     step = memory.moments[0][1]
     held = step.weights + step.gradients + step.optimizer_states + step.working
     assert held.max() / GIB == pytest.approx(28.28, rel=0.01)
+
+
+def test_gradients_are_looked_through_for_overflows_in_32_bits() -> None:
+    """11 bytes of the embedding's 128,256 x 4,096 gradients where a rank owns all of them.
+
+    On 64 GPUs it owns 125,472,832 numbers, fewer than these, and 6 bytes of each are made later.
+    """
+    few = _memory(2, settings={"zero": 2}, **DEEPSPEED).moments[0][1].working.max()
+    assert few == pytest.approx(6 * PARAMETERS / 2)
+    many = _memory(64, settings={"zero": 2}, **DEEPSPEED).moments[0][1].working.max()
+    assert many == pytest.approx(11 * PARAMETERS / 64)
+    settings = {"zero": 2, "recompute": "full"}
+    found = planner.estimate(
+        model="qwen1.5-7b",
+        num_gpus=8,
+        sequence_length=512,
+        global_batch_size=8,
+        settings=settings,
+        **DEEPSPEED,
+    ).candidates.estimate.memory
+    assert found.moments[0][1].working.max() == pytest.approx(11 * 151_936 * 4096)
+
+
+def test_stage_3_looks_through_all_it_owns_in_fp16_alone() -> None:
+    """Of a copy without signs and a flag, 3 bytes of 4.0 billion parameters on two ranks."""
+    settings = {"zero": 3, "precision": "fp16"}
+    working = _memory(2, settings=settings, **DEEPSPEED).moments[0][1].working.max()
+    assert working == pytest.approx(3 * PARAMETERS / 2)
+    in_bf16 = _memory(2, settings={"zero": 3}, **DEEPSPEED).moments[0][1].working.max()
+    assert in_bf16 == pytest.approx(6e9)
 
 
 def test_zero_3_keeps_as_many_whole_parameters_as_may_live() -> None:

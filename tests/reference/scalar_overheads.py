@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scalar_adapters import trained_in_stages
+from scalar_adapters import trained_in_end, trained_in_stages
 from scalar_machine import Layout, World
 from scalar_optimizers import update_temporary
 
@@ -30,9 +30,19 @@ def buffers(world: World, layout: Layout, stage: int) -> float:
     return min(memory.communication_buffer, held)
 
 
-def at_once(world: World, layout: Layout, temporary: float) -> float:
-    """Stage 3 updates a sub-group, the stages below it all that a rank owns."""
+def at_once(world: World, layout: Layout, temporary: float, stage: int) -> float:
+    """Stage 3 updates a sub-group, the stages below it all that a rank owns.
+
+    Before that DeepSpeed looks for what is no number.
+    """
     own = world.framework.memory.sub_group_size
-    if not own or layout.zero_stage != 3:
+    if not own:
         return temporary
-    return min(temporary, (layout.sub_group_size or own) * update_temporary(world, layout))
+    each = update_temporary(world, layout)
+    if layout.zero_stage == 3:
+        flags = 3 * temporary / each if layout.precision == "fp16" else 0.0
+        return max(min(temporary, (layout.sub_group_size or own) * each), flags)
+    at_an_end = stage in (0, layout.pipeline_parallel - 1)
+    if layout.zero_stage == 0 or not at_an_end or layout.precision in ("fp32", "tf32"):
+        return temporary
+    return max(temporary, 11 * min(temporary / each, trained_in_end(world, layout)[0]))

@@ -310,7 +310,7 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
         "communication_buffers": buffers(world, layout, stage),
         "reserved": reserved(world),
     }
-    temporary = at_once(world, layout, whole.pop("temporary"))
+    temporary = at_once(world, layout, whole.pop("temporary"), stage)
     loss_or_backward = whole | {
         "activations": activations,
         "working": working,

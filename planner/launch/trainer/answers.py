@@ -475,7 +475,7 @@ def _adapter(said: Said, found: Collected) -> None:
         reason = "no matrices are named: peft takes queries and values of most models"
         found.default("lora_targets", "query_value", reason)
     else:
-        found.values["lora_targets"] = lora_targets(modules.split())
+        found.values["lora_targets"] = lora_targets(modules.replace(",", " ").split())
         if names_feed_forward(modules):
             found.values["expert_adapters"] = str(ExpertAdapters.EACH)
 

@@ -403,3 +403,16 @@ def test_accelerate_says_whether_weights_are_sharded_as_they_load(
         "Qwen/Qwen2.5-7B --bf16 --per_device_train_batch_size 1 --max_length 1024\n"
     )
     assert read_launch(tmp_path / "run.sh").values.get("zero3_init") == shards
+
+
+def test_matrices_and_whole_modules_of_chinese_llama_alpaca_are_read(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(
+        "torchrun --nproc_per_node 1 run_clm_sft_with_peft.py --model_name_or_path "
+        "meta-llama/Llama-2-7b-hf --per_device_train_batch_size 1 --max_seq_length 512 --fp16 "
+        "--lora_rank 64 --lora_trainable q_proj,v_proj,k_proj,o_proj,gate_proj,down_proj,up_proj "
+        "--modules_to_save embed_tokens,lm_head\n"
+    )
+    found = read_launch(tmp_path / "run.sh").values
+    assert (found["adapter"], found["lora_rank"]) == ("lora", 64)
+    assert found["lora_targets"] == "all_linear"
+    assert found["modules_to_save"] == "embeddings"
