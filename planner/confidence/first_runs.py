@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from planner.base.training_objectives import TrainingObjective
 from planner.confidence.tables import read_table
-from planner.training_objectives import TrainingObjective
 
 
 @cache
