@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from planner.enums import LinkKind, Precision
 from planner.errors import PlannerError, SpecError
 from planner.specs.catalogue import (
+    Catalogue,
     default_cluster,
     load_cluster_with_provenance,
     load_gpu,
@@ -321,3 +322,15 @@ def test_values_no_reader_expects_are_refused(quantity: str, tmp_path: Path) -> 
     text = H100_TEXT.replace('{ value = 80, unit = "GiB", source = "memory" }', quantity)
     with pytest.raises(SpecError):
         read_gpu(text, tmp_path)
+
+
+def test_every_gpu_with_tensor_cores_for_bf16_has_tf32_at_half_its_rate() -> None:
+    """NVIDIA's papers on Ampere, Ada, Hopper and Blackwell; CDNA 2 and 4, TPUs and Apple have none."""
+    catalogue = Catalogue()
+    for name in catalogue.names("gpus"):
+        gpu = catalogue.load_gpu(name).spec
+        peaks = gpu.peak_flops
+        if gpu.vendor == "NVIDIA" and Precision.BF16 in peaks:
+            assert peaks[Precision.TF32] == pytest.approx(peaks[Precision.BF16] / 2, rel=0.02), name
+    assert Precision.TF32 not in load_gpu("mi355x").peak_flops
+    assert load_gpu("a40").peak_flops[Precision.TF32] == 74.8e12  # NVIDIA A40 datasheet
