@@ -325,7 +325,7 @@ def test_values_no_reader_expects_are_refused(quantity: str, tmp_path: Path) -> 
 
 
 def test_every_gpu_with_tensor_cores_for_bf16_has_tf32_at_half_its_rate() -> None:
-    """NVIDIA's papers on Ampere, Ada, Hopper and Blackwell; CDNA 2 and 4, TPUs and Apple have none."""
+    """NVIDIA's papers on Ampere, Ada, Hopper and Blackwell; CDNA 4 has none."""
     catalogue = Catalogue()
     for name in catalogue.names("gpus"):
         gpu = catalogue.load_gpu(name).spec
