@@ -24,6 +24,8 @@ from planner.confidence.intervals import (
     basis_of,
     interval_of,
 )
+from planner.errors import PlannerError
+from planner.specs.efficiency import is_assumed
 
 TRAINING, INFERENCE = "training", "inference"
 
@@ -70,9 +72,13 @@ def _of_training(setting: Any, num_gpus: int) -> Confidence:
     tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
     keys = (rule.label, silicon, size, training_task(tunes=tunes), kind)
     quantities = ("step_time", "peak_memory")
-    basis = basis_of(rule, silicon, kind, TRAINING_TABLES)
+    known = basis_of(rule, silicon, kind, TRAINING_TABLES)
+    basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(setting))
     factors = {
-        name: interval_of(name, keys, TRAINING_TABLES, basis, rule.profile) for name in quantities
+        name: interval_of(
+            name, keys, TRAINING_TABLES, known if name == "peak_memory" else basis, rule.profile
+        )
+        for name in quantities
     }
     slower = slower_at_first(rule.label)
     if slower > 1 and is_first_run(work.tuned, work.training_objective):
@@ -86,6 +92,16 @@ def _of_training(setting: Any, num_gpus: int) -> Confidence:
     )
 
 
+def _is_assumed(setting: Any) -> bool:
+    """Whether no publication says what products reach on a setting's GPU."""
+    machine = setting.machine
+    try:
+        provenance = machine.catalogue.load_gpu(machine.gpu.name).provenance
+    except PlannerError:
+        return False
+    return is_assumed(provenance, "gemm.bf16.compute_fraction")
+
+
 def _of_inference(setting: Any, mode: str) -> Confidence:
     """By engine, GPU, mode, dense or experts; ``throughput`` is that of rates."""
     rule = rule_of_profile(setting.engine, setting.machine.gpu.name)
@@ -93,9 +109,13 @@ def _of_inference(setting: Any, mode: str) -> Confidence:
     kind = "moe" if has_experts(setting.model) else "dense"
     keys = (rule.label, silicon, mode, kind)
     quantities = ("time_to_first_token", "time_per_output_token", "peak_memory")
-    basis = basis_of(rule, silicon, kind, INFERENCE_TABLES)
+    known = basis_of(rule, silicon, kind, INFERENCE_TABLES)
+    basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(setting))
     factors = {
-        name: interval_of(name, keys, INFERENCE_TABLES, basis, rule.profile) for name in quantities
+        name: interval_of(
+            name, keys, INFERENCE_TABLES, known if name == "peak_memory" else basis, rule.profile
+        )
+        for name in quantities
     }
     slow = interval_of("throughput", keys, INFERENCE_TABLES, basis, rule.profile)
     factors["throughput"] = (1 / slow[1], 1 / slow[0] if slow[0] else math.inf)

@@ -58,6 +58,8 @@ FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "peak_memory": (("peak_memory_gib",), ()),
 }
 _OF_RATES = {name for names in FOLLOWING["throughput"] for name in names} - {*_CAPACITIES}
+_UTILIZATION = "model_flops_utilization"
+_OF_STEPS = ("step_time", "calendar_time")
 _UNKNOWN = (np.nan, np.nan)
 _UNITS = ("_s", "_gib", "_days", "_usd", "_kwh", "_kw", "_kg")
 
@@ -87,8 +89,9 @@ def intervals(row: Mapping[str, Any], sure: Confidence | None) -> dict[str, tupl
     found: dict[str, tuple[float, float]] = {}
     for quantity, (low, high) in (sure.factors if sure else {}).items():
         same, inverse = FOLLOWING.get(quantity, ((), ()))
+        end = _kernels_end(row, quantity, low, sure.most_utilization if sure else math.inf)
         for name in (name for name in (*same, *inverse) if name in row):
-            least, most = _of_load(row, name, low, high)
+            least, most = _of_load(row, name, end, high)
             ends = (row[name] * least, row[name] * most)
             found[name] = ends if name in same else _inverse(row[name], least, most)
     return found
@@ -104,6 +107,16 @@ def _of_load(table: Mapping[str, Any], column: str, low: Any, high: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         spare = np.divide(table[_CAPACITY], table["requests_per_s"])
     return np.minimum(low * spare, 1.0), np.minimum(high * spare, 1.0)
+
+
+def _kernels_end(table: Mapping[str, Any], quantity: str, low: Any, most: Any) -> Any:
+    """The low factor of a time: no step is so short that kernels would be beyond their best.
+
+    ``most`` is the greatest MFU that they reach; a prediction beyond it is where its interval ends.
+    """
+    if quantity not in _OF_STEPS or _UTILIZATION not in table:
+        return low
+    return np.maximum(low, np.minimum(table[_UTILIZATION] / most, 1.0))
 
 
 def _inverse(value: Any, low: Any, high: Any) -> Any:
@@ -138,12 +151,14 @@ def _with_intervals(table: Mapping[str, Any], sources: Sequence[Source], which: 
     counts, of_count = np.unique(np.asarray(table["num_gpus"]), return_inverse=True)
     distinct, of_row = np.unique(which * len(counts) + of_count, return_inverse=True)
     sure = [sources[one // len(counts)].confidence(counts[one % len(counts)]) for one in distinct]
+    most_utilization = np.array([one.most_utilization if one else math.inf for one in sure])[of_row]
     found = dict(table)
     for quantity, (same, inverse) in FOLLOWING.items():
         known = [one.factors.get(quantity, _UNKNOWN) if one else _UNKNOWN for one in sure]
         if all(ends is _UNKNOWN for ends in known):
             continue
         low, high = np.array(known)[of_row].T
+        low = _kernels_end(table, quantity, low, most_utilization)
         for column in (name for name in (*same, *inverse) if name in table):
             values = np.asarray(table[column], dtype=np.float64)
             is_same = column in same

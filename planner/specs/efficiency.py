@@ -52,6 +52,12 @@ def is_measured(provenance: Mapping[str, str], part: str) -> bool:
     return bool(sources) and not any(_is_transferred(source) for source in sources)
 
 
+def is_assumed(provenance: Mapping[str, str], part: str) -> bool:
+    """Whether nothing published stands for a figure such as ``gemm.bf16.compute_fraction``."""
+    source = provenance.get(f"efficiency.{part}", "assumed")
+    return source.startswith((DEFAULT, "assumed")) and source.endswith("assumed")
+
+
 def gemm_key(precision: Precision) -> str:
     """The row of ``Efficiency.gemm`` for a precision: that of fp8 for fp4, else that of bf16."""
     return "fp8" if precision in (Precision.FP8, Precision.FP4) else "bf16"

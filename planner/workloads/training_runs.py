@@ -25,6 +25,7 @@ from planner.estimators.goodput import calendar_factors
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.power import PowerDraw, power_draw
 from planner.estimators.share import Setting
+from planner.estimators.utilization import most_utilization
 from planner.formulas.money import cost_per_pflop_day
 from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
@@ -88,11 +89,16 @@ class TrainingSource(Source):
             return None
         failures = calendar_factors(self.setting, self.site, num_gpus)
         together = range_of_product(sure.factors["step_time"], failures)
-        sure = replace(sure, factors={**sure.factors, "calendar_time": together})
+        factors = {**sure.factors, "calendar_time": together}
+        sure = replace(sure, factors=factors, most_utilization=self._most_utilization)
         if self.site.power is None:
             return sure
         boards = self.site.power.train
         return with_energy(sure, self.setting.machine, self.site, num_gpus, boards)
+
+    @cached_property
+    def _most_utilization(self) -> float:
+        return most_utilization(self.setting)
 
     def sure_share(self, num_gpus: FloatArray) -> Numeric:
         """The share of a GPU's memory that a peak may be predicted to reach to fit surely."""

@@ -71,7 +71,7 @@ def answered(said: Said, name: str = "") -> Answers:
         for option in meaning.options
     }
     told |= {name.removeprefix("--") for name in (*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS)}
-    told |= {name.removeprefix("--") for name in (*OBJECTIVE_OPTIONS, *IMAGE_OPTIONS)}
+    told |= {name.removeprefix("--") for name in (*OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32")}
     told |= {
         "deepspeed",
         "fsdp",
