@@ -13,8 +13,9 @@ from planner.confidence.tables import read_table
 LEVEL = 0.9
 FEWEST_ROWS = 5
 _SOFTWARE, _GPU_CLASS = 0, "gpu_class"
-BASES = "measured", "transferred", "roofline"
+BASES = "measured", "transferred", "roofline", "assumed"
 _FARTHER = BASES[1:]
+_WORK = "task", "mode"
 
 
 class Rule(Protocol):
@@ -89,7 +90,8 @@ class Confidence:
 
     Two layouts whose speeds differ by less than the factor ``layout`` are a tie. Nothing has more
     than ``most_utilization`` as MFU: an interval of the time ends where kernels end.
-    ``basis``: measured, transferred or roofline, as in `basis_of`, and whether a first run counts.
+    ``basis``: measured, transferred, roofline or assumed, as in `basis_of`, and whether a first
+    run counts.
     """
 
     factors: Mapping[str, tuple[float, float]]
@@ -98,16 +100,21 @@ class Confidence:
     most_utilization: float = math.inf
 
 
-def basis_of(rule: Rule, silicon: str, kind: str, tables: Tables) -> str:
-    """How near the calibration runs are: measured, transferred or roofline.
+def basis_of(
+    rule: Rule, silicon: str, kind: str, tables: Tables, *, is_assumed: bool = False
+) -> str:
+    """How near the calibration runs are: measured, transferred, roofline or assumed.
 
     ``measured``: some used this profile on this class of GPU with this kind of model;
     ``transferred``: some used the profile, or its silicon; else ``roofline``. A profile that is
-    only the closest to the software itself counts as another.
+    only the closest to the software itself counts as another. ``assumed``: no run is of this
+    silicon, and no publication says what its kernels reach (``is_assumed``).
     """
     calibrated, exact = calibrated_kinds(tables.calibrated), not rule.nearest
     if exact and (rule.profile, silicon, kind) in calibrated:
         return "measured"
+    if is_assumed and not any(row[1] == silicon for row in calibrated):
+        return "assumed"
     near = any((exact and row[0] == rule.profile) or row[1] == silicon for row in calibrated)
     return "transferred" if near else "roofline"
 
@@ -121,7 +128,8 @@ def interval_of(
     ``keys`` are the values of those of the ``tables``. Where the runs that a prediction of a
     ``basis`` rests on are of other classes of GPUs, it holds the intervals of these, and the
     further those runs are, the wider it is: less evidence never makes it narrower. ``profile`` is
-    the software's, whose calibration runs are such runs, too.
+    the software's, whose calibration runs are such runs, too. Where kernels are assumed, the
+    intervals of all software on any number of GPUs count.
     """
     place = tables.keys.index(_GPU_CLASS)
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
@@ -131,6 +139,8 @@ def interval_of(
         for silicon in classes
         if (found := _most_specific(of_quantity, (*keys[:place], silicon, *keys[place + 1 :])))
     ]
+    if basis == BASES[-1]:
+        best += [row for row in of_quantity if _is_of_work(row, keys, tables)]
     if not best:
         return 0.0, math.inf
     wider = _wider(tables, quantity, basis)
@@ -138,18 +148,27 @@ def interval_of(
     return min(low, low**wider), max(high, high**wider)
 
 
+def _is_of_work(row: Interval, keys: tuple[str, ...], tables: Tables) -> bool:
+    """Whether a row is of the same task or mode, whatever the software, the GPU and the scale."""
+    return all(
+        mine == given
+        for name, mine, given in zip(tables.keys, row.keys, keys, strict=True)
+        if name in _WORK
+    )
+
+
 @cache
 def _classes_behind(basis: str, software: str, tables: Tables, profile: str) -> frozenset[str]:
     """The classes of GPUs whose errors may be those of a prediction of a basis.
 
     ``transferred``: those that this software has runs on, or its profile was calibrated on;
-    ``roofline``: all.
+    ``roofline``, ``assumed``: all.
     """
     if basis not in _FARTHER:
         return frozenset()
     place = tables.keys.index(_GPU_CLASS)
     known = _intervals(tables)
-    if basis == _FARTHER[-1]:
+    if basis in _FARTHER[1:]:
         return frozenset(row.keys[place] for row in known)
     calibrated = calibrated_kinds(tables.calibrated) if profile else ()
     own = {row.keys[place] for row in known if row.keys[_SOFTWARE] == software}

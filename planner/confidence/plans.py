@@ -25,9 +25,11 @@ from planner.confidence.intervals import (
     basis_of,
     interval_of,
 )
+from planner.errors import PlannerError
+from planner.specs.efficiency import is_assumed
 
 TRAINING, INFERENCE = "training", "inference"
-MEASURED, _TRANSFERRED, ROOFLINE = BASES
+_TRANSFERRED = BASES[1]
 # Profiles that were fitted to runs whose tensor parallelism goes over nodes.
 _MEASURED_OVER_NODES = ("fastertransformer",)
 
@@ -78,9 +80,13 @@ def _of_training(setting: Any, num_gpus: int) -> Confidence:
     tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
     keys = (rule.label, silicon, size, training_task(tunes=tunes), kind)
     quantities = ("step_time", "peak_memory")
-    basis = basis_of(rule, silicon, kind, TRAINING_TABLES)
+    known = basis_of(rule, silicon, kind, TRAINING_TABLES)
+    basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(setting))
     factors = {
-        name: interval_of(name, keys, TRAINING_TABLES, basis, rule.profile) for name in quantities
+        name: interval_of(
+            name, keys, TRAINING_TABLES, known if name == "peak_memory" else basis, rule.profile
+        )
+        for name in quantities
     }
     slower = slower_at_first(rule.label)
     if slower > 1 and is_first_run(work.tuned, work.training_objective):
@@ -94,6 +100,16 @@ def _of_training(setting: Any, num_gpus: int) -> Confidence:
     )
 
 
+def _is_assumed(setting: Any) -> bool:
+    """Whether no publication says what products reach on a setting's GPU."""
+    machine = setting.machine
+    try:
+        provenance = machine.catalogue.load_gpu(machine.gpu.name).provenance
+    except PlannerError:
+        return False
+    return is_assumed(provenance, "gemm.bf16.compute_fraction")
+
+
 def _of_inference(setting: Any, mode: str, *, spans_nodes: bool) -> Confidence:
     """By engine, GPU, mode, dense or experts; ``throughput`` is that of rates."""
     rule = rule_of_profile(setting.engine, setting.machine.gpu.name)
@@ -101,11 +117,15 @@ def _of_inference(setting: Any, mode: str, *, spans_nodes: bool) -> Confidence:
     kind = "moe" if has_experts(setting.model) else "dense"
     keys = (rule.label, silicon, mode, kind)
     quantities = ("time_to_first_token", "time_per_output_token", "peak_memory")
-    basis = basis_of(rule, silicon, kind, INFERENCE_TABLES)
+    known = basis_of(rule, silicon, kind, INFERENCE_TABLES)
+    basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(setting))
     if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
-        basis = max(basis, _TRANSFERRED, key=(MEASURED, _TRANSFERRED, ROOFLINE).index)
+        basis = max(basis, _TRANSFERRED, key=BASES.index)
     factors = {
-        name: interval_of(name, keys, INFERENCE_TABLES, basis, rule.profile) for name in quantities
+        name: interval_of(
+            name, keys, INFERENCE_TABLES, known if name == "peak_memory" else basis, rule.profile
+        )
+        for name in quantities
     }
     slow = interval_of("throughput", keys, INFERENCE_TABLES, basis, rule.profile)
     factors["throughput"] = (1 / slow[1], 1 / slow[0] if slow[0] else math.inf)

@@ -14,6 +14,7 @@ from planner.estimators.machine import Machine
 from planner.question.request import Request
 from planner.specs.catalogue import default_cluster
 from planner.specs.cluster import ClusterSpec
+from planner.specs.efficiency import is_assumed
 from planner.specs.gpu import GpuSpec
 from planner.specs.site import Site
 from planner.workloads.electricity import with_power
@@ -48,6 +49,8 @@ def read_place(
         Something is unknown, faulty or impossible.
     """
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
+    if request.workload == "train" and not request.at_shares:
+        _note_kernels(spec, notes)
     cluster = with_host_memory(cluster, spec, request.node_host_memory)
     cluster = with_nodes(cluster, request.gpus_per_node)
     if "cluster" in notes.defaults:
@@ -78,6 +81,16 @@ def read_place(
         ),
         site=with_power(site, request, notes),
     )
+
+
+def _note_kernels(gpu: GpuSpec, notes: Notes) -> None:
+    """Say where no publication tells what a GPU's products reach."""
+    provenance = notes.catalogue.load_gpu(gpu.name).provenance
+    if is_assumed(provenance, "gemm.bf16.compute_fraction"):
+        share = gpu.efficiency.gemm["bf16"].compute_fraction
+        notes.defaults["kernels"] = (
+            f"products reach {share:.0%} of the peak of {gpu.name}, which nothing published tells"
+        )
 
 
 def every_count(most: int | None) -> tuple[int, ...]:

@@ -216,11 +216,28 @@ class Outer:
             words = [first]
             if is_open:
                 words, origin = self._current(question, first, place), _CURRENT
+            elif not self._runs(first, place) and (own := self._own(question, first, place)):
+                vendor = place.machine.gpu.vendor
+                words, origin = own[:1], f"{first}, the usual one, does not run on {vendor}"
             notes.defaults[kind] = f"{', '.join(words)} ({origin})"
         return [self._profile(word, self._noting(alone and len(words) == 1)) for word in words]
 
     def _current(self, question: Question, first: str, place: Place) -> list[str]:
         """Profiles of today that run on the GPU, that of the space first; else its vendor's own."""
+        found = self._own(question, first, place)
+        if not found:
+            kind, gpu = self.workload.profile_kind, place.machine.gpu
+            reason = f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}"
+            self.refused.append(({"model": question.model.name, "gpu": gpu.name}, reason))
+        return found
+
+    def _runs(self, name: str, place: Place) -> bool:
+        """Whether a profile has kernels for the GPU."""
+        vendors = self.notes.catalogue.load_profile(self.workload.profile_kind, name).spec.vendors
+        return not vendors or place.machine.gpu.vendor in vendors
+
+    def _own(self, question: Question, first: str, place: Place) -> list[str]:
+        """Current profiles that run on the GPU, else those of its vendor alone; none where none."""
         kind, catalogue = self.workload.profile_kind, self.notes.catalogue
         gpu = place.machine.gpu
         found, own = [], []
@@ -232,9 +249,6 @@ class Outer:
                 found.append(name)
             elif profile.vendors == (gpu.vendor,):
                 own.append(name)
-        if not found and not own:
-            reason = f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}"
-            self.refused.append(({"model": question.model.name, "gpu": gpu.name}, reason))
         return found or own
 
     def _profile(self, name: str, notes: Notes) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -25,8 +25,9 @@ from planner.confidence.intervals import (
 )
 from planner.confidence.tables import read_table
 from planner.specs.catalogue import Catalogue
+from planner.specs.efficiency import is_assumed
 
-BASES = ("measured", "transferred", "roofline")
+BASES = ("measured", "transferred", "roofline", "assumed")
 KINDS = ("dense", "moe")
 SIZES: dict[Tables, tuple[tuple[str, ...], ...]] = {
     TRAINING_TABLES: tuple(
@@ -49,17 +50,41 @@ QUESTIONS: list[tuple[Tables, Rule]] = [
 @pytest.mark.parametrize(("tables", "rule"), QUESTIONS, ids=lambda one: getattr(one, "label", ""))
 def test_less_evidence_is_never_narrower(tables: Tables, rule: Rule) -> None:
     catalogue = Catalogue()
-    classes = {gpu_class(catalogue.load_gpu(name).spec) for name in catalogue.names("gpus")}
+    loaded = [catalogue.load_gpu(name) for name in catalogue.names("gpus")]
+    classes = {
+        (gpu_class(one.spec), is_assumed(one.provenance, "gemm.bf16.compute_fraction"))
+        for one in loaded
+    }
     for quantity, rest in product(QUANTITIES[tables], SIZES[tables]):
         widths: dict[str, list[float]] = {name: [] for name in BASES}
-        for silicon in classes:
+        for silicon, assumed in classes:
             keys = (rule.label, silicon, *rest)
-            basis = basis_of(rule, silicon, rest[-1], tables)
+            basis = basis_of(rule, silicon, rest[-1], tables, is_assumed=assumed)
             low, high = interval_of(quantity, keys, tables, basis, rule.profile)
             widths[basis].append(math.log(high / low) if low else math.inf)
-        for nearer, farther in (BASES[:2], BASES[1:], (BASES[0], BASES[2])):
+        for nearer, farther in combinations(BASES, 2):
             if widths[nearer] and widths[farther]:
                 assert min(widths[farther]) >= max(widths[nearer]), (quantity, rest)
+
+
+@pytest.mark.parametrize("workload", ["train", "fine-tune", "serve"])
+def test_answers_are_less_sure_where_kernels_are_assumed(workload: str) -> None:
+    """A TPU v6e beside an A100, by what an answer says."""
+    asked: dict[str, object] = {"model": "llama-3.2-1b", "num_gpus": 1}
+    if workload == "serve":
+        asked |= {"workload": "serve", "engine": "vllm", "input_tokens": 512, "output_tokens": 128}
+    else:
+        asked |= {"framework": "deepspeed", "sequence_length": 512, "global_batch_size": 8}
+        asked |= {"training_objective": "sft" if workload == "fine-tune" else "pretrain"}
+    found = {}
+    for gpu in ("a100-sxm-80gb", "tpu-v6e"):
+        answer = planner.estimate(gpu=gpu, **asked)  # type: ignore[arg-type]
+        (row,) = answer.to_frame().to_dict("records")
+        sure = answer.plan.source_of(row).confidence(1)
+        quantity = "throughput" if workload == "serve" else "step_time"
+        found[gpu] = sure.basis, math.log(sure.factors[quantity][1] / sure.factors[quantity][0])
+    assert found["tpu-v6e"][0] == "assumed"
+    assert found["tpu-v6e"][1] > 1.2 * found["a100-sxm-80gb"][1]
 
 
 TABLES = Tables(

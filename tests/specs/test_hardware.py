@@ -15,6 +15,7 @@ from planner.base.enums import LinkKind, Precision
 from planner.base.units import GIB
 from planner.errors import PlannerError, SpecError
 from planner.specs.catalogue import (
+    Catalogue,
     default_cluster,
     load_cluster_with_provenance,
     load_gpu,
@@ -140,7 +141,8 @@ def test_precisions_a_gpu_lacks_are_absent() -> None:
     assert Precision.FP8 not in load_gpu("a100").peak_flops
     assert Precision.BF16 not in load_gpu("v100").peak_flops
     assert Precision.FP4 not in load_gpu("h100").peak_flops
-    assert Precision.BF16 not in load_gpu("m2-ultra").peak_flops
+    # Metal has bfloat from the Apple6 family on, which M1 is beyond; tensor units nobody.
+    assert load_gpu("m1-max").peak_flops[Precision.BF16] == load_gpu("m1-max").peak_flops["fp32"]
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -320,3 +322,15 @@ def test_values_no_reader_expects_are_refused(quantity: str, tmp_path: Path) -> 
     text = H100_TEXT.replace('{ value = 80, unit = "GiB", source = "memory" }', quantity)
     with pytest.raises(SpecError):
         read_gpu(text, tmp_path)
+
+
+def test_every_gpu_with_tensor_cores_for_bf16_has_tf32_at_half_its_rate() -> None:
+    """NVIDIA's papers on Ampere, Ada, Hopper and Blackwell; CDNA 4 has none."""
+    catalogue = Catalogue()
+    for name in catalogue.names("gpus"):
+        gpu = catalogue.load_gpu(name).spec
+        peaks = gpu.peak_flops
+        if gpu.vendor == "NVIDIA" and Precision.BF16 in peaks:
+            assert peaks[Precision.TF32] == pytest.approx(peaks[Precision.BF16] / 2, rel=0.02), name
+    assert Precision.TF32 not in load_gpu("mi355x").peak_flops
+    assert load_gpu("a40").peak_flops[Precision.TF32] == 74.8e12  # NVIDIA A40 datasheet

@@ -105,6 +105,22 @@ def test_unknown_heads_are_near_128_wide_and_divide(library):
     assert abs(attention.head_dim - 128) < 16
 
 
+@pytest.mark.parametrize(
+    ("changes", "tried"),
+    [
+        pytest.param({}, {1, 2}, id="a recipe's 1, or Megatron's tensor parallelism of the rest"),
+        pytest.param({"expert_tensor_parallel": "2"}, {2}, id="said"),
+        pytest.param({"tensor_parallel": "1"}, {1}, id="nothing to split"),
+        pytest.param({"framework": "torchtitan"}, {1}, id="the framework has none"),
+    ],
+)
+def test_expert_tensor_parallelism_that_a_row_leaves_out_is_both(library, changes, tried):
+    asked = {"model": "mixtral-8x7b", "num_gpus": "16", "tensor_parallel": "2"}
+    asked |= {"pipeline_parallel": "1", "expert_parallel": "8", "data_parallel": ""}
+    found = case(library, **{**dict.fromkeys(MODEL, ""), **asked, **changes})
+    assert {layout.expert_tensor_parallel for layout in found.layouts} == tried
+
+
 def test_what_is_not_said_is_several_layouts(library):
     found = case(library, recompute="", micro_batch_size="", sequence_parallel="")
     assert {layout.recompute for layout in found.layouts} == set(Recompute) - {

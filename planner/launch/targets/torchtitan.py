@@ -34,6 +34,8 @@ from planner.specs.model_catalogue import load_model
 # Keys of earlier versions, and what they are called now.
 _OLDER = Dialect.load("torchtitan").of("is")
 _SUBCOMMAND = "activation-checkpoint:"
+# pytorch/torchtitan 00d1c0e, torchtitan/models/llama3/config_registry.py: 8B and 70B are eager.
+_COMPILED = ("llama3_405b",)
 _KEY = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)+")
 _MODES = ("none", "selective", "full")
 _KINDS = (("float8", "fp8"), ("fp8", "fp8"), ("mxfp8", "fp8"), ("nvfp4", "fp4"))
@@ -115,6 +117,12 @@ def answers(reading: Reading) -> Answers:
         values["virtual_pipeline"] = _chunks(options, values, function, model)
     if options.is_older:
         notes.append("torchtitan 0.3.0 reads no TOML: it takes --module, --config and overrides.")
+    compiles = (options.text("compile.enable") or "false").lower() != "false"
+    if not compiles and name not in _COMPILED:
+        notes.append(
+            "Nothing here enables torch.compile (--compile.enable), which is off by default: what "
+            "follows is of a compiled run, and without it steps take longer."
+        )
     steps = options.number("training.steps")
     if steps and "global_batch_size" in values:
         values["total_tokens"] = steps * values["global_batch_size"] * values["sequence_length"]

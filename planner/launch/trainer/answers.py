@@ -317,11 +317,14 @@ def precision_said(said: Said, found: Collected) -> None:
         found.defaults["precision"] = "no --bf16 or --fp16: TRL's default is bf16"
     elif told is None and said.has_script and not said.is_hidden("--bf16", "--fp16"):
         told = "fp32"
-    if told == "fp32":
+    if told == "fp32" and said.is_on("--tf32"):
+        told = "tf32"
+    if told in ("fp32", "tf32"):
         found.notes.append(
-            "It computes in 32 bits, which is not predicted: what follows is of bf16."
+            f"It computes in {told}, as nothing says --bf16 or --fp16; --set precision=bf16 shows "
+            "what that would change."
         )
-    elif told is not None:
+    if told is not None:
         found.values["precision"] = told
 
 
@@ -402,7 +405,7 @@ def answered(said: Said, name: str = "") -> Answers:
         for option in meaning.options
     }
     told |= {name.removeprefix("--") for name in (*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS)}
-    told |= {name.removeprefix("--") for name in (*OBJECTIVE_OPTIONS, *IMAGE_OPTIONS)}
+    told |= {name.removeprefix("--") for name in (*OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32")}
     told |= {
         "deepspeed",
         "fsdp",

@@ -169,7 +169,9 @@ def _parallel(context: Open) -> Iterator[Layout]:
         layout = _bare(context, num_gpus, tensor, pipeline, ring)
         if _fits_gpus(layout, run) and not _must_spread(context):
             for ranks in _expert_ranks(context, num_gpus // pipeline):
-                yield from _switched(context, replace(layout, expert_parallel=ranks))
+                for split in _expert_splits(context, layout, ranks):
+                    shared = replace(layout, expert_parallel=ranks, expert_tensor_parallel=split)
+                    yield from _switched(context, shared)
     if num_gpus > 1 and (run.flag("layer_split") or _may_spread(context)):
         layout = _bare(context, num_gpus, 1, num_gpus, 1)
         yield from _switched(context, replace(layout, layer_split=True))
@@ -183,6 +185,22 @@ def _expert_ranks(context: Open, num_ranks: int) -> list[int]:
     several = _powers_of_two(min(num_ranks, context.model.num_experts))[1:]
     fit = [e for e in several if num_ranks % e == context.model.num_experts % e == 0]
     return fit or [1]
+
+
+def _expert_splits(context: Open, layout: Layout, ranks: int) -> list[int]:
+    """Expert tensor parallelism: as a run says, else 1, as recipes set it, or Megatron's default.
+
+    That is the tensor parallelism of the rest: NVIDIA/Megatron-LM core_v0.14.0,
+    ``megatron/core/model_parallel_config.py``, ``expert_tensor_parallel_size``.
+    """
+    given, tensor = context.run.count("expert_tensor_parallel"), layout.tensor_parallel
+    feeds = [group.feed_forward for group in context.model.layer_groups if group.feed_forward]
+    widths = [width for feed in feeds if (width := feed.moe_intermediate_size)]
+    num_ranks = layout.num_gpus // layout.pipeline_parallel
+    is_possible = num_ranks % (ranks * tensor) == 0 and all(w % tensor == 0 for w in widths)
+    if given or not widths or not context.profile.expert_tensor_parallel or not is_possible:
+        return [given or 1]
+    return sorted({1, tensor})
 
 
 def _must_spread(context: Open) -> bool:

@@ -170,3 +170,24 @@ def test_the_script_reads_back(tmp_path: Path) -> None:
     assert wanted.items() <= imported.values.items()
     assert not imported.values["sequence_parallel"]
     assert not any("TOML" in note for note in imported.notes)
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "told"),
+    [
+        ("llama3_8b", "", True),  # compile.enable is False in CompileConfig and in this function
+        ("llama3_8b", "--compile.enable", False),
+        ("llama3_405b", "", False),  # compile=CompileConfig(enable=True)
+    ],
+)
+def test_a_run_without_compile_says_that_its_prediction_is_compiled(
+    tmp_path: Path, config: str, options: str, told: bool
+) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(
+        "torchrun --nproc_per_node=8 -m torchtitan.train --module llama3 "
+        f"--config {config} {options}\n",
+        encoding="utf-8",
+    )
+    found = read_launch(script)
+    assert any("torch.compile" in note for note in found.answers.notes) is told

@@ -239,8 +239,11 @@ def test_defaults_are_those_of_the_script() -> None:
     other = target_of("transformers").read(_command(plain, "train.py"))
     assert other.values["recompute"] == "none"
     assert "sequence_length" in other.asked
-    assert "precision" not in other.values
-    assert any("32 bits" in note for note in other.notes)
+    # Neither --bf16 nor --fp16: Transformers computes in fp32, and in tf32 where it is asked to.
+    assert other.values["precision"] == "fp32"
+    assert any("computes in fp32" in note for note in other.notes)
+    tensor = target_of("transformers").read(_command({**plain, "tf32": True}, "train.py"))
+    assert tensor.values["precision"] == "tf32"
 
 
 def test_what_a_variable_hides_is_asked_for_and_no_default() -> None:
