@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar, dataclass_transform
 
-from planner.records import record
+from planner.base.records import record
 
 Made = TypeVar("Made")
 Place = tuple[str, ...]
