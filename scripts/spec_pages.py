@@ -9,9 +9,9 @@ from typing import Any
 from planner.enums import Precision
 from planner.estimators.parameters import count_parameters
 from planner.specs.catalogue import Catalogue
+from planner.specs.checked import field_words
 from planner.specs.efficiency import with_defaults
 from planner.specs.engine import EngineProfile
-from planner.specs.field_words import field_words
 from planner.specs.framework import FrameworkProfile
 from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec

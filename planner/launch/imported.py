@@ -24,8 +24,7 @@ from planner.records import record
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
-from planner.specs.files import aliased
-from planner.specs.paths import SpecKind
+from planner.specs.paths import SpecKind, aliased
 from planner.terms import glossary, terms_of
 from planner.workloads.registry import workload_of
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.csv_table import Column, Row, filled, number, optional, records
-from planner.specs.files import aliases_of, names
-from planner.specs.paths import SpecKind, api_price_files
+from planner.specs.paths import SpecKind, aliases_of, api_price_files, names
 
 _MILLION = 1e6
 _MOST = 1e6

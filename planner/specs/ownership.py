@@ -9,8 +9,7 @@ from planner.errors import SpecError
 from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.csv_table import Column, Row, dated, number, one_of, optional, records
-from planner.specs.files import find
-from planner.specs.paths import SpecKind, beside_specs
+from planner.specs.paths import SpecKind, beside_specs, find
 from planner.units import to_si
 
 OWNERSHIP = "ownership.csv"

@@ -24,10 +24,9 @@ from planner.specs.csv_table import (
     optional,
     records,
 )
-from planner.specs.files import find
 from planner.specs.offer import Price, by_seller, recent, typical, with_age
 from planner.specs.ownership import can_be_owned
-from planner.specs.paths import SpecKind, beside_specs, price_files
+from planner.specs.paths import SpecKind, beside_specs, find, price_files
 from planner.units import to_si
 
 USD = "USD"

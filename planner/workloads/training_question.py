@@ -9,9 +9,9 @@ from planner.enums import AdapterKind
 from planner.errors import SearchSpaceError, SpecError
 from planner.request import Request
 from planner.specs.catalogue import Catalogue
+from planner.specs.drafting import with_mtp
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
-from planner.specs.multi_token import with_mtp
 from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
 from planner.training_objectives import TrainingObjective
