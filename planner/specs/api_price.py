@@ -75,15 +75,12 @@ def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:
     release stay.
     """
     word = _word(name.rpartition("/")[2])
-    meant = [price.release for price in prices if _begins(word, price.release)]
+    releases = {price.release for price in prices if price.release}
+    meant = [release for release in releases if f"{word}-".startswith(f"{release}-")]
     if not meant:
         return tuple(prices)
     release = max(meant, key=len)
     return tuple(price for price in prices if price.release in ("", release))
-
-
-def _begins(word: str, release: str) -> bool:
-    return bool(release) and (word == release or word.startswith(release + "-"))
 
 
 def priced_models(folder: Path | None = None) -> list[str]:
@@ -169,17 +166,10 @@ COLUMNS = tuple(column.name for column in _TABLE)
 
 def _aged(prices: Sequence[ApiPrice]) -> tuple[ApiPrice, ...]:
     """The prices, with which of them are old: the newest of the list is taken for today's."""
-    days = {price.date: _day(price.date) for price in prices}
-    newest = max((day for day in days.values() if day), default=0)
+    certain = {price.date for price in prices if price.date[:1].isdigit()}
+    days = {word: date.fromisoformat(word).toordinal() for word in certain}
+    youngest = max(days.values(), default=0) - _OLD_AFTER_DAYS
+    old = {word for word, day in days.items() if day < youngest}
     return tuple(
-        replace(price, is_old=_is_old(price, days[price.date], newest)) for price in prices
+        replace(price, is_old=price.date in old or price.date.startswith("<=")) for price in prices
     )
-
-
-def _is_old(price: ApiPrice, day: int, newest: int) -> bool:
-    return newest - day > _OLD_AFTER_DAYS if day else price.date.startswith("<=")
-
-
-def _day(text: str) -> int:
-    """The number of a certain day; 0 of none."""
-    return 0 if not text or text.startswith("<") else date.fromisoformat(text).toordinal()
