@@ -13,7 +13,7 @@ from planner.launch.pools import Server, draft_of, servers_of
 from planner.launch.serving import Worker, benchmark, common_quantities, workers_of
 from planner.launch.target import Argument, Draft, Process, Target, Variable
 from planner.launch.targets.llama_server_read import answers, starts
-from planner.specs.gguf import GGUF_BITS
+from planner.specs.quantization import GGUF_BITS
 
 NAME = "llama-server"
 # A type of GGUF files for each type of weights.

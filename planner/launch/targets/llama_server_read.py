@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from planner.launch.served import Told, known_model, whole
 from planner.launch.understood import Answers, Reading
 from planner.specs.checkpoint_names import checkpoint_of
-from planner.specs.gguf import gguf_word
+from planner.specs.quantization import gguf_word
 
 _PROGRAMS = ("llama-server", "llama-server.exe", "llama-cli", "llama-cpp-server")
 _SLOTS, _STEP, _BATCH = 4, 512, 2048
