@@ -21,8 +21,7 @@ from pathlib import Path
 
 import planner
 from planner.specs.api_price import COLUMNS
-from planner.specs.files import aliases_of, names
-from planner.specs.paths import SpecKind
+from planner.specs.paths import SpecKind, aliases_of, names
 
 FILE = Path(planner.__file__).parents[1] / "hardware_specs" / "api_prices.csv"
 

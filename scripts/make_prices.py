@@ -18,7 +18,7 @@ from pathlib import Path
 
 from planner.base.enums import Contract
 from planner.specs.catalogue import names
-from planner.specs.price_file import COLUMNS
+from planner.specs.price import COLUMNS
 
 FILE = Path(__file__).resolve().parents[1] / "hardware_specs" / "prices.csv"
 

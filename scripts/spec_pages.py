@@ -11,9 +11,9 @@ from planner.base.text import count
 from planner.base.units import GIB, GIGA, HOUR, TERA
 from planner.estimators.parameters import count_parameters
 from planner.specs.catalogue import Catalogue
+from planner.specs.checked import field_words
 from planner.specs.efficiency import with_defaults
 from planner.specs.engine import EngineProfile
-from planner.specs.field_words import field_words
 from planner.specs.framework import FrameworkProfile
 from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec

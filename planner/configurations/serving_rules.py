@@ -20,10 +20,9 @@ from planner.configurations.rule import (
 )
 from planner.configurations.serving import ServingConfigurations
 from planner.specs.engine import EngineProfile
-from planner.specs.gguf import GGUF_BITS
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.specs.quantization import compute_precision
+from planner.specs.quantization import GGUF_BITS, compute_precision
 from planner.specs.serving import ServingWorkload, redundant_experts
 
 # Of the experts of a layer, where nobody asked for copies; published deployments have a quarter.

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
+
+_RATE_ROUNDS = 12
+_REQUEST_ROUNDS = 30
+_POOL_ROUNDS = 60
+_BUSIEST = 0.8
 
 
 def decoding_sequences(
@@ -217,3 +223,266 @@ def lognormal_quantile(*, share: float, mean: Numeric, variance: Numeric) -> Flo
     m = np.maximum(mean, 1e-100)
     log = np.log1p(np.maximum(variance, 0.0) / m**2)
     return np.asarray(m * np.exp(NormalDist().inv_cdf(share) * np.sqrt(log) - log / 2))
+
+
+def first_token_variance(
+    *,
+    load: Numeric,
+    met: Numeric,
+    met_variance: Numeric,
+    wait: Numeric,
+    prompt: Numeric,
+    variation: Numeric,
+) -> FloatArray:
+    r"""Variance of the time to first token of a request that has its place [s^2].
+
+    A request comes at any time of the step that it meets, T' long, and has the prompts of the
+    others of that step beside its own of s seconds:
+
+    .. math:: \left(\tfrac{1}{2} + \rho\right)^2 Var[T'] + \frac{E[T'^2]}{12} +
+        \rho s (1 + c^2) E[T'] + s^2 c^2
+
+    A queue of prompts that one step does not take, with a mean ``wait``, spreads like its
+    exponential wait, and of requests that find nothing running only a share waits. Derived here.
+    """
+    rho, s, c = load, prompt, variation
+    step = met_variance + met**2
+    spread = (0.5 + rho) ** 2 * met_variance + step / 12
+    spread = spread + rho * met * (s * (1 + c**2))
+    longer = wait / np.maximum((0.5 + rho) * met, 1e-300)
+    spread = spread * longer * np.maximum(longer, 1.0)
+    return np.asarray(spread + (s * c) ** 2)
+
+
+def step_variances(
+    *,
+    fixed: Numeric,
+    slope: Numeric,
+    step: Numeric,
+    load: Numeric,
+    running: Numeric,
+    prompts: Numeric,
+    steps: Numeric,
+    variation: Numeric,
+) -> tuple[FloatArray, FloatArray]:
+    r"""Variance of an answer's mean step by the sequences beside, and by prompts [s^2].
+
+    The first, of a + b B seconds with a variance ``running`` of B, is averaged over an answer of
+    n steps (`averaged_share`); a Poisson number of prompts stops it, and while they do others
+    come. Lengths of answers have the coefficient of ``variation`` c_n:
+
+    .. math:: \left(\frac{b}{1 - \rho}\right)^2 Var[B] \cdot g,
+        \quad \frac{\lambda E[T] s^2 (1 + c^2)}{n (1 - \rho)^2} (1 + c_n^2)
+
+    ``prompts`` is the second without n and c_n. Derived here.
+    """
+    averaged = averaged_share(fixed=fixed, step=step)
+    beside = (slope / (1 - load)) ** 2 * running * averaged
+    return np.asarray(beside), np.asarray(prompts / steps * (1 + variation**2))
+
+
+def wave_wait(*, number: Numeric, size: Numeric, wave: Numeric, prompt: Numeric) -> FloatArray:
+    r"""Mean seconds before its own prompt, of N requests that start at once, in waves of B.
+
+    .. math:: \frac{W (B (W - 1) / 2 + r) t + (W B^2 + r^2) w / 2}{N}
+
+    W waves are full and last t seconds each, r requests are left; every prompt takes w. A request
+    waits for the waves before its own, and on average for half of the prompts of that one.
+    Derived here.
+    """
+    n, b = number, np.asarray(size)
+    waves = np.floor(n / b)
+    rest = n - waves * b
+    starts = waves * (b * (waves - 1) / 2 + rest) * wave / n
+    before = (waves * b**2 + rest**2) / 2 / n * prompt
+    return np.asarray(starts + before)
+
+
+def together_in_waves(*, waves: Numeric, still_together: float) -> FloatArray:
+    r"""Share of requests that start with all others of their wave, the first of W, or later ones.
+
+    .. math:: \frac{1 - \rho^W}{W (1 - \rho)}
+
+    A share rho is ``still_together`` in the wave after. Derived here.
+    """
+    return np.asarray(1 / waves * (1 - still_together**waves) / (1 - still_together))
+
+
+def whole_waves_share(*, waves: Numeric, full: Numeric, last: Numeric) -> FloatArray:
+    r"""The rate of W waves of equal requests until the last answer, over that without an end.
+
+    .. math:: \frac{W t}{\lfloor W \rfloor t + t_r}
+
+    ``full`` waves take t, the ``last`` one with the rest t_r. Derived here.
+    """
+    return np.asarray(waves * full / (np.floor(waves) * full + last))
+
+
+def emptying_share(
+    *, waves: Numeric, running: Numeric, pace: Numeric, variation: float
+) -> FloatArray:
+    r"""The rate of W waves of requests until the last answer, over that without an end.
+
+    .. math:: \frac{W}{W + (m t' - \bar r) (1 - 1 / B)}
+
+    At the end places of the B ``running`` are empty: an answer that has just begun is the longest,
+    m means long, at the ``pace`` t' of emptying steps, and all have r means left. Lengths are taken
+    as even between two bounds. Derived here.
+    """
+    longest = longest_answer(variation)
+    left = (1 + variation**2) / 2
+    others = np.maximum(1 - 1 / np.maximum(running, 1.0), 0.0)
+    return np.asarray(waves / (waves + np.maximum(longest * pace - left, 0.0) * others))
+
+
+def longest_answer(variation: Numeric) -> FloatArray:
+    r"""The longest answer over the mean one: :math:`1 + \sqrt{3} c`.
+
+    Lengths are taken as even between two bounds, c is their ``variation``. Derived here.
+    """
+    return np.asarray(1 + np.sqrt(3) * np.asarray(variation))
+
+
+def mean_if_any(expected: Numeric) -> FloatArray:
+    r"""Mean number of a Poisson variable where it is not zero.
+
+    .. math:: \frac{x}{1 - e^{-x}}
+
+    Derived here.
+    """
+    few = np.maximum(expected, 1e-9)
+    return np.asarray(few / -np.expm1(-few))
+
+
+def balanced_rate(*, excess: Callable[[FloatArray], FloatArray], most: FloatArray) -> FloatArray:
+    """Where a rising function of a rate crosses zero, between nothing and ``most`` [1]_.
+
+    At ``most``, where it does not. It is the logarithm of requests over those that there are, and
+    rises at least half as fast as that of the rate, which bounds the lowest.
+
+    References
+    ----------
+    .. [1] M. Dowell and P. Jarratt, "A modified regula falsi method for computing the root of an
+       equation," BIT 11, 1971: the root is enclosed.
+    """
+    high = np.asarray(most)
+    above = excess(high)
+    low = high * np.exp(-2 * np.maximum(above, 0.0))
+    below = excess(low)
+    rate = high
+    was_above = np.zeros_like(high)
+    for _ in range(_RATE_ROUNDS):
+        width = above - below
+        back = np.where(width > 0, above / np.where(width > 0, width, 1.0), 0.0)
+        rate = high - np.clip(back, 0.0, 1.0) * (high - low)
+        found = excess(rate)
+        is_above = found > 0
+        twice = np.where(is_above, was_above > 0, was_above < 0)
+        low, high = np.where(is_above, low, rate), np.where(is_above, rate, high)
+        below, above = (
+            np.where(is_above, np.where(twice, below / 2, below), found),
+            np.where(is_above, found, np.where(twice, above / 2, above)),
+        )
+        was_above = np.where(is_above, 1.0, -1.0)
+    return rate
+
+
+def crowded_step(*, fixed: Numeric, slope: Numeric, steps: Numeric) -> FloatArray:
+    r"""Seconds of a decode step of a + b B where so many steps of sequences are asked for a second.
+
+    .. math:: \frac{a}{1 - \lambda n b}
+
+    At least one sequence is in it. Derived here, by Little's law.
+    """
+    with np.errstate(divide="ignore"):
+        step = fixed / np.maximum(1 - steps * np.asarray(slope), 0.0)
+    return np.maximum(step, fixed + np.asarray(slope))
+
+
+def pools_requests(
+    *, rate: FloatArray, around: Numeric, service_time: Numeric, decoding: Numeric
+) -> FloatArray:
+    r"""Requests that are in flight at a rate where prompts queue at one server, then decode.
+
+    .. math:: N = \lambda \left(z + s \frac{k \rho}{1 - k \rho} + d\right), \quad
+        k = 1 - 1 / N, \quad \rho = \lambda s
+
+    ``around`` z and ``decoding`` d pass without a queue. Infinite where the server does not keep
+    up. What `pools_rate` settles, with the rate known (derived here).
+    """
+    service = np.asarray(service_time)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        load = rate * service
+        requests = np.maximum(rate * (around + decoding), 1e-9)
+        for _ in range(_REQUEST_ROUNDS):
+            others = np.maximum(1 - 1 / np.maximum(requests, 1e-9), 0.0) * load
+            wait = np.where(others < 1, service * others / (1 - others), np.inf)
+            requests = rate * (around + wait + decoding)
+    return np.where(load < 1, requests, np.inf)
+
+
+def pools_rate(
+    *,
+    requests: FloatArray,
+    around: FloatArray,
+    service_time: FloatArray,
+    servers: FloatArray,
+    steps: Numeric,
+    fixed: FloatArray,
+    slope: FloatArray,
+    places: FloatArray,
+    together: Numeric,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Rate [1/s], servers and seconds of a decode step of a closed loop of ``requests``.
+
+    Prompts queue at ``servers`` that take ``service_time`` each (approximate mean value analysis
+    of a closed network [1]_; 0 servers are not known: as many as keep up), are ``around`` for as
+    long without a queue, and decode in ``steps`` of ``fixed + slope B`` seconds, B at most
+    ``places``. A share ``together`` of them starts with all others.
+
+    References
+    ----------
+    .. [1] P. Schweitzer, "Approximate analysis of multiclass closed networks of queues,"
+       1979; A. Seidmann et al., 1987, for several servers.
+    """
+    service, number = service_time, servers
+    is_known = bool(np.all(number > 0))
+    served = service / np.where(number > 0, number, 1.0)
+    around, requests, served, places, fixed, slope = _alike(
+        around, requests, served, np.minimum(places, requests), fixed, slope
+    )
+    half_of_others = together * np.maximum(requests - 1, 0.0) / 2
+    most, others = 1 / served, served * (requests - 1) / requests
+    decoding, queue = places.copy(), np.zeros_like(places)
+    # Written into the same arrays in every round, which is most of the work of a search.
+    rate, decode, waiting, by_places = (np.empty_like(places) for _ in range(4))
+    whole, more = steps * fixed, steps * slope
+    ahead = half_of_others * served
+    for _ in range(_POOL_ROUNDS):
+        np.add(whole, np.multiply(more, decoding, out=decode), out=decode)
+        if not is_known:
+            keeps_up = requests / (around + decode)
+            enough = np.maximum(np.ceil(keeps_up * service / _BUSIEST), 1.0)
+            number = np.where(servers > 0, servers, enough)
+            served = service / number
+            most, others = 1 / served, served * (requests - 1) / requests
+            ahead = half_of_others * served
+        np.multiply(others, queue, out=waiting)
+        # Those that start together wait for half of the others, if a queue is not longer.
+        np.add(np.multiply(waiting, 1 - together, out=rate), ahead, out=rate)
+        np.maximum(rate, waiting, out=rate)
+        np.add(np.add(rate, around, out=rate), decode, out=rate)
+        np.minimum(np.divide(requests, rate, out=rate), most, out=rate)
+        np.minimum(rate, np.divide(places, decode, out=by_places), out=rate)
+        np.add(waiting, served, out=waiting)
+        np.add(queue, np.multiply(waiting, rate, out=waiting), out=queue)
+        np.multiply(queue, 0.5, out=queue)
+        np.maximum(np.multiply(decode, rate, out=decode), 1.0, out=decode)
+        np.add(decoding, np.minimum(decode, places, out=decode), out=decoding)
+        np.multiply(decoding, 0.5, out=decoding)
+    return rate, number, fixed + slope * decoding
+
+
+def _alike(*arrays: FloatArray) -> list[FloatArray]:
+    """Copies of the arrays, all of the shape that they broadcast to, laid out alike."""
+    return [np.array(one, order="C") for one in np.broadcast_arrays(*arrays)]

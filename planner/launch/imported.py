@@ -24,8 +24,7 @@ from planner.question.terms import glossary, terms_of
 from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
-from planner.specs.files import aliased
-from planner.specs.paths import SpecKind
+from planner.specs.paths import SpecKind, aliased
 from planner.workloads.registry import workload_of
 
 

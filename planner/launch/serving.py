@@ -23,8 +23,7 @@ from planner.launch.option_table import OptionTable, Remark, Settings
 from planner.launch.target import PORT, Argument, Draft, File, Process, Variable
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
-from planner.specs.draft_heads import head_of
-from planner.specs.drafting import DraftMethod
+from planner.specs.drafting import DraftMethod, head_of
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec

@@ -17,8 +17,7 @@ from planner.report.comparison import LETTERS
 from planner.report.console import make_table, print_folded, print_title
 from planner.report.spec_numbers import plain_fields, spec_table
 from planner.specs.catalogue import Catalogue
-from planner.specs.files import names
-from planner.specs.paths import SpecKind
+from planner.specs.paths import SpecKind, names
 
 _WORDS = ("notes", "aliases", "sources", "name", "source", "description")
 _IN_FOLDERS = (

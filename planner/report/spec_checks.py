@@ -10,12 +10,11 @@ from planner.errors import PlannerError, SpecError
 from planner.report.spec_lists import KINDS, spec_kind
 from planner.specs.api_price import read_api_prices
 from planner.specs.catalogue import Catalogue
-from planner.specs.currency import CURRENCIES, read_currencies
 from planner.specs.load import read_spec
 from planner.specs.ownership import OWNERSHIP, unknown_owned
 from planner.specs.paths import API_PRICES, SpecKind, api_price_files, beside_specs
 from planner.specs.power import POWER, read_power
-from planner.specs.price import unknown_gpus
+from planner.specs.price import CURRENCIES, read_currencies, unknown_gpus
 from planner.specs.regions import REGIONS, read_regions
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload

@@ -15,9 +15,9 @@ from planner.report.console import make_table, print_pairs, print_title
 from planner.report.spec_checks import check_files
 from planner.report.spec_prices import print_prices
 from planner.specs.catalogue import Catalogue
+from planner.specs.checked import field_words
 from planner.specs.efficiency import DEFAULT, with_defaults
 from planner.specs.engine import EngineProfile
-from planner.specs.field_words import field_words
 from planner.specs.framework import FrameworkProfile
 from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec

@@ -11,8 +11,9 @@ from planner.base.units import HOUR, KILOWATT_HOUR, MONTH, YEAR
 from planner.estimators.ownership import owned, used_figures
 from planner.report.console import make_table, print_title
 from planner.specs.catalogue import Catalogue
+from planner.specs.csv_table import UNDATED
 from planner.specs.gpu import GpuSpec
-from planner.specs.offer import UNDATED, Price
+from planner.specs.offer import Price
 from planner.specs.ownership import ASSUMED, DIMENSIONS, Figure
 from planner.specs.price import CONTRACTS, contracts_of
 

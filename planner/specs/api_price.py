@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from planner.base.records import record
-from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.csv_table import number, read_table
-from planner.specs.files import aliases_of, names
-from planner.specs.paths import SpecKind, api_price_files
-
-COLUMNS = (
-    "provider",
-    "model",
-    "release",
-    "served_as",
-    "input_usd_per_mtok",
-    "cached_input_usd_per_mtok",
-    "output_usd_per_mtok",
-    "source",
-    "date",
-)
-NEEDED = ("provider", "model", "input_usd_per_mtok", "output_usd_per_mtok")
-"""The columns that a list must have; the others may be left out."""
+from planner.specs.csv_table import Column, Row, filled, number, optional, records
+from planner.specs.paths import SpecKind, aliases_of, api_price_files, names
 
 _MILLION = 1e6
 _MOST = 1e6
@@ -90,15 +75,12 @@ def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:
     release stay.
     """
     word = _word(name.rpartition("/")[2])
-    meant = [price.release for price in prices if _begins(word, price.release)]
+    releases = {price.release for price in prices if price.release}
+    meant = [release for release in releases if f"{word}-".startswith(f"{release}-")]
     if not meant:
         return tuple(prices)
     release = max(meant, key=len)
     return tuple(price for price in prices if price.release in ("", release))
-
-
-def _begins(word: str, release: str) -> bool:
-    return bool(release) and (word == release or word.startswith(release + "-"))
 
 
 def priced_models(folder: Path | None = None) -> list[str]:
@@ -123,21 +105,7 @@ def read_api_prices(path: Path) -> Sequence[ApiPrice]:
     SpecError
         With one line per fault: file, line, what is wrong.
     """
-    prices: list[ApiPrice] = []
-    faults: list[str] = []
-    lines: dict[tuple[str, ...], int] = {}
-    for line, cells in read_table(path, COLUMNS, NEEDED):
-        row = dict.fromkeys(COLUMNS, "") | dict(cells)
-        price, wrong = _parsed(row)
-        key = tuple(row[name].lower() for name in ("provider", "model", "served_as"))
-        if not wrong and key in lines:
-            wrong = [f"{row['model']} of {row['provider']} is priced on line {lines[key]} too"]
-        lines.setdefault(key, line)
-        faults += [f"{path}:{line}: {fault}." for fault in wrong]
-        prices += [price] if price else []
-    if faults:
-        raise SpecError("\n".join(faults))
-    return _aged(prices)
+    return _aged(records(path, _TABLE, _price, once=("provider", "model", "served_as")))
 
 
 def _known_as(name: str, folder: Path | None) -> str:
@@ -152,66 +120,56 @@ def _word(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.strip().lower())
 
 
-def _parsed(row: Mapping[str, str]) -> tuple[ApiPrice | None, list[str]]:
-    """A price, or what is wrong with it."""
-    faults = [f"{name} is empty" for name in NEEDED if not row[name]]
-    amounts: dict[str, float | None] = {}
-    for name in COLUMNS:
-        if name.endswith("_usd_per_mtok"):
-            try:
-                amounts[name] = _amount(name, row[name])
-            except ValueError as error:
-                faults.append(str(error))
-    if row["date"] and not _is_date(row["date"]):
-        faults.append(f"date {row['date']!r} is not YYYY-MM-DD, nor <=YYYY-MM-DD")
-    input_price, output = amounts.get("input_usd_per_mtok"), amounts.get("output_usd_per_mtok")
-    if faults or input_price is None or output is None:
-        return None, faults
-    price = ApiPrice(
+def _price(row: Row) -> ApiPrice:
+    return ApiPrice(
         provider=row["provider"],
         model=row["model"],
         release=row["release"],
         served_as=row["served_as"] or row["model"],
-        input=input_price,
-        cached_input=amounts["cached_input_usd_per_mtok"],
-        output=output,
+        input=row["input_usd_per_mtok"],
+        cached_input=row["cached_input_usd_per_mtok"],
+        output=row["output_usd_per_mtok"],
         source=row["source"] or "given",
         date=row["date"],
     )
-    return price, []
 
 
-def _amount(name: str, text: str) -> float | None:
-    """USD per token; None of nothing."""
-    if not text:
-        return None
-    found = number(text, name)
+def _amount(cell: str, column: str) -> float:
+    """USD per token."""
+    found = number(filled(cell, column), column)
     if found >= _MOST:
-        raise ValueError(f"{name} {text} is not a price in USD per million tokens")
+        raise ValueError(f"{column} {cell} is not a price in USD per million tokens")
     return found / _MILLION
 
 
-def _is_date(text: str) -> bool:
-    match = _DATE.fullmatch(text)
-    try:
-        return match is not None and date.fromisoformat(match.group(2)) is not None
-    except ValueError:
-        return False
+def _date(cell: str, column: str) -> str:
+    match = _DATE.fullmatch(cell)
+    with suppress(ValueError):
+        if not cell or (match and date.fromisoformat(match[2])):
+            return cell
+    raise ValueError(f"{column} {cell!r} is not YYYY-MM-DD, nor <=YYYY-MM-DD")
+
+
+_TABLE = (
+    Column("provider", filled, needed=True),
+    Column("model", filled, needed=True),
+    Column("release"),
+    Column("served_as"),
+    Column("input_usd_per_mtok", _amount, needed=True),
+    Column("cached_input_usd_per_mtok", optional(_amount)),
+    Column("output_usd_per_mtok", _amount, needed=True),
+    Column("source"),
+    Column("date", _date),
+)
+COLUMNS = tuple(column.name for column in _TABLE)
 
 
 def _aged(prices: Sequence[ApiPrice]) -> tuple[ApiPrice, ...]:
     """The prices, with which of them are old: the newest of the list is taken for today's."""
-    days = {price.date: _day(price.date) for price in prices}
-    newest = max((day for day in days.values() if day), default=0)
+    certain = {price.date for price in prices if price.date[:1].isdigit()}
+    days = {word: date.fromisoformat(word).toordinal() for word in certain}
+    youngest = max(days.values(), default=0) - _OLD_AFTER_DAYS
+    old = {word for word, day in days.items() if day < youngest}
     return tuple(
-        replace(price, is_old=_is_old(price, days[price.date], newest)) for price in prices
+        replace(price, is_old=price.date in old or price.date.startswith("<=")) for price in prices
     )
-
-
-def _is_old(price: ApiPrice, day: int, newest: int) -> bool:
-    return newest - day > _OLD_AFTER_DAYS if day else price.date.startswith("<=")
-
-
-def _day(text: str) -> int:
-    """The number of a certain day; 0 of none."""
-    return 0 if not text or text.startswith("<") else date.fromisoformat(text).toordinal()

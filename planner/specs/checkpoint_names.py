@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from planner.base.records import record
-from planner.specs.files import aliases_of, names
-from planner.specs.gguf import gguf_word
-from planner.specs.paths import SpecKind
+from planner.specs.paths import SpecKind, aliases_of, names
+from planner.specs.quantization import gguf_word
 
 # Endings of names, each with the quantization it means; an empty one says nothing of it.
 _ENDINGS = tuple(

@@ -1,51 +1,104 @@
-"""Rows of a CSV file by the names of its columns, with every fault of its first line."""
+"""Tables of CSV: a row of `Column` for each column says how a cell reads; all faults are told."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 from planner.base.reading import TABLE, csv_of
 from planner.errors import SpecError, did_you_mean
 from planner.specs.load import read_text
 
-Rows = list[tuple[int, Mapping[str, str]]]
+Row = Mapping[str, Any]
+Made = TypeVar("Made")
+
+UNDATED = "undated"
+_LARGEST = 1e15
+_MONTHS = 12
+_DATE = re.compile(r"(\d{4})(?:-(0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?")
 
 
-def read_table(path: Path, known: Collection[str], needed: Collection[str]) -> Rows:
-    """The rows of a file, each with its line number; cells that a row lacks are empty.
+def text(cell: str, _: str) -> str:
+    """A cell as it is."""
+    return cell
+
+
+class Column(NamedTuple):
+    """A column: what makes a value of a cell and of its name, and whether it must be there."""
+
+    name: str
+    read: Callable[[str, str], Any] = text
+    needed: bool = False
+
+
+def records(
+    path: Path,
+    columns: Sequence[Column],
+    make: Callable[[Row], Made],
+    once: Sequence[str] = (),
+) -> list[Made]:
+    """What is made of each row of a file, in order; a column that it lacks has empty cells.
+
+    What the columns ``once`` say together stands in one row.
 
     Raises
     ------
     SpecError
-        It cannot be read, is no CSV, has a column that is not among ``known`` or lacks one that
-        is ``needed``, or a row has more cells than there are columns; one line per fault.
+        It cannot be read, is no CSV, has a column that is unknown or lacks one that is needed, a
+        row has more cells than there are columns, or something is wrong with one; one line each.
     """
-    text = read_text(path, TABLE)
+    found: list[Made] = []
+    faults: list[str] = []
+    first: dict[str, int] = {}
+    for line, cells in _lines(path, columns):
+        row: dict[str, Any] = {}
+        wrong: list[str] = []
+        for name, read, _ in columns:
+            try:
+                row[name] = read(cells.get(name, ""), name)
+            except ValueError as error:
+                wrong.append(str(error))
+        if not wrong:
+            try:
+                found.append(make(row))
+                _note_once(first, line, [cells.get(name, "") for name in once])
+            except ValueError as error:
+                wrong.append(str(error))
+        faults += [f"{path}:{line}: {fault}." for fault in wrong]
+    if faults:
+        raise SpecError("\n".join(faults))
+    return found
+
+
+def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str, str]]]:
+    """The rows of a file, each with its line number; cells that a row lacks are empty."""
     lines = [
-        (number, [cell.strip() for cell in row]) for number, row in csv_of(StringIO(text), path)
+        (number, [cell.strip() for cell in row])
+        for number, row in csv_of(StringIO(read_text(path, TABLE)), path)
     ]
     head = [name.lower() for name in lines[0][1]] if lines else []
+    known = [column.name for column in columns]
     faults = [
-        f"{path}:1: column {name!r} is unknown.{did_you_mean(name, known)} "
-        f"Known: {', '.join(known)}."
+        f"1: column {name!r} is unknown.{did_you_mean(name, known)} Known: {', '.join(known)}."
         for name in head
         if name not in known
     ]
-    faults += [f"{path}:1: there is no column {name}." for name in needed if name not in head]
-    faults += [f"{path}:1: column {name} is there twice." for name in _twice(head)]
-    rows: Rows = []
-    for line, cells in lines[1:]:
-        if not any(cells):
-            continue
-        if len(cells) > len(head):
-            faults.append(f"{path}:{line}: has {len(cells)} fields, not {len(head)}.")
-        filled = [*cells, *[""] * (len(head) - len(cells))]
-        rows.append((line, dict(zip(head, filled, strict=False))))
+    missing = [name for name, _, needed in columns if needed and name not in head]
+    faults += [f"1: there is no column {name}." for name in missing]
+    twice = sorted({name for name in head if head.count(name) > 1})
+    faults += [f"1: column {name} is there twice." for name in twice]
+    faults += [
+        f"{line}: has {len(cells)} fields, not {len(head)}."
+        for line, cells in lines[1:]
+        if len(cells) > len(head)
+    ]
     if faults:
-        raise SpecError("\n".join(faults))
-    return rows
+        raise SpecError("\n".join(f"{path}:{fault}" for fault in faults))
+    rows = ((line, dict(zip(head, cells, strict=False))) for line, cells in lines[1:] if any(cells))
+    return [(line, dict.fromkeys(head, "") | cells) for line, cells in rows]
 
 
 def number(text: str, column: str) -> float:
@@ -65,8 +118,63 @@ def number(text: str, column: str) -> float:
     return found
 
 
-_LARGEST = 1e15
+def _note_once(first: dict[str, int], line: int, cells: Sequence[str]) -> None:
+    key = ", ".join(cells)
+    if cells and first.setdefault(key.lower(), line) != line:
+        words = ", ".join(cell for cell in cells if cell)
+        raise ValueError(f"{words} stands on line {first[key.lower()]}, too")
 
 
-def _twice(names: list[str]) -> list[str]:
-    return sorted({name for name in names if names.count(name) > 1})
+def filled(cell: str, column: str) -> str:
+    """Any text but an empty one.
+
+    Raises
+    ------
+    ValueError
+        It is empty.
+    """
+    if not cell:
+        raise ValueError(f"{column} is empty")
+    return cell
+
+
+def optional(read: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
+    """What makes a value of a cell, and None of an empty one."""
+    return lambda cell, column: read(cell, column) if cell else None
+
+
+def one_of(words: Collection[str]) -> Callable[[str, str], str]:
+    """What takes one of some words."""
+
+    def read(cell: str, column: str) -> str:
+        if cell not in words:
+            hint = did_you_mean(cell, words)
+            raise ValueError(f"{column} {cell!r} is not one of {', '.join(words)}{hint}")
+        return cell
+
+    return read
+
+
+def dated(cell: str, _: str) -> str:
+    """A date, or nothing; see `month`."""
+    month(cell)
+    return cell
+
+
+def month(date: str) -> int | None:
+    """The number of a date's month, that of January where only the year is known; None undated.
+
+    Raises
+    ------
+    ValueError
+        It is no date.
+
+    >>> month("2026-01-31") - month("2025")
+    12
+    """
+    if date in ("", UNDATED):
+        return None
+    match = _DATE.fullmatch(date)
+    if match is None:
+        raise ValueError(f"date {date!r} is not a year, a month or a day, as in 2026-10-24")
+    return int(match[1]) * _MONTHS + int(match[2] or 1) - 1

@@ -1,11 +1,20 @@
-"""How tokens are drafted, and how many of them published runs accept."""
+"""What drafts tokens: modules of multi-token prediction and heads as models of a layer.
+
+References
+----------
+.. [1] Y. Li et al., "EAGLE: Speculative sampling requires rethinking feature uncertainty," 2024,
+   arXiv:2401.15077, section 3.
+.. [2] Y. Li et al., "EAGLE-3," 2025, arXiv:2503.01840, section 3.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 
 from planner.base.records import record
+from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 
 
 class DraftMethod(StrEnum):
@@ -67,3 +76,87 @@ def acceptance(method: DraftMethod, *, is_tree: bool) -> Acceptance:
     if is_tree:
         return _TREES.get(method, _TREE_UNSAID)
     return _CHAINS.get(method, _UNSAID)
+
+
+_VOCABULARY = 32_000  # draft_vocab_size of the heads that the authors of EAGLE-3 publish
+_WIDE = 4  # of a dense layer over the residual stream, where the model has only experts
+
+
+def head_of(model: ModelSpec, method: DraftMethod) -> ModelSpec | None:
+    """What drafts for a model in this way; None where it is no part of the model or trained on it.
+
+    A head is a dense layer like the model's in 16 bit, over the state of the model and the
+    embedding of the token [1]_; that of EAGLE-3 has logits of its own over a part of the tokens
+    [2]_. Embedding and other logits are the model's.
+    """
+    if method is DraftMethod.MTP:
+        return module_of(model)
+    if method not in (DraftMethod.EAGLE, DraftMethod.EAGLE3):
+        return None
+    groups = module_of(model).layer_groups
+    attention = next(group.attention for group in groups if group.attention)
+    width = max((each.intermediate_size for each in model.feed_forwards), default=0)
+    dense = FeedForwardSpec(intermediate_size=width or _WIDE * model.hidden_size)
+    layer = replace(groups[-1], attention=attention, feed_forward=dense, norms_per_layer=2)
+    own = method is DraftMethod.EAGLE3
+    return replace(
+        model,
+        name=f"{model.name} {method} head",
+        layer_groups=(layer,),
+        vocab_size=min(_VOCABULARY, model.vocab_size) if own else model.vocab_size,
+        tie_word_embeddings=False,
+        quantization=None,
+        expert_quantization=None,
+        checkpoints=(),
+    )
+
+
+def with_mtp(model: ModelSpec, count: int) -> ModelSpec:
+    """The model with ``count`` modules of multi-token prediction [1]_ among its layers.
+
+    A module projects the last hidden state and the embedding of the next token to one state,
+    has a layer with attention over all tokens and a feed-forward, and shares embedding and logits.
+    Where attention and feed-forward are layers of their own it has one of each.
+
+    References
+    ----------
+    .. [1] DeepSeek-AI, "DeepSeek-V3," 2024, arXiv:2412.19437, section 2.2.
+    """
+    if count == 0:
+        return model
+    chosen = _of_module(model.layer_groups)
+    groups = tuple(
+        replace(group, num_hidden_layers=group.num_hidden_layers + count)
+        if index in chosen
+        else group
+        for index, group in enumerate(model.layer_groups)
+    )
+    return replace(model, layer_groups=groups, mtp_num_layers=model.mtp_num_layers + count)
+
+
+def module_of(model: ModelSpec) -> ModelSpec:
+    """A module alone: its layers, with what they lack beside them shared with the model."""
+    groups = tuple(
+        replace(model.layer_groups[index], num_hidden_layers=1)
+        for index in sorted(_of_module(model.layer_groups))
+    )
+    return replace(model, name=f"{model.name} module", layer_groups=groups, checkpoints=())
+
+
+def _of_module(groups: tuple[LayerGroup, ...]) -> set[int]:
+    """The groups of which a module has a layer: the last of each kind that it needs."""
+    attention = max(range(len(groups)), key=lambda index: (_attends(groups[index]), index))
+    feed_forward = max(
+        range(len(groups)), key=lambda index: (groups[index].feed_forward is not None, index)
+    )
+    whole = groups[attention].feed_forward is not None
+    return {attention} if whole else {attention, feed_forward}
+
+
+def _attends(group: LayerGroup) -> int:
+    """3 with attention over all tokens, 2 over a window, 1 over a state, 0 without."""
+    if group.attention is None:
+        return 0
+    if group.attention.has_state:
+        return 1
+    return 2 if group.attention.sliding_window else 3

@@ -8,7 +8,7 @@ Of several names the later one wins; the file's own figures win over all.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,8 @@ def is_measured(provenance: Mapping[str, str], part: str) -> bool:
         for key, source in provenance.items()
         if key == prefix or key.startswith(f"{prefix}.")
     ]
-    return bool(sources) and not any(_is_transferred(source) for source in sources)
+    others = (DEFAULT, "assumed", "transferred")
+    return bool(sources) and not any(source.startswith(others) for source in sources)
 
 
 def is_assumed(provenance: Mapping[str, str], part: str) -> bool:
@@ -75,10 +76,6 @@ def collectives(
         return gpu.efficiency.collective
     name = _LINK_CLASSES.get(kind, "other_fabric")
     return _link_collectives(_default_file(name, f"collectives over {kind}", folder))
-
-
-def _is_transferred(source: str) -> bool:
-    return source.startswith((DEFAULT, "assumed", "transferred"))
 
 
 def _completed(
@@ -155,12 +152,8 @@ def merged(below: Any, above: Any) -> Any:
         key: merged(below[key], above[key])
         if key in below and key in above
         else (above if key in above else below)[key]
-        for key in _ordered_union(below, above)
+        for key in {**below, **above}
     }
-
-
-def _ordered_union(*tables: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(key for table in tables for key in table))
 
 
 @kept

@@ -179,15 +179,11 @@ def _value(kind: Any, given: Any, config: ConfigReader) -> Any:
         return getattr(rules, given[1:])(config)
     if kind is bool:
         return any(_flag(each, config) for each in given.split(" or "))
-    if _is_word(kind):
+    if isinstance(kind, type) and issubclass(kind, str):
         return given
     *first, last = given.split(" or ")
     found = (_product(each + "?", config) for each in first)
     return next((size for size in found if size is not None), None) or _product(last, config)
-
-
-def _is_word(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, str)
 
 
 def _flag(text: str, config: ConfigReader) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.specs.model_checks import MOST_LAYERS
+from planner.specs.model import MOST_LAYERS
 
 LARGEST = 10**9
 

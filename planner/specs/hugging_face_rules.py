@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from planner.specs.hugging_face_reader import ConfigReader
-from planner.specs.model_checks import MOST_LAYERS
+from planner.specs.model import MOST_LAYERS
 
 Table = dict[str, Any]
 Label = TypeVar("Label", bound=Hashable)

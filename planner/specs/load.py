@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,7 +83,9 @@ def check_spec(kind: type[Spec], table: Mapping[str, Any], where: str) -> Spec:
     try:
         spec = checked_of(kind, fields, context)
     except Faults as error:
-        faults += [_describe(place, text, kind) for place, text in error.found]
+        for place, text in error.found:
+            hint = did_you_mean(place[-1], field_names(kind)) if text == UNKNOWN else ""
+            faults.append(f"{'.'.join(place) or 'the file'} {text}.{hint}")
     if faults:
         raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
     return spec
@@ -124,11 +126,6 @@ def _source_faults(sources: Any) -> Iterator[str]:
     for name, text in sources.items():
         if not isinstance(text, str) or not text.strip():
             yield f"sources.{name} must say where the figures come from"
-
-
-def _describe(place: Sequence[str], text: str, kind: type) -> str:
-    hint = did_you_mean(place[-1], field_names(kind)) if text == UNKNOWN else ""
-    return f"{'.'.join(place) or 'the file'} {text}.{hint}"
 
 
 def field_names(kind: Any) -> set[str]:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from planner.specs.cache import kept
 from planner.specs.checkpoint_names import format_of
-from planner.specs.files import aliased, find
 from planner.specs.load import read_spec
 from planner.specs.model import ModelSpec
-from planner.specs.paths import SpecKind
+from planner.specs.paths import SpecKind, aliased, find
 
 _SIXTEEN_BIT = "w16a16"
 

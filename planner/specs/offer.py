@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
 from planner.base.enums import Contract
 from planner.base.records import record
+from planner.specs.csv_table import UNDATED, month
 
-UNDATED = "undated"
 _MONTHS = 12
-_DATE = re.compile(r"(\d{4})(?:-(0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?")
 
 
 @record(kw_only=True)
@@ -86,25 +84,6 @@ def by_seller(offers: Sequence[Price]) -> dict[str, float]:
     for offer in offers:
         asked.setdefault(offer.provider, []).append(offer.value)
     return {seller: median(values) for seller, values in asked.items()}
-
-
-def month(date: str) -> int | None:
-    """The number of a date's month, that of January where only the year is known; None undated.
-
-    Raises
-    ------
-    ValueError
-        It is no date.
-
-    >>> month("2026-01-31") - month("2025")
-    12
-    """
-    if date in ("", UNDATED):
-        return None
-    match = _DATE.fullmatch(date)
-    if match is None:
-        raise ValueError(f"date {date!r} is not a year, a month or a day, as in 2026-10-24")
-    return int(match[1]) * _MONTHS + int(match[2] or 1) - 1
 
 
 def with_age(offers: Sequence[Price]) -> list[Price]:

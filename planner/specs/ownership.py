@@ -7,15 +7,12 @@ from pathlib import Path
 
 from planner.base.records import record
 from planner.base.units import to_si
-from planner.errors import SpecError, did_you_mean
+from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.csv_table import number, read_table
-from planner.specs.files import find
-from planner.specs.offer import month
-from planner.specs.paths import SpecKind, beside_specs
+from planner.specs.csv_table import Column, Row, dated, number, one_of, optional, records
+from planner.specs.paths import SpecKind, beside_specs, find
 
 OWNERSHIP = "ownership.csv"
-COLUMNS = ("quantity", "gpu", "value", "low", "high", "unit", "source", "date")
 ASSUMED = "assumed"
 PRICES = ("purchase_price", "card_price")
 DIMENSIONS = {
@@ -36,6 +33,17 @@ DIMENSIONS = {
 }
 """The quantities and what they are; the building's PUE is that of `planner.specs.power`."""
 
+_TABLE = (
+    Column("quantity", one_of(DIMENSIONS), needed=True),
+    Column("gpu"),
+    Column("value", number, needed=True),
+    Column("low", optional(number)),
+    Column("high", optional(number)),
+    Column("unit", needed=True),
+    Column("source", needed=True),
+    Column("date", dated),
+)
+COLUMNS = tuple(column.name for column in _TABLE)
 _SHARES = ("card_share_of_server", "network_and_storage_share", "residual_after_3_years",
            "power_share", "utilization")  # fmt: skip
 _POSITIVE = ("card_share_of_server", "lifetime", "utilization", "power_over_tdp")
@@ -92,22 +100,7 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], Figure]:
     SpecError
         With one line per fault: file, line, what is wrong.
     """
-    found: dict[tuple[str, str], Figure] = {}
-    faults = []
-    for line, row in read_table(path, COLUMNS, ("quantity", "value", "unit", "source")):
-        try:
-            key = row["quantity"], row.get("gpu", "")
-            if key[0] not in DIMENSIONS:
-                hint = did_you_mean(key[0], DIMENSIONS)
-                raise ValueError(f"quantity {key[0]!r} is not one of {', '.join(DIMENSIONS)}{hint}")
-            if key in found:
-                raise ValueError(f"{key[0]} of {key[1] or 'all GPUs'} is given twice")
-            found[key] = _figure(row)
-        except ValueError as error:
-            faults.append(f"{path}:{line}: {error}.")
-    if faults:
-        raise SpecError("\n".join(faults))
-    return found
+    return dict(records(path, _TABLE, _figure, once=("quantity", "gpu")))
 
 
 def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
@@ -127,15 +120,13 @@ def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
     return sorted(found)
 
 
-def _figure(row: Mapping[str, str]) -> Figure:
-    name, unit = row["quantity"], row["unit"]
-    value = number(row["value"], "value")
-    ends = [number(row[end], end) if row.get(end) else value for end in ("low", "high")]
+def _figure(row: Row) -> tuple[tuple[str, str], Figure]:
+    name, unit, value = row["quantity"], row["unit"], row["value"]
+    ends = [value if row[end] is None else row[end] for end in ("low", "high")]
     if not ends[0] <= value <= ends[1]:
         raise ValueError(f"value {value:g} is not between low {ends[0]:g} and high {ends[1]:g}")
     if not row["source"]:
         raise ValueError("source is empty: where nobody says so, it is assumed")
-    month(row.get("date", ""))
     low, middle, high = (to_si(one, unit, DIMENSIONS[name]) for one in (ends[0], value, ends[1]))
     if name in _SHARES and high > 1:
         raise ValueError(f"{name} is a share of at most 1, not {high:g}")
@@ -143,7 +134,8 @@ def _figure(row: Mapping[str, str]) -> Figure:
         raise ValueError(f"{name} must be below 1: something is left for the servers")
     if name in _POSITIVE and not low:
         raise ValueError(f"{name} must be above 0")
-    return Figure(value=middle, low=low, high=high, source=row["source"], date=row.get("date", ""))
+    figure = Figure(value=middle, low=low, high=high, source=row["source"], date=row["date"])
+    return (name, row["gpu"]), figure
 
 
 @kept

@@ -1,33 +1,36 @@
-"""Prices of GPUs: which offers the lists have, and what one GPU costs under a contract."""
+"""Prices of GPUs: which offers the lists have, and what one GPU costs under a contract.
+
+A list is a CSV of offers, one a row; rates of currencies are another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 from planner.base.enums import Contract
-from planner.errors import SpecError
+from planner.base.units import to_si
+from planner.errors import SpecError, did_you_mean
 from planner.specs.cache import kept
-from planner.specs.files import find
-from planner.specs.offer import Price, by_seller, one_price, recent, typical
+from planner.specs.csv_table import (
+    UNDATED,
+    Column,
+    Row,
+    dated,
+    filled,
+    number,
+    one_of,
+    optional,
+    records,
+)
+from planner.specs.offer import Price, by_seller, recent, typical, with_age
 from planner.specs.ownership import can_be_owned
-from planner.specs.paths import SpecKind, price_files
-from planner.specs.price_file import read_prices
+from planner.specs.paths import SpecKind, beside_specs, find, price_files
 
-__all__ = [
-    "CONTRACTS",
-    "Price",
-    "contracts_of",
-    "gpus_of",
-    "offers_of",
-    "one_price",
-    "price_of",
-    "providers_of",
-    "read_prices",
-]
-
+USD = "USD"
+CURRENCIES = "currencies.csv"
 CONTRACTS = tuple(str(contract) for contract in Contract)
 """The words for contracts."""
 
@@ -177,3 +180,111 @@ def _named(path: Path, folder: Path | None) -> dict[str, tuple[Price, ...]]:
 
 def _is(name: str, asked: str) -> bool:
     return name.casefold() == asked.strip().casefold()
+
+
+@kept
+def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Price, ...]]:
+    """The offers of a file by the word it has for the GPU, in USD/s.
+
+    Needed are the columns ``gpu`` and ``price_per_gpu_hour`` (or ``price``); where others are
+    missing or empty, the contract is on-demand and the currency USD, whose rates are those of
+    ``currencies.csv`` in ``folder`` or of a column ``usd_per_unit``.
+
+    Raises
+    ------
+    SpecError
+        With one line per fault: file, line, what is wrong.
+    """
+    offers = records(path, _PRICES, lambda row: (row["gpu"], _offer(row, path, folder)))
+    found: dict[str, list[Price]] = {}
+    for (gpu, _), offer in zip(offers, with_age([offer for _, offer in offers]), strict=True):
+        found.setdefault(gpu, []).append(offer)
+    return {gpu: tuple(of_gpu) for gpu, of_gpu in found.items()}
+
+
+def _offer(row: Row, path: Path, folder: Path | None) -> Price:
+    asked = number(row["price_per_gpu_hour"] or row["price"], "price")
+    per_unit = row["usd_per_unit"]
+    if per_unit is None:
+        per_unit = rate(row["currency"], folder)
+    value = to_si(asked * per_unit, "USD/h", "usd/s")
+    return Price(
+        value=value,
+        low=value,
+        high=value,
+        source=row["source"] or path.name,
+        date="" if row["date"] == UNDATED else row["date"],
+        contract=row["contract"],
+        provider=row["provider"],
+        region=row["region"],
+    )
+
+
+def _contract(cell: str, column: str) -> str:
+    word = (cell or Contract.ON_DEMAND).lower().replace("_", "-")
+    return one_of([one for one in Contract if one is not Contract.OWNED])(word, column)
+
+
+def rate(currency: str, folder: Path | None = None) -> float:
+    """USD for one unit of a currency.
+
+    Raises
+    ------
+    ValueError
+        No list has it.
+    SpecError
+        A list has faults.
+    """
+    if currency == USD:
+        return 1.0
+    known: dict[str, float] = {}
+    for path in beside_specs(CURRENCIES, folder):
+        known = {**read_currencies(path), **known}
+    if currency not in known:
+        hint = did_you_mean(currency, known)
+        raise ValueError(
+            f"currency {currency!r} is unknown.{hint} Known: {', '.join([USD, *sorted(known)])}; "
+            "a column usd_per_unit says what one unit of another is worth"
+        )
+    return known[currency]
+
+
+@kept
+def read_currencies(path: Path) -> Mapping[str, float]:
+    """USD for one unit of each currency of a file.
+
+    Raises
+    ------
+    SpecError
+        With one line per fault.
+    """
+    return dict(records(path, _RATES, _rate, once=("currency",)))
+
+
+def _rate(row: Row) -> tuple[str, float]:
+    if not row["usd"]:
+        raise ValueError(f"usd of {row['currency']} is 0")
+    return row["currency"].upper(), row["usd"]
+
+
+_PRICES = (
+    Column("gpu", filled, needed=True),
+    Column("provider"),
+    Column("region"),
+    Column("contract", _contract),
+    Column("price_per_gpu_hour"),
+    Column("currency", lambda cell, _: (cell or USD).upper()),
+    Column("gpus_per_instance", optional(number)),
+    Column("source"),
+    Column("date", dated),
+    Column("price"),
+    Column("usd_per_unit", optional(number)),
+)
+COLUMNS = tuple(column.name for column in _PRICES[:-2])
+"""What a list is written with: in files of users the last two may stand for two of these."""
+_RATES = (
+    Column("currency", filled, needed=True),
+    Column("usd", number, needed=True),
+    Column("date", dated, needed=True),
+    Column("source", filled, needed=True),
+)

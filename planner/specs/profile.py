@@ -10,11 +10,10 @@ from planner.errors import SpecError
 from planner.specs.cache import kept
 from planner.specs.efficiency import merged
 from planner.specs.engine import EngineProfile
-from planner.specs.files import find
 from planner.specs.framework import FrameworkProfile
 from planner.specs.hardware import Loaded, loaded
 from planner.specs.load import Spec, read_toml
-from planner.specs.paths import SpecKind
+from planner.specs.paths import SpecKind, find
 
 EXTENDS = "extends"
 _OWN = ("current", "name", "aliases", "notes", "since")

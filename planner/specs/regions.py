@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 
 from planner.base.records import record
 from planner.base.units import to_si
-from planner.errors import SearchSpaceError, SpecError, did_you_mean
+from planner.errors import SearchSpaceError, did_you_mean
 from planner.specs.cache import kept
-from planner.specs.csv_table import number, read_table
+from planner.specs.csv_table import Column, Row, filled, number, one_of, records
 from planner.specs.paths import beside_specs
 
 REGIONS = "regions.csv"
-COLUMNS = ("region", "name", "alias", "quantity", "value", "unit", "source", "year")
 CARBON, PUE, ELECTRICITY = "carbon_intensity", "pue", "electricity_price"
 _DIMENSIONS = {CARBON: "kg/J", PUE: "1", ELECTRICITY: "usd/J"}
-_NEEDED = ("region", "quantity", "value", "unit", "source")
+_TABLE = (
+    Column("region", filled, needed=True),
+    Column("name", needed=True),
+    Column("alias", needed=True),
+    Column("quantity", one_of(_DIMENSIONS), needed=True),
+    Column("value", number, needed=True),
+    Column("unit", filled, needed=True),
+    Column("source", filled, needed=True),
+    Column("year", needed=True),
+)
+COLUMNS = tuple(column.name for column in _TABLE)
 
 
 @record(kw_only=True)
@@ -115,30 +125,16 @@ def read_regions(path: Path) -> Mapping[str, Region]:
         With one line per fault: file, line, what is wrong.
     """
     found: dict[str, Region] = {}
-    faults = []
-    for line, row in read_table(path, COLUMNS, COLUMNS):
-        try:
-            _add(found, row)
-        except ValueError as error:
-            faults.append(f"{path}:{line}: {error}.")
-    if faults:
-        raise SpecError("\n".join(faults))
+    records(path, _TABLE, partial(_add, found), once=("region", "quantity"))
     return found
 
 
-def _add(found: dict[str, Region], row: Mapping[str, str]) -> None:
-    missing = sorted(name for name in _NEEDED if not row[name])
-    if missing:
-        raise ValueError(f"{missing[0]} is empty")
+def _add(found: dict[str, Region], row: Row) -> None:
     code, quantity = row["region"], row["quantity"]
-    if quantity not in _DIMENSIONS:
-        raise ValueError(f"quantity {quantity!r} is not one of {', '.join(_DIMENSIONS)}")
-    value = to_si(number(row["value"], "value"), row["unit"], _DIMENSIONS[quantity])
+    value = to_si(row["value"], row["unit"], _DIMENSIONS[quantity])
     if quantity == PUE and value < 1:
-        raise ValueError(f"value {row['value']} is below 1")
+        raise ValueError(f"value {row['value']:g} is below 1")
     figures = dict(found[code].figures) if code in found else {}
-    if quantity in figures:
-        raise ValueError(f"{quantity} of {code} is given twice")
     figures[quantity] = Figure(value=value, source=row["source"], year=row["year"])
     found[code] = Region(code=code, name=row["name"], alias=row["alias"], figures=figures)
 

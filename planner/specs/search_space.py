@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Interval
@@ -78,7 +78,7 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[bool | int | str]:
     """
     match choice:
         case PowersOfTwo():
-            return _powers_of_two(_most_parts(choice, bases))
+            return [2**power for power in range(_most_parts(choice, bases).bit_length())]
         case Divisors():
             return _divisors(bases[choice.divisors_of], choice.up_to)
         case Dense():
@@ -89,7 +89,7 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[bool | int | str]:
         case bool() | int() | str():
             return [choice]
         case _:
-            return _distinct(choice)
+            return list(dict.fromkeys(choice))
 
 
 def _most_parts(choice: PowersOfTwo, bases: Mapping[str, int]) -> int:
@@ -97,10 +97,6 @@ def _most_parts(choice: PowersOfTwo, bases: Mapping[str, int]) -> int:
         return choice.powers_of_two_up_to
     parts = bases["sequence_length"] // choice.fewest_tokens
     return max(min(choice.powers_of_two_up_to, parts), 1)
-
-
-def _powers_of_two(limit: int) -> list[bool | int | str]:
-    return [2**power for power in range(limit.bit_length())]
 
 
 def _dense(choice: Dense) -> list[bool | int | str]:
@@ -113,7 +109,3 @@ def _dense(choice: Dense) -> list[bool | int | str]:
 def _divisors(number: int, limit: int) -> list[bool | int | str]:
     small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
     return [k for k in sorted({*small, *(number // k for k in small)}) if k <= limit]
-
-
-def _distinct(values: Sequence[bool | int | str]) -> list[bool | int | str]:
-    return list(dict.fromkeys(values))

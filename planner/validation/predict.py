@@ -9,12 +9,16 @@ from dataclasses import replace
 from planner.confidence.intervals import basis_of, interval_of
 from planner.confidence.quantiles import SUREST
 from planner.logs.reading import OUT_OF_MEMORY
-from planner.validation.impossible import why_impossible
+from planner.validation.columns import MEASURED
+from planner.validation.inference.cases import InferenceCase
+from planner.validation.inference.impossible import impossible_layout
 from planner.validation.kinds import Kind, kind_of
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
 from planner.validation.prediction import RATES, Case, Prediction, Range
 from planner.validation.runs import Run, Runs
+from planner.validation.training.cases import TrainingCase
+from planner.validation.training.impossible import impossible_training_layout
 
 IMPOSSIBLE = "impossible"
 """In place of a basis where the columns of a run cannot be its layout."""
@@ -75,3 +79,16 @@ def _placed(run: Run, library: Library, kind: Kind) -> Prediction:
         return Prediction(case=kind.case_of(run, library))
     except NotPredicted as reason:
         return Prediction(reason=str(reason))
+
+
+def why_impossible(run: Run, case: Case) -> str:
+    """Why the columns of a run cannot be its layout; empty where they can.
+
+    A prediction for such a run is about something else: it is listed, and left out of the tables
+    of errors. A run that ran out of memory needs not fit.
+    """
+    if run.flag(f"{MEASURED}{OUT_OF_MEMORY}"):
+        return ""
+    if isinstance(case, InferenceCase):
+        return impossible_layout(run, case)
+    return impossible_training_layout(run, case) if isinstance(case, TrainingCase) else ""

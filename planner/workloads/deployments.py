@@ -15,7 +15,6 @@ from planner.base.records import record
 from planner.base.units import GIB, HOUR
 from planner.confidence.plans import INFERENCE, errors_of_memory
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
-from planner.estimators.inference.burst import longest_answer
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
     ServingMemory,
@@ -29,6 +28,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw
 from planner.formulas.money import cost_per_million
 from planner.formulas.power import carbon
+from planner.formulas.queueing import longest_answer
 from planner.optimize.source import Candidates, Columns, Need
 from planner.question.terms import percentile_of, terms_of
 from planner.specs.serving import ServingWorkload

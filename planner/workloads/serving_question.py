@@ -11,8 +11,7 @@ from planner.configurations.table import word
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
-from planner.specs.draft_heads import head_of
-from planner.specs.drafting import DraftMethod, acceptance
+from planner.specs.drafting import DraftMethod, acceptance, head_of
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace

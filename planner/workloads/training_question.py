@@ -10,9 +10,9 @@ from planner.configurations.as_given import batch_of
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
+from planner.specs.drafting import with_mtp
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
-from planner.specs.multi_token import with_mtp
 from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_layers, sample_fields

@@ -11,8 +11,8 @@ import planner
 from planner.base.enums import CacheType, ComputePrecision, Quantization
 from planner.configurations.choices import checked
 from planner.errors import SearchSpaceError, SpecError
-from planner.specs.gguf import GGUF_BITS
-from planner.specs.model_checks import quantization_word
+from planner.specs.model import quantization_word
+from planner.specs.quantization import GGUF_BITS
 
 ONE: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,

@@ -15,8 +15,7 @@ from planner.estimators.inference.serving import decode_batch, tokens_per_step
 from planner.estimators.inference.setting import ServingSetting
 from planner.plan.given import make_request
 from planner.plan.plan import Plan, evaluated, make_plan, one_configuration
-from planner.specs.draft_heads import head_of
-from planner.specs.drafting import DraftMethod, acceptance
+from planner.specs.drafting import DraftMethod, acceptance, head_of
 from planner.workloads.open_facts import Chosen, open_serving
 
 

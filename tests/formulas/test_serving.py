@@ -13,11 +13,18 @@ from planner.formulas.kv_cache import (
     paged_tokens,
 )
 from planner.formulas.queueing import (
+    balanced_rate,
+    crowded_step,
     decoding_sequences,
     gamma_quantile,
     lognormal_quantile,
+    mean_if_any,
     mean_wait,
     normal_tail,
+    pools_rate,
+    pools_requests,
+    together_in_waves,
+    wave_wait,
 )
 from planner.formulas.routing import (
     accepted_tokens,
@@ -159,3 +166,50 @@ def test_the_tail_of_a_normal_variable() -> None:
     scores = np.array([-1.0, 0.0, 1.0, 2.326348])
     expected = [0.841345, 0.5, 0.158655, 0.01]
     assert normal_tail(scores) == pytest.approx(expected, rel=0.003)
+
+
+def test_the_wait_in_waves_is_the_mean_over_the_requests() -> None:
+    number, size, wave, prompt = 10, 4, 7.0, 0.5
+    waits = [order // size * wave + order % size * prompt for order in range(number)]
+    middle = (number // size * size + number % size) / number * prompt / 2
+    found = wave_wait(number=number, size=size, wave=wave, prompt=prompt)
+    assert float(found) == pytest.approx(sum(waits) / number + middle)
+
+
+def test_a_wave_that_keeps_nobody_together_is_the_first_alone() -> None:
+    assert together_in_waves(waves=5.0, still_together=0.0) == 0.2
+    later = sum(0.9**wave for wave in range(5)) / 5
+    assert together_in_waves(waves=5.0, still_together=0.9) == pytest.approx(later)
+
+
+def test_the_mean_of_some_is_that_of_all_over_the_share_of_some() -> None:
+    shares = [2**k * math.exp(-2) / math.factorial(k) for k in range(60)]
+    mean = sum(k * share for k, share in enumerate(shares)) / (1 - shares[0])
+    assert float(mean_if_any(2.0)) == pytest.approx(mean)
+
+
+def test_a_rate_is_balanced_where_the_excess_is_zero() -> None:
+    found = balanced_rate(excess=lambda rate: np.log(rate / (3 - rate)), most=np.asarray(2.9))
+    assert float(found) == pytest.approx(1.5, rel=1e-6)
+    assert float(balanced_rate(excess=np.log, most=np.asarray(0.5))) == 0.5
+
+
+def test_requests_of_pools_reach_the_rate_they_are_of() -> None:
+    service, steps, fixed, slope = 0.2, 100.0, 0.01, 0.0002
+    step = crowded_step(fixed=fixed, slope=slope, steps=2.0 * steps)
+    requests = pools_requests(
+        rate=np.asarray(2.0), around=0.3, service_time=service, decoding=steps * step
+    )
+    rate, _, again = pools_rate(
+        requests=requests,
+        around=np.asarray(0.3),
+        service_time=np.asarray(service),
+        servers=np.asarray(1.0),
+        steps=steps,
+        fixed=np.asarray(fixed),
+        slope=np.asarray(slope),
+        places=np.asarray(1e6),
+        together=0.0,
+    )
+    assert float(rate) == pytest.approx(2.0, rel=1e-3)
+    assert float(again) == pytest.approx(float(step), rel=1e-3)

@@ -37,7 +37,7 @@ from planner.estimators.inference.serving import wave_time
 from planner.estimators.inference.setting import Batch
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.step import step_time
-from planner.specs.checkpoint import Checkpoint
+from planner.specs.model import Checkpoint
 from planner.specs.model_catalogue import load_model
 
 CASES = [

@@ -114,8 +114,15 @@ def test_a_load_by_the_hour_and_by_the_clock(write):
         ("hour,time,request_rate\n0,00:00,1\n", ["hour or time"]),
         ("request_rate\n1\n", ["hour or time"]),
         (
-            "hour,request_rate\n0,many\n1,-3\n24,1\n1,2\nx,inf\n",
-            ["'many' is not a number", "-3 is negative", "'24'", "1 is there twice", "'x'", "inf"],
+            "hour,request_rate\n0,many\n1,-3\n24,1\n2,2\n2,2\nx,inf\n",
+            [
+                "'many' is not a number",
+                "-3 is negative",
+                "'24'",
+                "2 stands on line 5",
+                "'x'",
+                "inf",
+            ],
         ),
         ("hour,request_rate\n0,1\n2,1\n", ["hour 1, 3, 4"]),
         ("time,request_rate\n06:00,1\n25:00,1\n", ["'25:00' is not HH:MM"]),

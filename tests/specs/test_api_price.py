@@ -120,11 +120,11 @@ def test_faults_come_together_with_line_numbers(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as raised:
         read_api_prices(path)
     assert str(raised.value).splitlines() == [
-        f"{path}:3: llama-7b of a is priced on line 2 too.",
+        f"{path}:3: a, llama-7b stands on line 2, too.",
         f"{path}:4: provider is empty.",
-        f"{path}:4: output_usd_per_mtok is empty.",
         f"{path}:4: input_usd_per_mtok -1 is negative, or not finite.",
         f"{path}:4: cached_input_usd_per_mtok 'x' is not a number.",
+        f"{path}:4: output_usd_per_mtok is empty.",
         f"{path}:4: date '2026-13-01' is not YYYY-MM-DD, nor <=YYYY-MM-DD.",
         f"{path}:5: input_usd_per_mtok nan is negative, or not finite.",
         f"{path}:5: output_usd_per_mtok 1e9 is not a price in USD per million tokens.",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from planner.specs.checked import field_words
 from planner.specs.engine import EngineProfile
-from planner.specs.field_words import field_words
 from planner.specs.framework import FrameworkProfile
 from planner.specs.load import field_names
 

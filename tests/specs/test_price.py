@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from planner.errors import SpecError
 from planner.specs.catalogue import names
-from planner.specs.offer import Price, month, typical, with_age
+from planner.specs.csv_table import month
+from planner.specs.offer import Price, typical, with_age
 from planner.specs.paths import price_files
 from planner.specs.price import (
+    COLUMNS,
     CONTRACTS,
     contracts_of,
     gpus_of,
@@ -25,7 +27,6 @@ from planner.specs.price import (
     read_prices,
     unknown_gpus,
 )
-from planner.specs.price_file import COLUMNS
 
 H100 = "h100-sxm-80gb"
 NOT_RENTED = ("a800-sxm-80gb", "h800-sxm-80gb", "h20-96gb", "h100-sxm-96gb", "gaudi2", "gaudi3",
@@ -241,7 +242,7 @@ def test_faults_come_together_with_line_numbers(tmp_path: Path) -> None:
     [
         (b"", "no column gpu"),
         (b"name,price\n", "column 'name' is unknown"),
-        (b"gpu,provider\na,b\n", "no column price"),
+        (b"gpu,provider\na,b\n", "price '' is not a number"),
         (b"gpu,price,price\na,1,2\n", "column price is there twice"),
         (b"gpu,price\na,1,2\n", "has 3 fields, not 2"),
         (b"\xff\xfe", "not UTF-8"),

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.errors import SpecError
-from planner.specs.csv_table import Rows, number, read_table
+from planner.specs.csv_table import Column, Row, number, optional, records
 from planner.specs.paths import load_file
 
 HOURS = 24.0
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
-_COLUMNS = ("hour", "time", "request_rate")
 
 
 @record(kw_only=True)
@@ -66,27 +65,11 @@ def read_load(path: Path) -> Load:
         It cannot be read, or has faults: one line for each.
     """
     path = load_file(path)
-    rows = read_table(path, _COLUMNS, ("request_rate",))
-    named = {name for _, row in rows[:1] for name in row}
-    faults = []
-    if not rows:
-        faults.append(f"{path}: has no rows.")
-    elif {"hour", "time"} <= named or not {"hour", "time"} & named:
-        faults.append(f"{path}:1: give one column of hour or time.")
-    if faults:
-        raise SpecError("\n".join(faults))
-    is_hourly = "hour" in named
-    starts, rates = _read(path, rows, is_hourly, faults)
-    if is_hourly and not faults:
-        missing = [str(hour) for hour in range(int(HOURS)) if hour not in starts]
-        faults += [f"{path}: hour {', '.join(missing)} is missing."] if missing else []
-    if not is_hourly and not faults and 0.0 not in starts:
-        faults.append(f"{path}: the first time is 00:00.")
-    if not faults and max(rates.values()) <= 0:
-        faults.append(f"{path}: there are no requests at any time.")
-    if faults:
-        raise SpecError("\n".join(faults))
-    ordered = sorted(starts)
+    rows = records(path, _TABLE, _start, once=("hour", "time"))
+    if fault := _fault(rows):
+        raise SpecError(f"{path}: {fault}.")
+    rates = {start: rate for _, start, rate in rows}
+    ordered = sorted(rates)
     return Load(
         name=path.name,
         periods=tuple(
@@ -96,41 +79,42 @@ def read_load(path: Path) -> Load:
     )
 
 
-def _read(
-    path: Path, rows: Rows, is_hourly: bool, faults: list[str]
-) -> tuple[set[float], Mapping[float, float]]:
-    """When periods begin, and their rates; what is wrong goes into ``faults``."""
-    seen: set[float] = set()
-    rates: dict[float, float] = {}
-    for line, row in rows:
-        try:
-            start = _hour(row["hour"]) if is_hourly else _time(row["time"])
-        except ValueError as error:
-            faults.append(f"{path}:{line}: {error}.")
-            start = None
-        try:
-            rate = number(row["request_rate"], "request_rate")
-        except ValueError as error:
-            faults.append(f"{path}:{line}: {error}.")
-            rate = 0.0
-        if start is None:
-            continue
-        if start in seen:
-            word = row["hour"] if is_hourly else row["time"]
-            faults.append(f"{path}:{line}: {word} is there twice.")
-        seen.add(start)
-        rates[start] = rate
-    return seen, rates
+def _start(row: Row) -> tuple[bool, float, float]:
+    """Whether a row is of an hour, when it begins, and its rate."""
+    hour, time = row["hour"], row["time"]
+    if (hour is None) == (time is None):
+        raise ValueError("give one column of hour or time")
+    return time is None, time if hour is None else hour, row["request_rate"]
 
 
-def _hour(words: str) -> float:
+def _fault(rows: Sequence[tuple[bool, float, float]]) -> str:
+    """What is wrong with the rows together; nothing is empty."""
+    starts = {start for _, start, _ in rows}
+    if len({is_hourly for is_hourly, _, _ in rows}) != 1:
+        return "give one column of hour or time" if rows else "has no rows"
+    missing = [str(hour) for hour in range(int(HOURS)) if hour not in starts]
+    if rows[0][0] and missing:
+        return f"hour {', '.join(missing)} is missing"
+    if 0.0 not in starts:
+        return "the first time is 00:00"
+    return "" if any(rate for _, _, rate in rows) else "there are no requests at any time"
+
+
+def _hour(words: str, _: str) -> float:
     if not words.isascii() or not words.isdigit() or int(words) >= HOURS:
         raise ValueError(f"hour {words!r} is not a whole number from 0 to 23")
     return float(words)
 
 
-def _time(words: str) -> float:
+def _time(words: str, _: str) -> float:
     match = _TIME.fullmatch(words)
     if match is None:
         raise ValueError(f"time {words!r} is not HH:MM")
     return int(match[1]) + int(match[2]) / 60
+
+
+_TABLE = (
+    Column("hour", optional(_hour)),
+    Column("time", optional(_time)),
+    Column("request_rate", number, needed=True),
+)

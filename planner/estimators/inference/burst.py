@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.disaggregated_run import Pools
@@ -18,6 +18,7 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
+from planner.formulas.queueing import emptying_share, wave_wait, whole_waves_share
 
 
 @record(kw_only=True)
@@ -130,47 +131,32 @@ def mean_first_token(
     """
     size = configurations.concurrency
     costs = phases(setting, configurations, size)
-    wave = costs.wave(size, decode_steps(setting))
-    waves = np.floor(number / size)
-    rest = number - waves * size
-    # Of full waves and of the last one: when they start, and the prompts before one's own.
-    starts = waves * (size * (waves - 1) / 2 + rest) * wave / number
-    before = (waves * size**2 + rest**2) / 2 / number * costs.queued
-    return np.asarray(starts + before + costs.prompt_time + request_overhead(setting))
+    wait = wave_wait(
+        number=number,
+        size=size,
+        wave=costs.wave(size, decode_steps(setting)),
+        prompt=costs.queued,
+    )
+    return np.asarray(wait + costs.prompt_time + request_overhead(setting))
 
 
 def share_until_the_end(
     setting: ServingSetting, served: Served, running: FloatArray, each: FloatArray
 ) -> FloatArray:
-    r"""The rate that a benchmark reports, over that of clients who never end.
+    """The rate that a benchmark reports, over that of clients who never end.
 
-    .. math:: \frac{W}{W + (m t' - \bar r) (1 - 1 / B)}
-
-    It divides ``each`` of its requests, W waves of those B ``running`` in a replica, by the time
-    until the last answer. At the end places are empty: an answer that has just begun is the
-    longest, m means long, at the pace t' of emptying steps, and all have r means left. Lengths
-    are taken as even between two bounds; equal ones end in whole waves and a smaller one.
-    Derived here.
+    It divides ``each`` of its requests, waves of those ``running`` in a replica, by the time
+    until the last answer.
     """
     work, costs = setting.workload, served.phases
     waves = np.maximum(each / running, 1.0)
     if work.equal_lengths:
-        steps, whole = decode_steps(setting), np.floor(waves)
-        rest = (waves - whole) * running
+        steps, rest = decode_steps(setting), (waves - np.floor(waves)) * running
         last = np.where(rest > 0, costs.wave(np.maximum(rest, 1.0), steps), 0.0)
-        full = costs.wave(running, steps)
-        return np.asarray(waves * full / (whole * full + last))
+        return whole_waves_share(waves=waves, full=costs.wave(running, steps), last=last)
     step = served.time_per_output_token * tokens_per_step(setting)
     pace = costs.decode_step(np.maximum(running / 3, 1.0)) / step
-    longest = longest_answer(work.output_variation)
-    left = (1 + work.output_variation**2) / 2
-    others = np.maximum(1 - 1 / np.maximum(running, 1.0), 0.0)
-    return np.asarray(waves / (waves + np.maximum(longest * pace - left, 0.0) * others))
-
-
-def longest_answer(variation: Numeric) -> FloatArray:
-    """The longest answer over the mean one, of lengths that are taken as even between bounds."""
-    return np.asarray(1 + np.sqrt(3) * np.asarray(variation))
+    return emptying_share(waves=waves, running=running, pace=pace, variation=work.output_variation)
 
 
 def emptying_answer(setting: ServingSetting, served: Served) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.estimators.inference.loop import together_share
 from planner.estimators.inference.serving import (
@@ -14,10 +14,7 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
-
-_ROUNDS = 60
-_RATE_ROUNDS = 30
-_BUSIEST = 0.8
+from planner.formulas.queueing import crowded_step, pools_rate, pools_requests
 
 
 @record(kw_only=True)
@@ -64,20 +61,24 @@ def disaggregated_run(
 ) -> DisaggregatedRun:
     """What clients that always hold ``requests`` in flight see.
 
-    Prompts queue at the prefill workers (approximate mean value analysis of a closed
-    network [1]_), move their cache over the network, wait for a place among the sequences
-    of a decode worker, and decode without prompts in between. A share of the requests starts
-    together with all others, as at a replica, and queues for longer.
-
-    References
-    ----------
-    .. [1] P. Schweitzer, "Approximate analysis of multiclass closed networks of queues,"
-       1979; A. Seidmann et al., 1987, for several servers.
+    Prompts queue at the prefill workers (`pools_rate`), move their cache over the network, wait
+    for a place among the sequences of a decode worker, and decode without prompts in between. A
+    share of the requests starts together with all others, as at a replica, and queues for longer.
     """
     # The first token, too, comes to the client from a decode worker.
     steps, outside = decode_steps(setting) + 1, outside_engine(setting)
     alone, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
-    rate, number, step = _settled(setting, pools, requests, steps)
+    rate, number, step = pools_rate(
+        requests=requests,
+        around=alone + moved + outside,
+        service_time=service,
+        servers=pools.prefill_workers,
+        steps=steps,
+        fixed=pools.fixed,
+        slope=pools.slope / pools.decode_workers,
+        places=pools.places,
+        together=together_share(setting, requests),
+    )
     left = np.maximum(requests / rate - steps * step - moved - outside, alone)
     per_token, collected = _token_times(setting, pools, step)
     return DisaggregatedRun(
@@ -92,26 +93,20 @@ def disaggregated_run(
 
 
 def requests_at_rate(setting: ServingSetting, pools: Pools, rate: FloatArray) -> FloatArray:
-    r"""Requests in the whole deployment that are answered as fast as they come at a rate [1/s].
+    """Requests in the whole deployment that are answered as fast as they come at a rate [1/s].
 
-    What `disaggregated_run` settles with the rate known, of known numbers of workers: with
-    :math:`\rho = \lambda s` and N requests the wait is
-    :math:`s k \rho / (1 - k \rho)`, :math:`k = 1 - 1 / N`, and a decode step is
-    :math:`a / (1 - \lambda n b)`. Infinite where the rate is more than a pool can take.
+    What `disaggregated_run` settles with the rate known, of known numbers of workers. Infinite
+    where the rate is more than a pool can take.
     """
     steps = decode_steps(setting) + 1
-    service = pools.service_time / np.maximum(pools.prefill_workers, 1.0)
     step = _step_at_rate(pools, rate * steps)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        around = pools.prompt_time + pools.transfer_time + outside_engine(setting)
-        load = rate * service
-        requests = np.maximum(rate * (around + steps * step), 1e-9)
-        for _ in range(_RATE_ROUNDS):
-            others = np.maximum(1 - 1 / np.maximum(requests, 1e-9), 0.0) * load
-            wait = np.where(others < 1, service * others / (1 - others), np.inf)
-            requests = rate * (around + wait + steps * step)
-        carried = (load < 1) & (rate * steps * step <= pools.places)
-    return np.where(carried, requests, np.inf)
+    requests = pools_requests(
+        rate=rate,
+        around=pools.prompt_time + pools.transfer_time + outside_engine(setting),
+        service_time=pools.service_time / np.maximum(pools.prefill_workers, 1.0),
+        decoding=steps * step,
+    )
+    return np.where(rate * steps * step <= pools.places, requests, np.inf)
 
 
 def token_time_at_rate(setting: ServingSetting, pools: Pools, rate: FloatArray) -> FloatArray:
@@ -121,14 +116,8 @@ def token_time_at_rate(setting: ServingSetting, pools: Pools, rate: FloatArray) 
 
 
 def _step_at_rate(pools: Pools, steps: FloatArray) -> FloatArray:
-    """Seconds of a decode step where so many steps of sequences are asked for in a second.
-
-    At least one sequence is in it.
-    """
-    slope = pools.slope / pools.decode_workers
-    with np.errstate(divide="ignore"):
-        step = pools.fixed / np.maximum(1 - steps * slope, 0.0)
-    return np.maximum(step, pools.fixed + slope)
+    """Seconds of a decode step where so many steps of sequences are asked for in a second."""
+    return crowded_step(fixed=pools.fixed, slope=pools.slope / pools.decode_workers, steps=steps)
 
 
 def _token_times(
@@ -140,56 +129,3 @@ def _token_times(
     output = setting.workload.output_tokens
     collected = (np.minimum(pools.stream_interval, output) - 1) * per_token
     return per_token - collected / np.maximum(output - 1, 1.0), collected
-
-
-def _settled(
-    setting: ServingSetting, pools: Pools, requests: FloatArray, steps: Numeric
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Rate, prefill workers and decode step where queues and decoding stay as they are."""
-    service, number = pools.service_time, pools.prefill_workers
-    is_known = bool(np.all(number > 0))
-    served = service / np.where(number > 0, number, 1.0)
-    around, requests, served, places, fixed, slope = _alike(
-        pools.prompt_time + pools.transfer_time + outside_engine(setting),
-        requests,
-        served,
-        np.minimum(pools.places, requests),
-        pools.fixed,
-        pools.slope / pools.decode_workers,
-    )
-    together = together_share(setting, requests)
-    half_of_others = together * np.maximum(requests - 1, 0.0) / 2
-    most, others = 1 / served, served * (requests - 1) / requests
-    decoding, queue = places.copy(), np.zeros_like(places)
-    # Written into the same arrays in every round, which is most of the work of a search.
-    rate, decode, waiting, by_places = (np.empty_like(places) for _ in range(4))
-    whole, more = steps * fixed, steps * slope
-    ahead = half_of_others * served
-    for _ in range(_ROUNDS):
-        np.add(whole, np.multiply(more, decoding, out=decode), out=decode)
-        if not is_known:
-            keeps_up = requests / (around + decode)
-            enough = np.maximum(np.ceil(keeps_up * service / _BUSIEST), 1.0)
-            number = np.where(pools.prefill_workers > 0, pools.prefill_workers, enough)
-            served = service / number
-            most, others = 1 / served, served * (requests - 1) / requests
-            ahead = half_of_others * served
-        np.multiply(others, queue, out=waiting)
-        # Those that start together wait for half of the others, if a queue is not longer.
-        np.add(np.multiply(waiting, 1 - together, out=rate), ahead, out=rate)
-        np.maximum(rate, waiting, out=rate)
-        np.add(np.add(rate, around, out=rate), decode, out=rate)
-        np.minimum(np.divide(requests, rate, out=rate), most, out=rate)
-        np.minimum(rate, np.divide(places, decode, out=by_places), out=rate)
-        np.add(waiting, served, out=waiting)
-        np.add(queue, np.multiply(waiting, rate, out=waiting), out=queue)
-        np.multiply(queue, 0.5, out=queue)
-        np.maximum(np.multiply(decode, rate, out=decode), 1.0, out=decode)
-        np.add(decoding, np.minimum(decode, places, out=decode), out=decoding)
-        np.multiply(decoding, 0.5, out=decoding)
-    return rate, number, fixed + slope * decoding
-
-
-def _alike(*arrays: FloatArray) -> list[FloatArray]:
-    """Copies of the arrays, all of the shape that they broadcast to, laid out alike."""
-    return [np.array(one, order="C") for one in np.broadcast_arrays(*arrays)]

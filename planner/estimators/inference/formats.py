@@ -9,7 +9,7 @@ from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.estimators.inference.setting import ServingSetting
 from planner.layers.model import Layer
-from planner.specs.checkpoint import Checkpoint
+from planner.specs.model import Checkpoint
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 
@@ -27,8 +26,8 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.waits import Queue, Work, queue_of, steady_noise
+from planner.formulas.queueing import balanced_rate, mean_if_any, together_in_waves
 
-_ROUNDS = 12
 _PROMPT_ROUNDS = 2
 _RATE_ROUNDS = 8
 # Share of the clients with equal requests that are together in the next wave, too.
@@ -119,7 +118,7 @@ def served_at_concurrency(
     costs = phases(setting, c, running)
     work = _work(setting, c, costs, running, places)
     loop = _Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
-    rate = _balanced(loop.full, loop.fastest)
+    rate = balanced_rate(excess=loop.full, most=loop.fastest * (1 - _LEAST_SHARE))
     met = loop.at(rate)
     # Where prompts take all of the time, what is left of it is a queue of them.
     first = np.maximum(met.first, loop.held(rate) / rate - met.answer)
@@ -275,7 +274,7 @@ class _Loop:
         for _ in range(_PROMPT_ROUNDS):
             came = rate * np.minimum(costs.prompt(size) * size, longest)
             again = -np.expm1(-came)
-            size = (1 - again) * _grouped(decode) + again * _grouped(came)
+            size = (1 - again) * mean_if_any(decode) + again * mean_if_any(came)
             size = np.minimum(np.maximum(size, costs.gathered), costs.most)
         return costs.prompt(size)
 
@@ -306,41 +305,6 @@ class _Loop:
         return np.minimum(step, fullest)
 
 
-def _grouped(expected: FloatArray) -> FloatArray:
-    """Mean number of a Poisson variable where it is not zero."""
-    few = np.maximum(expected, 1e-9)
-    return np.asarray(few / -np.expm1(-few))
-
-
-def _balanced(excess: Callable[[FloatArray], FloatArray], most: FloatArray) -> FloatArray:
-    """Where a rising function of a rate crosses zero, between nothing and ``most``.
-
-    At ``most``, where it does not. It is the logarithm of requests over those that there are, and
-    rises at least half as fast as that of the rate, which bounds the lowest. The root is enclosed
-    (false position, M. Dowell and P. Jarratt, "A modified regula falsi method," BIT 11, 1971).
-    """
-    high = np.asarray(most * (1 - _LEAST_SHARE))
-    above = excess(high)
-    low = high * np.exp(-2 * np.maximum(above, 0.0))
-    below = excess(low)
-    rate = high
-    was_above = np.zeros_like(high)
-    for _ in range(_ROUNDS):
-        width = above - below
-        back = np.where(width > 0, above / np.where(width > 0, width, 1.0), 0.0)
-        rate = high - np.clip(back, 0.0, 1.0) * (high - low)
-        found = excess(rate)
-        is_above = found > 0
-        twice = np.where(is_above, was_above > 0, was_above < 0)
-        low, high = np.where(is_above, low, rate), np.where(is_above, rate, high)
-        below, above = (
-            np.where(is_above, np.where(twice, below / 2, below), found),
-            np.where(is_above, found, np.where(twice, above / 2, above)),
-        )
-        was_above = np.where(is_above, 1.0, -1.0)
-    return rate
-
-
 def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray) -> FloatArray:
     """Seconds of steps that pass without a look, and until a batch that it waits for is full.
 
@@ -354,11 +318,9 @@ def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray
 
 
 def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
-    r"""Share of the requests whose prompts come together with those of all other clients.
+    """Share of the requests whose prompts come together with those of all other clients.
 
-    .. math:: \frac{1}{W}, \quad \frac{1 - \rho^W}{W (1 - \rho)}
-
-    So many of W waves of a closed loop whose ``clients`` start at once: of lengths that differ
+    So many of the waves of a closed loop whose ``clients`` start at once: of lengths that differ
     the first alone, of equal ones those that are still together when the wave before has ended. Of
     the others, as many as the engine's scheduler gathers again.
     """
@@ -373,7 +335,6 @@ def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
     if work.num_requests is None:
         return often
     waves = np.maximum(np.asarray(work.num_requests / clients), 1.0)
-    share = 1 / waves
-    if work.equal_lengths:
-        share = share * (1 - _STILL_TOGETHER**waves) / (1 - _STILL_TOGETHER)
+    kept = _STILL_TOGETHER if work.equal_lengths else 0.0
+    share = together_in_waves(waves=waves, still_together=kept)
     return np.asarray(share + (1 - share) * often)

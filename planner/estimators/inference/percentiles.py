@@ -11,9 +11,10 @@ from planner.base.arrays import FloatArray
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.serving import decode_steps, tokens_per_step
 from planner.formulas.queueing import (
-    averaged_share,
+    first_token_variance,
     gamma_quantile,
     lognormal_quantile,
+    step_variances,
 )
 
 
@@ -114,25 +115,16 @@ def _varied(estimate: ServingEstimate) -> FloatArray:
 
 
 def _first_variance(estimate: ServingEstimate) -> FloatArray:
-    r"""Variance of the time to first token but for places [s^2].
-
-    A request comes at any time of the step that it meets, T' long, and has the prompts of the
-    others of that step beside its own:
-
-    .. math:: \left(\tfrac{1}{2} + \rho\right)^2 Var[T'] + \frac{E[T'^2]}{12} +
-        \rho s (1 + c^2) E[T'] + s^2 c^2
-    """
-    served, w = estimate.served, estimate.setting.workload
-    queue, prompt = served.queue, served.phases.added
-    second = prompt * (1 + w.input_variation**2)
-    step = queue.met_variance + queue.met**2
-    met = (0.5 + queue.load) ** 2 * queue.met_variance + step / 12
-    met = met + queue.load * queue.met * second
-    # A queue of prompts that one step does not take spreads like its exponential wait, and
-    # of requests that find nothing running only a share waits.
-    longer = queue.wait / np.maximum((0.5 + queue.load) * queue.met, 1e-300)
-    met = met * longer * np.maximum(longer, 1.0)
-    return np.asarray(met + (prompt * w.input_variation) ** 2)
+    """Variance of the time to first token but for places [s^2]."""
+    queue, prompt = estimate.served.queue, estimate.served.phases.added
+    return first_token_variance(
+        load=queue.load,
+        met=queue.met,
+        met_variance=queue.met_variance,
+        wait=queue.wait,
+        prompt=prompt,
+        variation=estimate.setting.workload.input_variation,
+    )
 
 
 def _others(estimate: ServingEstimate) -> FloatArray:
@@ -144,20 +136,17 @@ def _others(estimate: ServingEstimate) -> FloatArray:
 
 
 def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]:
-    r"""Variance of the time per output token by the sequences beside, and by prompts [s^2].
-
-    The first is averaged over an answer (`averaged_share`); a Poisson number of prompts stops
-    it, and while they do others come:
-
-    .. math:: \left(\frac{b}{1 - \rho}\right)^2 Var[B] \cdot g,
-        \quad \frac{\lambda E[T] s^2 (1 + c^2)}{n (1 - \rho)^2} (1 + c_n^2)
-    """
-    served, w = estimate.served, estimate.setting.workload
-    queue, costs = served.queue, served.phases
+    """Variance of the time per output token by the sequences beside, and by prompts [s^2]."""
+    served, queue = estimate.served, estimate.served.queue
     tokens = tokens_per_step(estimate.setting)
-    steps = np.maximum(decode_steps(estimate.setting), 1.0)
-    own = costs.decode_step(served.decoding)
-    averaged = averaged_share(fixed=costs.fixed, step=own)
-    beside = (costs.slope / (1 - queue.load)) ** 2 * queue.running * averaged
-    prompts = _others(estimate) * queue.prompts / steps * (1 + w.output_variation**2)
+    beside, prompts = step_variances(
+        fixed=served.phases.fixed,
+        slope=served.phases.slope,
+        step=served.phases.decode_step(served.decoding),
+        load=queue.load,
+        running=queue.running,
+        prompts=_others(estimate) * queue.prompts,
+        steps=np.maximum(decode_steps(estimate.setting), 1.0),
+        variation=estimate.setting.workload.output_variation,
+    )
     return beside / tokens**2, prompts / tokens**2

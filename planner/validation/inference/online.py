@@ -12,7 +12,6 @@ from planner.base.enums import CacheType
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.burst import (
     emptying_answer,
-    longest_answer,
     mean_first_token,
     share_until_the_end,
 )
@@ -22,6 +21,7 @@ from planner.estimators.inference.offered import Offered
 from planner.estimators.inference.served import Served
 from planner.estimators.inference.serving import wave_time
 from planner.estimators.inference.setting import ServingSetting
+from planner.formulas.queueing import longest_answer
 from planner.validation.inference.cases import WAVES, InferenceCase, setting_of
 from planner.validation.inference.deployments import configurations
 from planner.validation.inference.outcome import (

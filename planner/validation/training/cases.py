@@ -19,9 +19,9 @@ from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
 from planner.specs.checked import Faults
+from planner.specs.drafting import with_mtp
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
-from planner.specs.multi_token import with_mtp
 from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 from planner.validation.columns import MemoryKind
