@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.base.units import GIB
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Settings
 from planner.launch.served import (
@@ -48,7 +49,6 @@ from planner.launch.target import (
 )
 from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
-from planner.units import GIB
 
 NAME = "sglang"
 _MODULES = ("sglang.launch_server", "dynamo.sglang")

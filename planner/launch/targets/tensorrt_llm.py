@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.base.units import GIB
 from planner.documents.writing import yaml_text
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
@@ -38,7 +39,6 @@ from planner.launch.target import Argument, Draft, File, Process, Target, Variab
 from planner.launch.understood import Answers, Reading
 from planner.shell.text import Given
 from planner.specs.model import ModelSpec
-from planner.units import GIB
 
 _MODULE = "dynamo.trtllm"
 _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
