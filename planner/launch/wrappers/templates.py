@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import TypeAlias
+
+from planner.launch.option_table import shipped_text
 
 Value: TypeAlias = "str | int | Sequence[str] | Sequence[Mapping[str, Value]]"
 Values: TypeAlias = Mapping[str, Value]
@@ -47,8 +48,7 @@ def fill(template: Sequence[str], values: Values) -> str:
 
 @cache
 def _template(name: str) -> tuple[str, ...]:
-    path = files("planner").joinpath(f"launch/wrappers/texts/{name}")
-    return tuple(path.read_text(encoding="utf-8").splitlines())
+    return tuple(shipped_text(f"wrappers/texts/{name}").splitlines())
 
 
 def _lines(template: Sequence[str], values: Values) -> Iterator[str]:
