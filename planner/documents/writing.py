@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from planner.errors import LaunchError
@@ -56,10 +56,13 @@ def _number(value: float | None) -> str:
     return text if "." in text or "e" not in text else text.replace("e", ".0e")
 
 
-def yaml_text(document: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> str:
-    """A document of sections, lists of scalars or of sections, and scalars.
+def yaml_text(
+    document: Mapping[str, Any], notes: Mapping[str, str] | None = None, *, list_by: str = "  "
+) -> str:
+    """A document of sections, lists and scalars; texts of several lines are written as blocks.
 
-    ``notes`` by dotted key become comments behind their lines.
+    ``notes`` by dotted key become comments behind their lines; ``list_by`` is how much further to
+    the right the items of a list are than its key.
 
     >>> print(yaml_text({"a": {"b": [1, "x"]}, "c": None}, {"c": "unknown"}), end="")
     a:
@@ -68,74 +71,42 @@ def yaml_text(document: Mapping[str, Any], notes: Mapping[str, str] | None = Non
         - x
     c: null  # unknown
     """
-    return "".join(f"{line}\n" for line in _lines(document, notes or {}, "", ""))
-
-
-def _lines(
-    section: Mapping[str, Any], notes: Mapping[str, str], indent: str, path: str
-) -> Iterator[str]:
-    for key, value in section.items():
-        note = notes.get(f"{path}{key}")
-        remark = f"  # {note}" if note else ""
-        if isinstance(value, Mapping) and value:
-            yield f"{indent}{key}:{remark}"
-            yield from _lines(value, notes, indent + "  ", f"{path}{key}.")
-        elif isinstance(value, (list, tuple)) and value:
-            yield f"{indent}{key}:{remark}"
-            for item in value:
-                yield from _item(item, notes, indent + "  ")
-        elif isinstance(value, (Mapping, list, tuple)):
-            yield f"{indent}{key}: {'{}' if isinstance(value, Mapping) else '[]'}{remark}"
-        else:
-            yield f"{indent}{key}: {yaml_scalar(value)}{remark}"
-
-
-def _item(item: Any, notes: Mapping[str, str], indent: str) -> Iterator[str]:
-    if not isinstance(item, Mapping):
-        yield f"{indent}- {yaml_scalar(item)}"
-        return
-    first, *rest = _lines(item, notes, indent + "  ", "")
-    yield f"{indent}- {first.strip()}"
-    yield from rest
+    return "".join(f"{line}\n" for line in _lines(document, notes or {}, "", list_by))
 
 
 def documents(objects: Iterable[Any]) -> str:
-    """A stream of documents; texts of several lines are written as blocks."""
-    return "".join(f"---\n{text_of(one)}" for one in objects)
+    """A stream of documents."""
+    return "".join(f"---\n{yaml_text(one, list_by='')}" for one in objects)
 
 
-def text_of(value: Any) -> str:
-    """One document."""
-    return "\n".join(_object_lines(value)) + "\n"
-
-
-def _object_lines(value: Any) -> list[str]:
+def _lines(value: Any, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
     if isinstance(value, Mapping):
-        return [line for key, part in value.items() for line in _object_pair(str(key), part)]
-    return [line for part in value for line in _object_item(part)]
+        pairs = ((str(key), part) for key, part in value.items())
+        return [line for key, part in pairs for line in _pair(key, part, notes, path, list_by)]
+    return [line for part in value for line in _item(part, notes, list_by)]
 
 
-def _object_pair(key: str, value: Any) -> list[str]:
-    name = yaml_scalar(key)
-    if isinstance(value, Mapping | list) and value:
-        by = "  " if isinstance(value, Mapping) else ""
-        return [f"{name}:", *(by + line if line else line for line in _object_lines(value))]
-    head, *rest = _object_scalar(value)
-    return [f"{name}: {head}", *rest]
+def _pair(key: str, value: Any, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
+    note, name = notes.get(f"{path}{key}"), yaml_scalar(key)
+    remark = f"  # {note}" if note else ""
+    if isinstance(value, Mapping | list | tuple) and value:
+        by = "  " if isinstance(value, Mapping) else list_by
+        inner = _lines(value, notes, f"{path}{key}.", list_by)
+        return [f"{name}:{remark}", *(by + line if line else line for line in inner)]
+    head, *rest = _scalar(value)
+    return [f"{name}: {head}{remark}", *rest]
 
 
-def _object_item(value: Any) -> list[str]:
-    if isinstance(value, Mapping | list) and value:
-        first, *rest = _object_lines(value)
-        return [f"- {first}", *(f"  {line}" if line else line for line in rest)]
-    head, *rest = _object_scalar(value)
-    return [f"- {head}", *rest]
+def _item(value: Any, notes: Mapping[str, str], list_by: str) -> list[str]:
+    is_several = isinstance(value, Mapping | list | tuple) and bool(value)
+    head, *rest = _lines(value, notes, "", list_by) if is_several else _scalar(value)
+    return [f"- {head}", *(f"  {line}" if is_several and line else line for line in rest)]
 
 
-def _object_scalar(value: Any) -> list[str]:
+def _scalar(value: Any) -> list[str]:
     if isinstance(value, Mapping):
         return ["{}"]
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return ["[]"]
     if isinstance(value, str) and "\n" in value and _is_block(value):
         return ["|", *(f"  {line}" if line else "" for line in value[:-1].split("\n"))]

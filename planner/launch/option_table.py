@@ -253,10 +253,14 @@ def word_of(value: Any) -> str:
     return str(value)
 
 
+def shipped_text(name: str) -> str:
+    """The text of a file that is shipped in ``planner/launch``."""
+    return files("planner").joinpath(f"launch/{name}").read_text(encoding="utf-8")
+
+
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
-    """The rows of a table that is shipped in ``planner/launch``."""
-    text = files("planner").joinpath(f"launch/{name}").read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines(), delimiter=delimiter))
+    """The rows of a table that is shipped there."""
+    return list(csv.DictReader(shipped_text(name).splitlines(), delimiter=delimiter))
 
 
 @cache

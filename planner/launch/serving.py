@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from planner.estimators.machine import Machine
 from planner.launch.benchmark import length_notes, serving_benchmark
 from planner.launch.job import Job, hub_name
 from planner.launch.option_table import OptionTable, Remark, Settings
-from planner.launch.target import PORT, Argument, Draft, File, Process, Variable
+from planner.launch.target import PORT, Argument, Draft, File, Process, Target, Variable
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
 from planner.specs.drafting import DraftMethod, head_of
@@ -89,6 +89,8 @@ def method_arguments(job: Job, option: str, model: str, *, upper: bool) -> list[
     return [*found, Argument(words=(model, heads))] if method in _HEADS else found
 
 
+# What benchmarks call a target.
+_CALLED = {"llama-server": "llama.cpp"}
 LORA_OPTION = "--lora-target-modules"
 _MODULES: Mapping[AdapterTargets, tuple[str, ...]] = {
     AdapterTargets.QUERY_VALUE: ("q_proj", "v_proj"),
@@ -535,6 +537,46 @@ def servers_of(
             )
         )
     return tuple(servers)
+
+
+def target_of_servers(
+    name: str,
+    quantities: Callable[[Worker], Mapping[str, Any]],
+    processes: Callable[[tuple[Server, ...]], Sequence[Process]],
+    *,
+    model: Callable[[Worker, str | None], str | Variable] = model_word,
+    files: Callable[[Server], File] | None = None,
+    left: Callable[[tuple[Server, ...]], tuple[Remark, ...]] = lambda servers: (),
+    tokenizer: Callable[[Job], str | Variable] | None = None,
+    routes_replicas: bool = True,
+    **told: Any,
+) -> Target:
+    """An engine as a target: what its table says of a worker, and its servers as processes.
+
+    ``model`` says what a worker loads, ``files`` what a server reads beside its command, ``left``
+    what the user decides, ``tokenizer`` what the benchmark counts tokens with, where that is not
+    the model, ``routes_replicas`` whether it has a router for replicas too, not for pools alone.
+    """
+
+    def draft(job: Job, _: Settings) -> Draft:
+        table = OptionTable.load(name)
+        servers = servers_of(job, table, quantities, model, routes_replicas=routes_replicas)
+        word = servers[-1].model if tokenizer is None else tokenizer(job)
+        called = _CALLED.get(name, name)
+        return draft_of(
+            servers,
+            tuple(processes(servers)),
+            files=() if files is None else tuple(map(files, servers)),
+            left=left(servers),
+            benchmark=benchmark(called, job, word, routes_replicas=routes_replicas),
+        )
+
+    return Target(
+        name=name,
+        quantities=lambda job: quantities(workers_of(job)[-1]),
+        draft=draft,
+        **told,
+    )
 
 
 def draft_of(

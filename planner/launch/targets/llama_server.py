@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Settings
+from planner.launch.option_table import OptionTable
 from planner.launch.served import Told, known_model, whole
 from planner.launch.serving import (
     Server,
     Worker,
-    benchmark,
     common_quantities,
     draft_file,
-    draft_of,
-    servers_of,
-    workers_of,
+    target_of_servers,
 )
-from planner.launch.target import Argument, Draft, Process, Target, Variable
+from planner.launch.target import Argument, Process, Variable
 from planner.launch.understood import Answers, Reading
 from planner.specs.checkpoint_names import checkpoint_of
 from planner.specs.quantization import GGUF_BITS, gguf_word
@@ -201,10 +198,6 @@ def _worker_quantities(worker: Worker) -> dict[str, Any]:
     }
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
-    return _worker_quantities(workers_of(job)[-1])
-
-
 def _model(worker: Worker, _: str | None) -> Variable:
     kind = _FILES.get(str(worker.values["quantization"]), "whatever type you have")
     return Variable(name="MODEL", meaning=f"GGUF file of {worker.job.model.name} in {kind}")
@@ -227,31 +220,23 @@ def _process(server: Server) -> Process:
     return server.process(arguments)
 
 
-def _draft(job: Job, _: Settings) -> Draft:
-    servers = servers_of(
-        job, OptionTable.load(NAME), _worker_quantities, _model, routes_replicas=False
-    )
+def _tokenizer(job: Job) -> str | Variable:
+    """GGUF files are none for a benchmark."""
     meaning = f"ORG/NAME or folder of the tokenizer of {job.model.name}"
-    return draft_of(
-        servers,
-        tuple(map(_process, servers)),
-        benchmark=benchmark(
-            "llama.cpp",
-            job,
-            (job.hub_name or Variable(name="TOKENIZER", meaning=meaning)),
-            routes_replicas=False,
-        ),
-    )
+    return job.hub_name or Variable(name="TOKENIZER", meaning=meaning)
 
 
-TARGET = Target(
-    name=NAME,
+TARGET = target_of_servers(
+    NAME,
+    _worker_quantities,
+    lambda servers: tuple(map(_process, servers)),
+    model=_model,
+    tokenizer=_tokenizer,
+    routes_replicas=False,
     title="llama.cpp",
     version="llama.cpp b11434",
     workloads=("inference",),
     profiles=("llama.cpp",),
-    quantities=_quantities,
-    draft=_draft,
     answers=answers,
     starts=starts,
     accepted=("llama-server-b11434",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ _NUMBERS = (*_AS_THEY_ARE[:4], "micro_batch_size")
 _ASKED = ("num_gpus", "global_batch_size", "sequence_length")
 _TOLD = ("zero_stage", "flash_attention", "sequence_parallel")
 """Whose defaults are worth a word."""
+_USED = OptionTable.load("megatron-lm").used
 _EQUAL_STAGES = ("Megatron-LM", "Megatron-Bridge", "NeMo")
 _OTHER_SPLITS = (
     "--pipeline-model-parallel-layout",
@@ -126,7 +127,7 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
         workload="train",
         values=values,
         shape=shape if is_whole else None,
-        used=_used(reading, values),
+        used=_USED | {name for name in reading.found.options if name.startswith(_ALSO_USED)},
         defaults=defaults,
         asked=tuple(asked),
         notes=tuple(notes),
@@ -326,31 +327,11 @@ def _tokens(reading: Reading, values: dict[str, Any]) -> float | None:
     return None if sequences is None or length is None else float(sequences * length)
 
 
-_ALSO_USED: tuple[Callable[[str], bool], ...] = (
-    lambda name: name.startswith(
-        ("--use-", "--data-parallel-", "--moe-", "--qk-", "--account-for-", "--recompute-")
-    ),
-    lambda name: name.startswith(("--tokenizer-", "--train-", "--vocab-", "--num-", "--fp8-")),
+_ALSO_USED = (
+    *("--use-", "--data-parallel-", "--moe-", "--qk-", "--account-for-", "--recompute-"),
+    *("--tokenizer-", "--train-", "--vocab-", "--num-", "--fp8-"),
 )
-
-
-def _used(reading: Reading, values: dict[str, Any]) -> frozenset[str]:
-    """Options that told something beside those of the table's meanings."""
-    known = {
-        *("--hidden-size", "--ffn-hidden-size", "--kv-channels", "--padded-vocab-size"),
-        *("--group-query-attention", "--swiglu", "--normalization", "--disable-bias-linear"),
-        *("--add-qkv-bias", "--untie-embeddings-and-output-weights", "--multi-latent-attention"),
-        *("--q-lora-rank", "--kv-lora-rank", "--v-head-dim", "--window-size", "--softmax-type"),
-        *("--attention-dropout", "--hidden-dropout", "--max-position-embeddings"),
-        *("--pipeline-model-parallel-layout", "--use-rotary-position-embeddings"),
-        # Alone its kernels are Megatron's own, of the same memory as without.
-        *("--cross-entropy-loss-fusion", _IN_8_BITS),
-    }
-    return frozenset(
-        name
-        for name in reading.found.options
-        if name in known or any(each(name) for each in _ALSO_USED)
-    )
+"""How options begin that told something beside those of the table."""
 
 
 _COMMANDS = ("sft", "pt", "rlhf")

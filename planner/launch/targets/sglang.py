@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from planner.base.units import GIB
-from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Settings
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -23,28 +21,22 @@ from planner.launch.serving import (
     PREFILL_POOL,
     Server,
     Worker,
-    benchmark,
     beside_table,
     common_quantities,
-    draft_of,
     draft_word,
     method_arguments,
-    model_word,
     router,
-    servers_of,
     target_modules,
+    target_of_servers,
     urls,
     with_online,
-    workers_of,
 )
 from planner.launch.target import (
     COPY,
     MASTER_ADDR,
     NODE_RANK,
     Argument,
-    Draft,
     Process,
-    Target,
     Variable,
 )
 from planner.launch.understood import Answers, Reading
@@ -159,10 +151,6 @@ def _width(drafts: int, steps: int) -> int:
     return next((width for width in _WIDTHS if width >= wanted), _WIDTHS[-1])
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
-    return worker_quantities(workers_of(job)[-1])
-
-
 def command_options(server: Server) -> list[Argument]:
     """The engine's options of a server, without where it listens and its nodes."""
     arguments = [Argument.of(setting) for setting in server.settings.options]
@@ -217,20 +205,14 @@ def _router(servers: tuple[Server, ...]) -> list[Process]:
     return [router(tuple(arguments), _ROUTER_NOTE)]
 
 
-def _draft(job: Job, _: Settings) -> Draft:
-    servers = servers_of(job, OptionTable.load(NAME), worker_quantities, model_word)
-    processes = (*map(_process, servers), *_router(servers))
-    return draft_of(servers, processes, benchmark=benchmark(NAME, job, servers[-1].model))
-
-
-TARGET = Target(
-    name=NAME,
+TARGET = target_of_servers(
+    NAME,
+    worker_quantities,
+    lambda servers: (*map(_process, servers), *_router(servers)),
     title="SGLang",
     version="SGLang 0.5.23",
     workloads=("serve", "inference"),
     profiles=("SGLang",),
-    quantities=_quantities,
-    draft=_draft,
     answers=answers,
     starts=starts,
     accepted=("sglang-0.5.23",),

@@ -8,8 +8,7 @@ from typing import Any
 
 from planner.base.units import GIB
 from planner.documents.writing import yaml_text
-from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Remark, Settings
+from planner.launch.option_table import OptionTable, Remark
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -24,18 +23,14 @@ from planner.launch.serving import (
     PREFILL_POOL,
     Server,
     Worker,
-    benchmark,
     common_quantities,
-    draft_of,
     draft_word,
-    model_word,
     router,
-    servers_of,
+    target_of_servers,
     urls,
     with_online,
-    workers_of,
 )
-from planner.launch.target import Argument, Draft, File, Process, Target, Variable
+from planner.launch.target import Argument, File, Process, Variable
 from planner.launch.understood import Answers, Reading
 from planner.shell.text import Given
 from planner.specs.model import ModelSpec
@@ -205,10 +200,6 @@ def worker_quantities(worker: Worker) -> dict[str, Any]:
     }
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
-    return worker_quantities(workers_of(job)[-1])
-
-
 def document(server: Server) -> dict[str, Any]:
     """What stands in the YAML of a server: the options that are keys."""
     found: dict[str, Any] = {}
@@ -298,28 +289,17 @@ def _asked(servers: tuple[Server, ...]) -> tuple[Remark, ...]:
     )
 
 
-def _draft(job: Job, _: Settings) -> Draft:
-    servers = servers_of(
-        job, OptionTable.load(NAME), worker_quantities, model_word, routes_replicas=False
-    )
-    processes = (*map(_process, servers), *_router(servers))
-    return draft_of(
-        servers,
-        processes,
-        files=tuple(map(_file, servers)),
-        benchmark=benchmark(NAME, job, servers[-1].model, routes_replicas=False),
-        left=_asked(servers),
-    )
-
-
-TARGET = Target(
-    name=NAME,
+TARGET = target_of_servers(
+    NAME,
+    worker_quantities,
+    lambda servers: (*map(_process, servers), *_router(servers)),
+    files=_file,
+    left=_asked,
+    routes_replicas=False,
     title="TensorRT-LLM",
     version="trtllm-serve 9e7f85f",
     workloads=("serve", "inference"),
     profiles=("TensorRT-LLM",),
-    quantities=_quantities,
-    draft=_draft,
     answers=answers,
     starts=starts,
     is_of=is_of,

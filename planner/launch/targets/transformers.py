@@ -9,7 +9,7 @@ from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Settings
 from planner.launch.target import Argument, Draft, Process, Target
-from planner.launch.trainer.llama_factory import in_own_words, is_llama_factory_document
+from planner.launch.trainer.programs import in_own_words, is_llama_factory_document
 from planner.launch.trainer.reading import is_trainer_document, starts_trainer, trainer_answers
 from planner.launch.trainer.writing import (
     FSDP_FILE,

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Settings
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -24,19 +22,15 @@ from planner.launch.serving import (
     PREFILL_POOL,
     Server,
     Worker,
-    benchmark,
     beside_table,
     common_quantities,
-    draft_of,
     draft_word,
     method_arguments,
-    model_word,
     router,
-    servers_of,
     target_modules,
+    target_of_servers,
     urls,
     with_online,
-    workers_of,
 )
 from planner.launch.target import (
     COPY,
@@ -45,9 +39,7 @@ from planner.launch.target import (
     MASTER_PORT,
     NODE_RANK,
     Argument,
-    Draft,
     Process,
-    Target,
     Variable,
 )
 from planner.launch.understood import Answers, Reading, version_of
@@ -248,10 +240,6 @@ def worker_quantities(worker: Worker) -> dict[str, Any]:
     }
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
-    return worker_quantities(workers_of(job)[-1])
-
-
 def command_options(server: Server) -> list[Argument]:
     """The engine's options of a server, without where it listens and its nodes."""
     arguments = [Argument.of(setting) for setting in server.settings.options]
@@ -303,20 +291,14 @@ def _router(servers: tuple[Server, ...]) -> list[Process]:
     return [router(tuple(arguments), _ROUTER_NOTE)]
 
 
-def _draft(job: Job, _: Settings) -> Draft:
-    servers = servers_of(job, OptionTable.load(NAME), worker_quantities, model_word)
-    processes = (*map(_process, servers), *_router(servers))
-    return draft_of(servers, processes, benchmark=benchmark(NAME, job, servers[-1].model))
-
-
-TARGET = Target(
-    name=NAME,
+TARGET = target_of_servers(
+    NAME,
+    worker_quantities,
+    lambda servers: (*map(_process, servers), *_router(servers)),
     title="vLLM",
     version="vLLM 0.33.0",
     workloads=("serve", "inference"),
     profiles=("vLLM",),
-    quantities=_quantities,
-    draft=_draft,
     answers=answers,
     starts=starts,
     is_of=is_of,

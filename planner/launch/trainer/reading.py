@@ -6,19 +6,23 @@ accelerate's YAML say one thing together, whichever of them is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 from planner.launch.dialect import Dialect
 from planner.launch.option_table import Meaning, OptionTable
-from planner.launch.trainer import llama_factory, swift
 from planner.launch.trainer.answers import UNPACKED, answered
-from planner.launch.trainer.llama_factory import (
+from planner.launch.trainer.programs import (
+    LLAMA_FACTORY,
+    SWIFT,
+    factory_in_trainer_words,
     is_llama_factory,
     is_llama_factory_document,
+    is_swift,
     starts_llama_factory,
+    starts_swift,
+    swift_in_trainer_words,
 )
 from planner.launch.trainer.said import Said, Sources, named_by_program, text_of
 from planner.launch.trainer.writing import SECTION
@@ -65,7 +69,7 @@ _PREFIXES = {
 
 def starts_trainer(words: Sequence[str]) -> bool:
     """Whether a command starts a script that takes the Trainer's arguments."""
-    if starts_llama_factory(words) or swift.starts_swift(words):
+    if starts_llama_factory(words) or starts_swift(words):
         return True
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
     if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
@@ -102,24 +106,28 @@ def trainer_answers(reading: Reading) -> Answers:
     """What a file says in the words of the table of terms; see the module."""
     sources = Sources(name=reading.found.name)
     gather(reading.found, sources)
-    if swift.is_swift(sources):
-        return _of_program(sources, swift, "--max_length")
+    if is_swift(sources):
+        return _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
     if is_llama_factory(sources):
-        return _of_program(sources, llama_factory, "cutoff_len")
+        return _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
     return answers_of(sources, _is_supervised(sources))
 
 
-def _of_program(sources: Sources, program: ModuleType, length: str) -> Answers:
+def _of_program(
+    sources: Sources,
+    dialect: Dialect,
+    in_trainer_words: Callable[[Sources, str], dict[str, str]],
+    length: str,
+) -> Answers:
     """What a program with defaults of its own means; ``length`` is its word for the longest."""
     keys = frozenset(sources.spelled.values())
-    defaults = program.in_trainer_words(sources, sources.name)
+    defaults = in_trainer_words(sources, sources.name)
     answers = answers_of(sources, is_supervised=False)
     told = {name: why for name, why in defaults.items() if name in answers.values}
     notes = answers.notes
     packing = sources.script.get("--packing")
     if packing is None or text_of(packing) != "true":
         notes = (*notes, UNPACKED.format(option=length))
-    dialect: Dialect = program.DIALECT
     used, ignored = (
         {key for key in keys if key.lstrip("-").replace("-", "_") in dialect.names(role)}
         for role in ("used", "ignored")

@@ -14,7 +14,7 @@ from planner.errors import LaunchError
 from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
-from planner.launch.wrappers.script import MEASURES, SOME_STEPS, STRICT, benchmark, reaches
+from planner.launch.wrappers.script import MEASURES, SOME_STEPS, benchmark, reaches
 from planner.launch.wrappers.shell import (
     MASTER_PORT,
     Placed,
@@ -26,6 +26,7 @@ from planner.launch.wrappers.shell import (
     runs_by_rank,
     uses,
 )
+from planner.launch.wrappers.templates import Value, filled
 from planner.shell.text import shell_word
 
 FOLDER = "/launch"
@@ -100,35 +101,35 @@ def pod_script(
     ``given`` are variables with the shell's words for them: the place in the job. ``links`` are
     the copies that the process reaches, ``names`` how the cluster calls their processes.
     """
-    lines = [
-        *STRICT,
-        *(
-            (
-                [
-                    f"# {FOLDER} is read-only, and some programs write where they run.",
-                    f"mkdir -p {_WORK} && cp -rL {FOLDER}/* {_WORK}",
-                    f"cd {_WORK}",
-                ]
-            )
-            if draft.files
-            else []
-        ),
-    ]
-    lines += exports(environment_of(target, job, process))
-    lines += asked([process])
-    if process.num_nodes > 1:
-        lines += [f"export NUM_NODES={process.num_nodes} MASTER_PORT={MASTER_PORT}"]
-    lines += [f"export {name}={word}" for name, word in given.items()]
-    lines += [f"export PORT={process.port}"] if process.port else []
+    reached: list[dict[str, Value]] = []
     for link in links:
         name = names[link.process.name]
         host = f"{name}-{link.copy}.{name}"
-        lines += [
-            f"export {link.stem}_HOST_{link.copy}={shell_word(host)}",
-            f"export {link.stem}_URL_{link.copy}=http://{host}:{link.process.port}",
-        ]
-    lines += [*arguments_lines(process), f"exec {command(process)}"]
-    return _REFERENCE.sub("$$", "\n".join(lines) + "\n")
+        reached.append(
+            {
+                "stem": link.stem,
+                "copy": link.copy,
+                "host": host,
+                "host_word": shell_word(host),
+                "port": link.process.port,
+            }
+        )
+    values: dict[str, Value] = {
+        "has_files": bool(draft.files),
+        "folder": FOLDER,
+        "work": _WORK,
+        "environment": exports(environment_of(target, job, process)),
+        "asked": asked([process]),
+        "several_nodes": process.num_nodes > 1,
+        "num_nodes": process.num_nodes,
+        "master_port": MASTER_PORT,
+        "given": [f"export {name}={word}" for name, word in given.items()],
+        "port": process.port,
+        "links": reached,
+        "arguments": arguments_lines(process),
+        "command": command(process),
+    }
+    return _REFERENCE.sub("$$", filled("pod.sh", values))
 
 
 _LONGEST_NAME = 40

@@ -14,17 +14,16 @@ from planner.launch.wrappers.shell import (
     asked,
     command,
     exports,
-    indented,
     num_nodes,
     placed,
     runs_by_rank,
     uses,
+    visible_gpus,
 )
+from planner.launch.wrappers.templates import Value, filled
 
 START = "start.sh"
 _MOST_SHOWN = 8
-HEAD = ["#!/usr/bin/env bash"]
-STRICT = ["set -euo pipefail"]
 MEASURES = "measures what was predicted"
 SOME_STEPS = "It runs some steps of the job, and ends."
 _BESIDE_A_SERVER = "It asks a server that runs."
@@ -66,16 +65,11 @@ def _benchmark(target: Target, job: Job, draft: Draft, process: Process) -> File
     head = heading(target, job, Draft(processes=()), [process], how)
     return File(
         name=f"{process.name}.sh",
-        text=_text(head, *_body(target, job, draft, process)),
+        text=_text(target, job, draft, process, head),
         is_executable=True,
         meaning=MEASURES,
         start="\n".join(_starts(process, job, places)),
     )
-
-
-def beside(draft: Draft) -> list[str]:
-    """Where files are that the arguments name."""
-    return ['cd -- "$(dirname -- "${BASH_SOURCE[0]}")"', ""] if draft.files else []
 
 
 def addresses(places: Sequence[Placed], reached: Sequence[Placed]) -> list[str]:
@@ -105,54 +99,44 @@ def _script(
 ) -> str:
     head = heading(target, job, draft, [process], _how(process, job, places))
     links = addresses(places, reaches(process, places))
-    return _text(head, *_body(target, job, draft, process), links=links)
+    return _text(target, job, draft, process, head, links)
 
 
-def _text(head: list[str], *body: list[str], links: Sequence[str] = ()) -> str:
-    environment, wanted, place, last = body
-    parts = [[*HEAD, *head, *STRICT], environment, [*wanted, *links], place, last]
-    return "\n\n".join("\n".join(part).rstrip("\n") for part in parts if part) + "\n"
-
-
-def _body(target: Target, job: Job, draft: Draft, process: Process) -> list[list[str]]:
-    """Environment, what is asked, the place in the job, and the command."""
-    variable = "HIP_VISIBLE_DEVICES" if job.gpu.vendor == "AMD" else "CUDA_VISIBLE_DEVICES"
-    last = [*arguments_lines(process), "", f"exec {command(process)}"]
-    if process.copies > 1 and process.num_nodes == 1:
-        last = _copies(process, job.cluster.gpus_per_node, variable)
-    elif process.gpus_per_node and process.num_nodes == 1 and len(draft.processes) > 1:
-        inside = [
-            f"export {variable}",
-            f'{variable}=$(seq -s, "$FIRST_GPU" $((FIRST_GPU + {process.gpus_per_node} - 1)))',
-        ]
-        last = [*['if [[ -n "${FIRST_GPU:-}" ]]; then', *indented(inside), "fi", ""], *last]
-    return [
-        [*beside(draft), *exports(environment_of(target, job, process))],
-        asked([process]),
-        _place(process),
-        last,
-    ]
-
-
-def _place(process: Process) -> list[str]:
-    lines = []
-    if process.num_nodes > 1:
-        lines += [f"export NUM_NODES={process.num_nodes}"]
-        lines += ["# The number of this node, and the address of the first, which all can reach."]
-        if runs_by_rank(process):
-            lines += ["export NODE_RANK=0"]
-        else:
-            lines += [': "${NODE_RANK:?number of this node, from 0}"']
-        lines += [': "${MASTER_ADDR:?address of the first node}"']
-        lines += [
-            f': "${{MASTER_PORT:={MASTER_PORT}}}"',
-            "export NODE_RANK MASTER_ADDR MASTER_PORT",
-        ]
-    lines += [': "${HOST_ADDRESS:=$(hostname)}"'] if uses(process, "HOST_ADDRESS") else []
-    if process.copies == 1 or process.num_nodes > 1:
-        lines += [f': "${{PORT:={process.port}}}"'] if process.port else []
-        lines += [': "${COPY:=0}"', f"export COPIES={process.copies}"] if process.copies > 1 else []
-    return lines
+def _text(
+    target: Target,
+    job: Job,
+    draft: Draft,
+    process: Process,
+    head: Sequence[str],
+    links: Sequence[str] = (),
+) -> str:
+    gpus, of_node = process.gpus_per_node, job.cluster.gpus_per_node
+    is_one, here = process.num_nodes == 1, copies_here(process, of_node)
+    values: dict[str, Value] = {
+        "heading": head,
+        "has_files": bool(draft.files),
+        "environment": exports(environment_of(target, job, process)),
+        "asked": asked([process]),
+        "links": links,
+        "several_nodes": not is_one,
+        "num_nodes": process.num_nodes,
+        "by_rank": runs_by_rank(process),
+        "master_port": MASTER_PORT,
+        "names_host": uses(process, "HOST_ADDRESS"),
+        "one_here": process.copies == 1 or not is_one,
+        "several_copies": process.copies > 1,
+        "copies_here": process.copies > 1 and is_one,
+        "copies": process.copies,
+        "here": here,
+        "fit": f"({of_node} - FIRST_GPU) / {gpus}" if gpus else str(here),
+        "port": process.port,
+        "gpus": gpus,
+        "has_neighbours": bool(gpus) and is_one and len(draft.processes) > 1,
+        "visible": visible_gpus(job),
+        "arguments": arguments_lines(process),
+        "command": command(process),
+    }
+    return filled("script.sh", values)
 
 
 def copies_here(process: Process, gpus_per_node: int) -> int:
@@ -162,49 +146,18 @@ def copies_here(process: Process, gpus_per_node: int) -> int:
     return max(min(process.copies, gpus_per_node // process.gpus_per_node), 1)
 
 
-def _copies(process: Process, gpus_per_node: int, variable: str) -> list[str]:
-    gpus, here = process.gpus_per_node, copies_here(process, gpus_per_node)
-    fit = f"({gpus_per_node} - FIRST_GPU) / {gpus}" if gpus else str(here)
-    inside = ['COPY="$1"', f"export COPIES={process.copies}"]
-    inside += [f"PORT=$(({process.port} + COPY))"] if process.port else []
-    if gpus:
-        inside += [f"local first=$((FIRST_GPU + (COPY - FIRST_COPY) * {gpus}))"]
-        inside += [f"export {variable}", f'{variable}=$(seq -s, "$first" $((first + {gpus} - 1)))']
-    inside += [*arguments_lines(process), f"exec {command(process)}"]
-    return [
-        f': "${{FIRST_COPY:=0}}"  # of {process.copies}, {here} on each node',
-        ': "${FIRST_GPU:=0}"',
-        "run() {",
-        *indented(inside),
-        "}",
-        "",
-        "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT",
-        f"LAST_COPY=$((FIRST_COPY + {fit}))",
-        f"((LAST_COPY < {process.copies})) || LAST_COPY={process.copies}",
-        "for ((copy = FIRST_COPY; copy < LAST_COPY; copy++)); do",
-        '  run "$copy" &',
-        "done",
-        "# One that ends is told by ending all.",
-        "wait -n",
-    ]
-
-
 def _start(draft: Draft, places: Sequence[Placed]) -> tuple[File, ...]:
     """What starts every process on this node, where they all fit on it."""
     if len(draft.processes) < 2 or num_nodes(places) > 1:
         return ()
-    lines = [*HEAD, "# Starts every process of the plan on this node, and ends with the first.",
-             *STRICT, 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"',
-             "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]  # fmt: skip
-    for place in places:
-        if place.copy == 0:
-            gpu = f"FIRST_GPU={place.gpu} " if place.process.gpus_per_node else ""
-            lines.append(f"{gpu}bash ./{place.process.name}.sh &")
-    text = "\n".join([*lines, "wait -n"]) + "\n"
+    starts = []
+    for place in (one for one in places if one.copy == 0):
+        gpu = f"FIRST_GPU={place.gpu} " if place.process.gpus_per_node else ""
+        starts.append(f"{gpu}bash ./{place.process.name}.sh &")
     return (
         File(
             name=START,
-            text=text,
+            text=filled(START, {"starts": starts}),
             is_executable=True,
             meaning="starts all on one node",
             start=f"bash {START}",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.heading import Assumed, comment, one_line, variables_of
+from planner.launch.job import Job
 from planner.launch.target import Argument, Process, Variable
 from planner.shell.text import shell_word
 
@@ -95,6 +96,11 @@ def folded(words: Sequence[str]) -> str:
         else:
             lines[-1] += f" {word}" if lines[-1] else word
     return " \\\n    ".join(lines)
+
+
+def visible_gpus(job: Job) -> str:
+    """The variable that says which GPUs of a node a process sees."""
+    return "HIP_VISIBLE_DEVICES" if job.gpu.vendor == "AMD" else "CUDA_VISIBLE_DEVICES"
 
 
 def runs_by_rank(process: Process) -> bool:

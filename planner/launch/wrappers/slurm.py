@@ -13,7 +13,7 @@ from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
 from planner.launch.launchers import GPUS_OF_COPY
 from planner.launch.target import Draft, File, Process, Target
-from planner.launch.wrappers.script import HEAD, MEASURES, SOME_STEPS, STRICT, benchmark
+from planner.launch.wrappers.script import MEASURES, SOME_STEPS, benchmark
 from planner.launch.wrappers.shell import (
     MASTER_PORT,
     Placed,
@@ -23,12 +23,13 @@ from planner.launch.wrappers.shell import (
     exports,
     folded,
     given,
-    indented,
     num_nodes,
     placed,
     runs_by_rank,
     uses,
+    visible_gpus,
 )
+from planner.launch.wrappers.templates import Value, filled
 
 _ALL_CPUS = '--cpus-per-task="$SLURM_CPUS_ON_NODE"'
 _ALSO = (
@@ -64,25 +65,29 @@ def _batch(target: Target, job: Job, draft: Draft, *, is_benchmark: bool) -> Fil
     how = [f"Submit it where it lies: sbatch {name}", *how]
     cores = () if _gpus_of_node(job, places) >= job.cluster.gpus_per_node else (_CORES,)
     also = (*_ALSO, *cores)
-    body = [
-        [*HEAD, *_directives(job, places, is_benchmark=is_benchmark)],
-        heading(target, job, draft, draft.processes, how, also),
-        [*STRICT, 'cd -- "${SLURM_SUBMIT_DIR:?not started by sbatch}"'],
-        _asked(draft.processes),
-        [
-            "# All nodes, in the order of the network.",
-            *(
-                [
-                    'mapfile -t NODES < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
-                    f'export MASTER_ADDR="${{NODES[0]}}" MASTER_PORT={MASTER_PORT}',
-                ]
-            ),
-        ],
-        _addresses(places),
-        *(_function(target, job, process, places) for process in draft.processes),
-        _steps(places),
-    ]
-    text = "\n\n".join("\n".join(part) for part in body if part) + "\n"
+    gpus = min(_gpus_of_node(job, places), job.cluster.gpus_per_node)
+    days, why = _limit_of_benchmark(job) if is_benchmark else _limit(job)
+    several = len(places) > 1
+    values: dict[str, Value] = {
+        "name": re.sub(r"[^A-Za-z0-9._-]+", "-", job.model.name).strip("-").lower() or "planner",
+        "nodes": num_nodes(places),
+        "gpus": gpus,
+        "whole_nodes": gpus == job.cluster.gpus_per_node,
+        "limit": "" if days is None else time_limit(days),
+        "limit_is": why,
+        "goes_on": job.is_training and not is_benchmark,
+        "heading": heading(target, job, draft, draft.processes, how, also),
+        "asked": _asked(draft.processes),
+        "master_port": MASTER_PORT,
+        "addresses": _addresses(places),
+        "gpus_of_copy": GPUS_OF_COPY,
+        "visible": visible_gpus(job),
+        "every_gpu": ",".join(map(str, range(_gpus_of_node(job, places)))),
+        "processes": [_function(target, job, process, places) for process in draft.processes],
+        "several_steps": several,
+        "steps": _steps(places),
+    }
+    text = filled("slurm.sbatch", values)
     meaning = MEASURES if is_benchmark else "the batch job"
     return File(name=name, text=text, meaning=meaning, start=f"sbatch {name}")
 
@@ -97,36 +102,18 @@ def time_limit(days: float) -> str:
     return f"{hours // 24}-{hours % 24:02d}:00:00"
 
 
-def _directives(job: Job, places: Sequence[Placed], *, is_benchmark: bool) -> list[str]:
-    nodes = num_nodes(places)
-    gpus = min(_gpus_of_node(job, places), job.cluster.gpus_per_node)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", job.model.name).strip("-").lower() or "planner"
-    said = [f"--job-name={name}", f"--nodes={nodes}", "--ntasks-per-node=1"]
-    said += [f"--gpus-per-node={gpus}"] if gpus else []
-    said += ["--exclusive"] if gpus == job.cluster.gpus_per_node else []
-    said += ["--output=%x-%j.log"]
-    lines = [f"#SBATCH {one}" for one in said]
-    if is_benchmark:
-        return lines + _limit_of_benchmark(job)
-    if (days := job.row.get("calendar_time_high_days") or job.row.get("calendar_time_days")) and (
-        job.is_training and math.isfinite(days)
-    ):
-        lines.append("# The upper end of the predicted calendar time, interruptions included.")
-        lines.append(f"#SBATCH --time={time_limit(days)}")
-    if job.is_training:
-        lines.append("# A node that fails puts the job back into the queue; its log goes on.")
-        lines += ["#SBATCH --requeue", "#SBATCH --open-mode=append"]
-    return lines
+def _limit(job: Job) -> tuple[float | None, str]:
+    """Days that a training may run, and why; None where no time is known."""
+    days = job.row.get("calendar_time_high_days") or job.row.get("calendar_time_days")
+    is_known = days and job.is_training and math.isfinite(days)
+    why = "The upper end of the predicted calendar time, interruptions included."
+    return days if is_known else None, why
 
 
-def _limit_of_benchmark(job: Job) -> list[str]:
+def _limit_of_benchmark(job: Job) -> tuple[float | None, str]:
     step = job.row.get("step_time_high_s") or job.row.get("step_time_s")
-    if not step or not math.isfinite(step):
-        return []
-    return [
-        f"# {STEPS} steps at the upper end of the predicted time, and an hour to start.",
-        f"#SBATCH --time={time_limit((STEPS * step + HOUR) / DAY)}",
-    ]
+    why = f"{STEPS} steps at the upper end of the predicted time, and an hour to start."
+    return (STEPS * step + HOUR) / DAY if step and math.isfinite(step) else None, why
 
 
 def _gpus_of_node(job: Job, places: Sequence[Placed]) -> int:
@@ -164,34 +151,25 @@ def _addresses(places: Sequence[Placed]) -> list[str]:
     return lines
 
 
-def _function(target: Target, job: Job, process: Process, places: Sequence[Placed]) -> list[str]:
+def _function(
+    target: Target, job: Job, process: Process, places: Sequence[Placed]
+) -> dict[str, Value]:
     """What runs on each node of a process."""
-    inside = exports(environment_of(target, job, process))
-    if len(places) > 1 and process.gpus_per_node:
-        first = next(place.gpus for place in places if place.process is process)
-        inside += [f'export {GPUS_OF_COPY}="${{{GPUS_OF_COPY}:-{first}}}"']
-        inside += _slice(
-            ("HIP_VISIBLE_DEVICES" if job.gpu.vendor == "AMD" else "CUDA_VISIBLE_DEVICES"),
-            _gpus_of_node(job, places),
-        )
-    inside += [f"export COPIES={process.copies}"] if process.copies > 1 else []
-    if process.num_nodes > 1:
-        rank = "SLURM_NODEID" if runs_by_rank(process) else "SLURM_PROCID"
-        inside += [f'export NUM_NODES={process.num_nodes} NODE_RANK="${rank}"']
-    last = " ".join(given(process)) if runs_by_rank(process) else command(process)
-    inside += ['HOST_ADDRESS="$(hostname)"'] if uses(process, "HOST_ADDRESS") else []
-    inside += [*arguments_lines(process), f"exec {last}"]
-    return [f"{_name(process)}() {{", *indented(inside), "}"]
-
-
-def _slice(variable: str, num_gpus: int) -> list[str]:
-    """GPUs of one copy: SLURM sets the variable anew in every step, to all those of the job."""
-    every = ",".join(map(str, range(num_gpus)))
-    return [
-        "# The step sees all GPUs of the job: these of them are its own, counted from 1.",
-        f'{variable}="$(cut -d, -f"${GPUS_OF_COPY}" <<< "${{{variable}:-{every}}}")"',
-        f"export {variable}",
-    ]
+    by_rank = runs_by_rank(process)
+    return {
+        "function": _name(process),
+        "environment": exports(environment_of(target, job, process)),
+        "shares_nodes": len(places) > 1 and process.gpus_per_node > 0,
+        "first_gpus": next(place.gpus for place in places if place.process is process),
+        "several_copies": process.copies > 1,
+        "copies": process.copies,
+        "several_nodes": process.num_nodes > 1,
+        "num_nodes": process.num_nodes,
+        "rank": "SLURM_NODEID" if by_rank else "SLURM_PROCID",
+        "names_host": uses(process, "HOST_ADDRESS"),
+        "arguments": arguments_lines(process),
+        "command": " ".join(given(process)) if by_rank else command(process),
+    }
 
 
 def _name(process: Process) -> str:
@@ -202,8 +180,7 @@ def _steps(places: Sequence[Placed]) -> list[str]:
     """A step for each copy; the job ends with the first that does."""
     if len(places) == 1:
         return [_step(places[0], [*_place(places[0]), "srun"])]
-    lines = ["# The nodes from one on, as srun takes them.", "nodes() {"]
-    lines += ["  local IFS=,", '  echo "${NODES[*]:$1:$2}"', "}"]
+    lines = []
     for one in places:
         words = _place(one)
         if one.process.gpus_per_node:
@@ -211,7 +188,7 @@ def _steps(places: Sequence[Placed]) -> list[str]:
         words += [f'MASTER_ADDR="${{NODES[{one.node}]}}"'] if one.process.num_nodes > 1 else []
         where = f'--nodelist="$(nodes {one.node} {one.process.num_nodes})"'
         lines.append(_step(one, [*words, "srun", "--overlap", where]) + " &")
-    return [*lines, "wait -n"]
+    return lines
 
 
 def _place(place: Placed) -> list[str]:
