@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def size(given: options.Given) -> None:
     """Find the fewest and the cheapest GPUs of each type and contract that keep limits."""
     from planner.files import check_outputs
-    from planner.report.console import make_console
-    from planner.report.sizes import print_sizes
+    from planner.report.sizes import sizes_blocks
+    from planner.show.terminal import make_console, write
     from planner.sizing.load import read_load
     from planner.sizing.size import contracts_given
 
@@ -53,7 +53,7 @@ def size(given: options.Given) -> None:
 
         draw(picture, size_title(sizes), [size_curves(sizes)])
     if not given["quiet"]:
-        print_sizes(make_console(stderr=Path("-") in (csv, json)), sizes)
+        write(make_console(stderr=Path("-") in (csv, json)), sizes_blocks(sizes))
 
 
 def _sized(

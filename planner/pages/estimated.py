@@ -8,13 +8,13 @@ from planner import text
 from planner.errors import InfeasibleError, SpecError
 from planner.pages.answer import goals_of, reached, sentence, sure_lines
 from planner.pages.assumptions import assumptions, rests_of
-from planner.pages.content import Cell, Head, Page, Pairs, Section, Table
 from planner.pages.document import Document
 from planner.pages.facts import facts_of, facts_section
 from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
 from planner.pages.table import layout_of
 from planner.report.told import label
+from planner.show.page import Cell, Head, Page, Pairs, Section, Table
 from planner.specs.catalogue import Catalogue
 from planner.terms import terms_of
 

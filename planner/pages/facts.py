@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from planner.errors import SpecError
 from planner.open_facts import MovingFact, widened
 from planner.optimize.result_columns import ends_of
-from planner.pages.content import Block, Cell, Head, Lines, Section, Table
 from planner.pages.document import Document, Row
 from planner.report.open_facts import moved_columns, range_words
 from planner.report.told import Ends
+from planner.show.page import Block, Cell, Head, Lines, Section, Table
 from planner.workloads.base import Wording
 
 CHANGES = "What would change the answer"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InfeasibleError, PlannerError
-from planner.pages.content import Page
 from planner.pages.document import ESTIMATE, SEARCH, SIZE, Document, version_notes
 from planner.pages.estimated import estimate_page
 from planner.pages.searched import search_page
@@ -23,6 +22,7 @@ from planner.reading import RESULT, read_json
 from planner.report.estimate_object import add_estimate
 from planner.report.infeasible import infeasible_message
 from planner.report.objects import object_text
+from planner.show.page import Page
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.results import Sweep
 

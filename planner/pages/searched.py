@@ -8,7 +8,6 @@ from typing import Any
 from planner.errors import InfeasibleError, SpecError
 from planner.pages.answer import goals_of, reached, sentence, sure_lines
 from planner.pages.assumptions import assumptions, rests_of
-from planner.pages.content import BEST, TIE, Block, Lines, Page, Scatter, Section
 from planner.pages.document import Document, Row, read_row
 from planner.pages.facts import facts_of, facts_section
 from planner.pages.manifest import manifest_section
@@ -16,6 +15,7 @@ from planner.pages.parts import breakdowns
 from planner.pages.table import PLACES, PLAN, layout_of, make_table, plan_of, shown_columns
 from planner.report.short import share
 from planner.report.told import label, told
+from planner.show.page import BEST, TIE, Block, Lines, Page, Scatter, Section
 from planner.specs.catalogue import Catalogue
 from planner.terms import terms_of
 from planner.workloads.base import Workload

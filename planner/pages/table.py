@@ -8,11 +8,11 @@ from typing import Any
 
 from planner import text
 from planner.optimize.result_columns import ends_of
-from planner.pages.content import Cell, Head, Table
 from planner.pages.document import numbers
 from planner.report.short import degrees
 from planner.report.told import label, scale_alike, told_in
 from planner.result_cells import limit_column
+from planner.show.page import Cell, Head, Table
 from planner.terms import Term, glossary, term_of_column, terms_of
 from planner.workloads.base import Workload
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from planner.errors import PlannerError
 from planner.explaining.explanation import Explanation
-from planner.pages.content import Block, Cell, Head, Lines, Page, Table
 from planner.pages.facts import CHANGES
 from planner.pinned import PinnedPlan
 from planner.plan import evaluated, one_configuration
 from planner.report.what_if import HEADS, question_lines, what_if_rows
+from planner.show.page import Block, Cell, Head, Lines, Page, Table
 
 _OTHER_SPECS = (
     "Specs have changed since, so that nothing is predicted anew here: planner explain does it."

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.console import Console
-
 from planner import text
 from planner.explaining.against import Difference, Term
 from planner.explaining.numbers import seconds
 from planner.explaining.what_if import change
-from planner.report.console import BAD, make_table, print_folded, print_title
 from planner.report.told import label, told
+from planner.show.page import (
+    BAD,
+    GAP,
+    Block,
+    Title,
+    grid,
+    said,
+)
 from planner.terms import term_of_column
 
 _MOST = 4
@@ -22,13 +27,13 @@ _LEAST = 0.002
 """Terms that differ by less than this share of a whole are not told in short."""
 
 
-def print_difference(console: Console, difference: Difference, *, is_full: bool = False) -> None:
+def difference_blocks(difference: Difference, *, is_full: bool = False) -> Iterator[Block]:
     """What the other plan gains and loses, or the rule that it breaks."""
-    print_title(console, "Against the other plan")
+    yield Title(text="Against the other plan")
     for line in against_lines(difference, is_full=is_full):
-        print_folded(console, line)
+        yield said(line)
     if is_full and not difference.other.reason:
-        _print_terms(console, difference)
+        yield from _terms_blocks(difference)
 
 
 def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
@@ -102,21 +107,21 @@ def _gains(whole_words: str, terms: Sequence[Term], whole: float, words: Any) ->
             yield f"{whole_words} it {verb} {', '.join(listed)}{rest}."
 
 
-def _print_terms(console: Console, difference: Difference) -> None:
+def _terms_blocks(difference: Difference) -> Iterator[Block]:
     """Every term of the times and of the memory, side by side."""
     tables = {f"Time of the {name}, ms": (terms, 1e3) for name, terms in difference.times.items()}
     for title, (terms, scale) in {**tables, "Memory, GiB": (difference.memory, 1.0)}.items():
-        table = make_table(console)
-        table.add_column(title, overflow="fold")
-        for head in ("this", "other", "change"):
-            table.add_column(head, justify="right", no_wrap=True)
-        for term in terms:
-            cells = (f"{scale * value:,.3f}" for value in (term.one, term.other))
-            style = BAD if term.gain > 0 else None
-            change_cell = f"{scale * term.gain:+,.3f}"
-            table.add_row(term.name.replace("_", " "), *cells, change_cell, style=style)
-        console.print()
-        console.print(table)
+        rows = [
+            (
+                term.name.replace("_", " "),
+                *(f"{scale * value:,.3f}" for value in (term.one, term.other)),
+                f"{scale * term.gain:+,.3f}",
+            )
+            for term in terms
+        ]
+        yield GAP
+        marks = [BAD if term.gain > 0 else "" for term in terms]
+        yield grid((title, "this", "other", "change"), rows, marked=marks)
 
 
 def _signed(term: Term) -> str:

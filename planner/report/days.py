@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-
-from rich.console import Console
+from collections.abc import Iterator
 
 from planner import text
-from planner.report.console import GOOD, print_folded, print_title
-from planner.report.fitted import Column, print_fitted
+from planner.show.page import (
+    BEST,
+    Block,
+    Column,
+    Title,
+    fitted,
+    said,
+)
 from planner.sizing.day import Day
 from planner.sizing.size import Sizes
 from planner.units import HOUR
@@ -16,28 +21,17 @@ from planner.units import HOUR
 _SECONDARY = {"at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
 
 
-def print_days(console: Console, sizes: Sizes) -> None:
+def days_blocks(sizes: Sizes) -> Iterator[Block]:
     """A line for each GPU, what the cheapest is made of, and its hours."""
     days = [size.day for size in sizes.found if size.day is not None]
     if not days:
         return
-    print_title(console, "A day, by cost")
-    styles = [GOOD if number == 0 else None for number in range(len(days))]
-    print_fitted(
-        console,
-        day_columns(days),
-        rank=lambda name: _SECONDARY.get(name, 0),
-        styles=styles,
-    )
+    yield Title(text="A day, by cost")
+    yield fitted(day_columns(days), lambda name: _SECONDARY.get(name, 0), [BEST])
     for line in day_lines(days[0]):
-        print_folded(console, line)
-    print_title(console, f"Hour by hour on {days[0].gpu}")
-    print_fitted(
-        console,
-        hour_columns(days[0]),
-        rank=lambda name: 1 if name == "capacity" else 0,
-        styles=[None] * len(days[0].hours),
-    )
+        yield said(line)
+    yield Title(text=f"Hour by hour on {days[0].gpu}")
+    yield fitted(hour_columns(days[0]), lambda name: int(name == "capacity"))
 
 
 def day_columns(days: list[Day]) -> list[Column]:

@@ -45,7 +45,7 @@ def seen_plan(request: Request, burst: int | None = None, name: str = "") -> See
 
 def explanation_dict(explained: Explanation) -> dict[str, Any]:
     """The explanation as JSON takes it, the sentences about another plan among it."""
-    found = explained.to_dict()
+    found = Explanation.to_dict(explained)
     if explained.difference is not None:
         found["against"]["sentences"] = against_lines(explained.difference)
     return found

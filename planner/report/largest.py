@@ -6,15 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
-
 from planner.explaining.largest import Largest
 from planner.plan import Plan
-from planner.report.console import GOOD, make_table, print_folded
 from planner.report.overview import question_title
 from planner.report.short import short_plan
 from planner.report.sure import fits_words
 from planner.report.told import label, told
+from planner.show.page import (
+    BEST,
+    GAP,
+    TOTAL,
+    Block,
+    grid,
+    said,
+)
 from planner.specs.checked import unchecked
 from planner.units import GIB
 
@@ -22,18 +27,16 @@ _PEAK = "peak_memory_gib"
 _COLUMNS = 3
 
 
-def print_largest(
-    console: Console, plan: Plan, row: Mapping[str, Any], found: Sequence[Largest]
-) -> None:
+def largest_blocks(plan: Plan, row: Mapping[str, Any], found: Sequence[Largest]) -> Iterator[Block]:
     """The plan, and for each thing that grows what fits, what does not, and what it costs."""
-    console.print(question_title(plan), style="bold")
-    print_folded(console, short_plan(plan, row))
+    yield said(question_title(plan), mark=TOTAL, indent="")
+    yield said(short_plan(plan, row))
     for one in found:
-        console.print()
+        yield GAP
         for line in largest_lines(plan, one):
-            print_folded(console, line)
+            yield said(line)
         if one.rows:
-            _print_rows(console, plan, one)
+            yield from _rows_blocks(plan, one)
 
 
 def largest_lines(plan: Plan, one: Largest) -> list[str]:
@@ -63,17 +66,18 @@ def _lines(plan: Plan, one: Largest) -> Iterator[str]:
         yield f"More than {one.most:,} were not tried."
 
 
-def _print_rows(console: Console, plan: Plan, one: Largest) -> None:
+def _rows_blocks(plan: Plan, one: Largest) -> Iterator[Block]:
     told_columns = [
         name for name in plan.workload.wording.told if name in next(iter(one.rows.values()))
     ]
     columns = [_PEAK, *told_columns[:_COLUMNS]]
-    table = make_table(console, gap=1 if console.width < 72 else 2)
-    table.add_column(one.name.replace("_", " "), justify="right", overflow="fold")
-    for column in columns:
-        table.add_column(label(column), justify="right", overflow="fold")
-    for number, row in one.rows.items():
-        cells = (told(column, row[column]) for column in columns)
-        style = GOOD if number == one.largest else None
-        table.add_row(f"{number:,}{'*' * (number == one.largest)}", *cells, style=style)
-    console.print(table)
+    rows = [
+        (
+            f"{number:,}{'*' * (number == one.largest)}",
+            *(told(column, row[column]) for column in columns),
+        )
+        for number, row in one.rows.items()
+    ]
+    heads = (one.name.replace("_", " "), *map(label, columns))
+    marks = [BEST if number == one.largest else "" for number in one.rows]
+    yield grid(heads, rows, words=(), marked=marks)

@@ -10,7 +10,7 @@ from typing import Any
 from planner.optimize.result import SearchResult
 from planner.pinned import asked_of
 from planner.plan import Plan
-from planner.report.brief import question_lines
+from planner.report.overview import question_lines
 from planner.request import Request
 from planner.version import __version__
 

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rich.console import Console
+from collections.abc import Iterator, Sequence
 
 from planner import text
 from planner.errors import InfeasibleError
 from planner.explaining.methods import Methods
-from planner.report.console import print_folded
-from planner.report.fitted import Column, print_fitted
 from planner.report.manifest import plan_manifest
 from planner.report.overview import question_title
 from planner.report.rows import RowFiles
 from planner.report.told import label, told
+from planner.show.page import (
+    FAINT,
+    GAP,
+    TOTAL,
+    Block,
+    Column,
+    fitted,
+    said,
+)
 
 _PEAK = "peak_memory_gib"
 _COLUMNS = 3
 
 
-def print_methods(console: Console, found: Methods) -> None:
+def methods_blocks(found: Methods) -> Iterator[Block]:
     """A row for each method, and below the table what ends the batches."""
-    console.print(question_title(found.plan), style="bold")
-    print_folded(console, f"largest {_batch(found)} of {len(found.methods):,} methods")
-    console.print()
+    yield said(question_title(found.plan), mark=TOTAL, indent="")
+    yield said(f"largest {_batch(found)} of {len(found.methods):,} methods")
+    yield GAP
     reasons = dict.fromkeys(one.reason for one in found.methods)
     marks = {reason: f"({number})" for number, reason in enumerate(reasons, 1)}
     columns = _columns(found, [marks[one.reason] for one in found.methods])
     ranks = {**dict.fromkeys(_told(found), 3), _throughput(found): 2, _PEAK: 1, "ended_by": 1}
-    print_fitted(
-        console,
-        columns,
-        rank=lambda name: ranks.get(name, 0),
-        styles=["dim" if not one.row else None for one in found.methods],
-    )
+    marked = ["" if one.row else FAINT for one in found.methods]
+    yield fitted(columns, lambda name: ranks.get(name, 0), marked)
     for reason, mark in marks.items():
-        print_folded(console, f"{mark} {reason}")
+        yield said(f"{mark} {reason}")
 
 
 def add_methods(files: RowFiles, found: Methods, command: Sequence[str]) -> None:

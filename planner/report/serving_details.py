@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from planner import text
 from planner.estimators.inference.burst import Burst
@@ -20,13 +17,21 @@ from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
-from planner.report.console import make_table, print_pairs, print_title
-from planner.report.details import Details, print_memory, print_sure
+from planner.report.details import Details, memory_blocks, sure_blocks
 from planner.report.electricity import electricity_pairs
 from planner.report.engine_start import start_pairs
 from planner.report.parts import first
-from planner.report.step_operators import print_steps, step_parts, step_rows
+from planner.report.step_operators import step_parts, step_rows, steps_blocks
 from planner.report.told import token_costs, token_costs_of
+from planner.show.page import (
+    GAP,
+    Block,
+    Pairs,
+    Table,
+    Title,
+    grid,
+    said,
+)
 from planner.units import GIB
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
@@ -36,32 +41,32 @@ from planner.workloads.serving_timed import decode_step, inference_steps
 _SHARES = (0.5, 0.9, 0.99)
 
 
-def _deployment(console: Console, plan: Plan, candidates: Any) -> None:
+def _deployment(plan: Plan, candidates: Any) -> Iterator[Block]:
     row, at_load = first_row(candidates.columns()), candidates.at_load
     pairs = _speed_pairs(row)
     if not isinstance(candidates, Replicas):
-        print_memory(console, candidates, of="decode GPU")
+        yield from memory_blocks(candidates, of="decode GPU")
         pairs = {**_latency_pairs(row), **pairs}
     else:
-        print_memory(console, candidates)
+        yield from memory_blocks(candidates)
         held = at_load.in_flight if "capacity_requests_per_s" in row else row["concurrency"]
         requests = text.count(first(held))
-        print_title(console, f"Latency at {requests} requests a replica")
-        console.print(_latency_table(console, at_load.estimate))
-    _print_start(console, candidates, row)
-    print_title(console, "Speed")
-    print_pairs(console, pairs | electricity_pairs(candidates, row))
-    print_sure(console, plan, candidates)
+        yield Title(text=f"Latency at {requests} requests a replica")
+        yield _latency_table(at_load.estimate)
+    yield from _start_blocks(candidates, row)
+    yield Title(text="Speed")
+    yield Pairs(pairs=pairs | electricity_pairs(candidates, row))
+    yield from sure_blocks(plan, candidates)
 
 
-def _print_start(console: Console, candidates: Any, row: Mapping[str, Any]) -> None:
+def _start_blocks(candidates: Any, row: Mapping[str, Any]) -> Iterator[Block]:
     """What the engine's log has at its start, to compare."""
     if pairs := start_pairs(candidates.setting, row):
-        print_title(console, "As the engine's log has it")
-        print_pairs(console, pairs)
+        yield Title(text="As the engine's log has it")
+        yield Pairs(pairs=pairs)
 
 
-def _latency_table(console: Console, estimate: ServingEstimate) -> Table:
+def _latency_table(estimate: ServingEstimate) -> Table:
     """Mean and percentiles of the latencies of the first row's requests."""
     served = estimate.served
     means = {
@@ -69,14 +74,15 @@ def _latency_table(console: Console, estimate: ServingEstimate) -> Table:
         "time_per_output_token": served.time_per_output_token,
         "request_latency": estimate.request_latency,
     }
-    table = make_table(console)
-    table.add_column("of a request", no_wrap=True)
-    for name in ("mean", *(f"p{100 * share:.0f}" for share in _SHARES)):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, mean in means.items():
-        cells = [text.duration(first(percentile(estimate, name, share))) for share in _SHARES]
-        table.add_row(name.replace("_", " "), text.duration(first(mean)), *cells)
-    return table
+    rows = [
+        (
+            name.replace("_", " "),
+            text.duration(first(mean)),
+            *(text.duration(first(percentile(estimate, name, share))) for share in _SHARES),
+        )
+        for name, mean in means.items()
+    ]
+    return grid(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
 
 
 def _speed_pairs(row: Mapping[str, Any]) -> dict[str, str]:
@@ -119,20 +125,19 @@ def _latency_pairs(row: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _more_of_deployment(console: Console, _: Plan, found: Evaluation) -> None:
+def _more_of_deployment(_: Plan, found: Evaluation) -> Iterator[Block]:
     if isinstance(found.detail, Burst):
-        _print_burst(console, found.detail)
-    print_steps(console, _steps(found.candidates))
+        yield from _burst_blocks(found.detail)
+    yield from steps_blocks(_steps(found.candidates))
 
 
-def _print_burst(console: Console, burst: Burst) -> None:
-    print_title(console, f"A burst of {text.count(burst.num_requests)} requests at once")
+def _burst_blocks(burst: Burst) -> Iterator[Block]:
+    yield Title(text=f"A burst of {text.count(burst.num_requests)} requests at once")
     latencies = {f"p{100 * s:.0f}": burst.request_latency(s) for s in _SHARES}
     firsts = {f"p{100 * s:.0f}": burst.time_to_first_token(s) for s in _SHARES}
     waves = burst.per_replica / burst.in_a_wave
-    print_pairs(
-        console,
-        {
+    yield Pairs(
+        pairs={
             "makespan": text.duration(burst.makespan),
             "requests/s": text.significant(burst.num_requests / burst.makespan),
             "waves": f"{text.significant(waves)} of {text.count(burst.in_a_wave)} requests "
@@ -147,10 +152,10 @@ def _listed(seconds: dict[str, float]) -> str:
     return ", ".join(f"{name} {text.duration(value)}" for name, value in seconds.items())
 
 
-def _batch(console: Console, plan: Plan, candidates: Candidates) -> None:
+def _batch(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     row = first_row(candidates.columns())
-    print_memory(console, candidates)
-    print_title(console, "A batch from its start to its end")
+    yield from memory_blocks(candidates)
+    yield Title(text="A batch from its start to its end")
     rate, requests = row["output_tokens_per_s"], text.count(row["concurrency"])
     pairs = {
         "prefill latency": _prefill(candidates, row["prefill_latency_s"]),
@@ -164,8 +169,8 @@ def _batch(console: Console, plan: Plan, candidates: Candidates) -> None:
     if math.isfinite(cost):
         pairs["cost"] = f"{text.dollars(cost)} per million output tokens"
         pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
-    print_pairs(console, pairs | electricity_pairs(candidates, row))
-    print_sure(console, plan, candidates)
+    yield Pairs(pairs=pairs | electricity_pairs(candidates, row))
+    yield from sure_blocks(plan, candidates)
 
 
 def _prefill(batches: Any, seconds: float) -> str:
@@ -175,11 +180,11 @@ def _prefill(batches: Any, seconds: float) -> str:
     return f"{text.duration(seconds)}, of steps of {text.duration(step)}"
 
 
-def _more_of_batch(console: Console, _: Plan, found: Evaluation) -> None:
+def _more_of_batch(_: Plan, found: Evaluation) -> Iterator[Block]:
     room = f"largest batch: {text.count(found.detail)} requests of full length a replica"
-    console.print()
-    console.print(room)
-    print_steps(console, _steps(found.candidates))
+    yield GAP
+    yield said(room, indent="")
+    yield from steps_blocks(_steps(found.candidates))
 
 
 def _operators(found: Evaluation) -> list[dict[str, Any]]:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from typing import Any
-
-from rich.console import Console
 
 from planner import text
 from planner.confidence.quantiles import MEDIAN
-from planner.report.console import GOOD, print_folded, print_title
-from planner.report.days import print_days
-from planner.report.fitted import Column, print_fitted
-from planner.report.html import columns_table
+from planner.report.days import days_blocks
 from planner.report.short import degrees
 from planner.report.told import label, told
+from planner.show.page import (
+    BEST,
+    GAP,
+    TOTAL,
+    Block,
+    Column,
+    Title,
+    fitted,
+    said,
+)
 from planner.sizing.fleet import RATE, Fleet, Margin, Size
 from planner.sizing.floor import DEADLINES
 from planner.sizing.size import Sizes
@@ -32,25 +36,19 @@ _TIME = "calendar_time_days"
 _COSTS = ("cost_usd", "cost_per_hour_usd")
 
 
-def print_sizes(console: Console, sizes: Sizes) -> None:
+def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
     """The question, the cheapest and the fewest, a table of all, and what cannot."""
-    for number, line in enumerate(question_lines(sizes)):
-        console.print(line, style="bold" if number == 0 else "")
-    console.print()
-    for line in best_lines(sizes):
-        print_folded(console, line)
+    title, *asked = question_lines(sizes)
+    yield said(title, mark=TOTAL, indent="")
+    yield said(*asked, indent="")
+    yield GAP
+    yield said(*best_lines(sizes))
     if sizes.load is not None:
-        print_days(console, sizes)
+        yield from days_blocks(sizes)
     elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
-        print_title(console, "By cost, then GPUs")
-        columns = [*_columns(sizes)]
-        styles = [GOOD if number == 0 else None for number in range(len(columns[0].cells))]
-        print_fitted(console, columns, rank=lambda name: _RANKS.get(name, 1), styles=styles)
-    for line in [*note_lines(sizes), *reason_lines(sizes)]:
-        if line:
-            print_folded(console, line)
-        else:
-            console.print()
+        yield Title(text="By cost, then GPUs")
+        yield fitted([*_columns(sizes)], lambda name: _RANKS.get(name, 1), [BEST])
+    yield said(*note_lines(sizes), *reason_lines(sizes))
 
 
 def question_lines(sizes: Sizes) -> list[str]:
@@ -176,15 +174,6 @@ def margin_words(margin: Margin, confidence: float) -> str:
     elif confidence > MEDIAN:
         words += "; no published runs like it, sized at the prediction"
     return words
-
-
-def sizes_html(sizes: Sizes) -> str:
-    """The report as a table of a notebook."""
-    columns = [*_columns(sizes)] if sizes.found else []
-    lines = [*question_lines(sizes), *best_lines(sizes), *note_lines(sizes)]
-    lines += reason_lines(sizes)
-    head = "<br>".join(map(escape, filter(None, lines)))
-    return f"<div><p>{head}</p>{columns_table(columns)}</div>"
 
 
 def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rich.console import Console
+from collections.abc import Iterator, Sequence
 
 from planner import text
 from planner.estimators.ownership import owned, used_figures
-from planner.report.console import make_table, print_title
+from planner.show.page import (
+    Block,
+    Table,
+    Title,
+    grid,
+    said,
+)
 from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import GpuSpec
 from planner.specs.offer import UNDATED, Price
@@ -31,29 +35,29 @@ _UNITS = {
 }
 
 
-def print_prices(console: Console, gpu: GpuSpec, catalogue: Catalogue) -> None:
+def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
     """The prices of a GPU: one line a contract, then one an offer, the newest in front."""
-    print_title(console, "Prices, USD per GPU-hour")
+    yield Title(text="Prices, USD per GPU-hour")
     contracts = contracts_of(gpu.name, catalogue.folder)
     prices = [catalogue.price(gpu.name, contract) for contract in contracts]
     rows = [_typical(price) for price in (*prices, owned(gpu, catalogue)) if price is not None]
     offers = sorted(catalogue.offers(gpu.name), key=lambda offer: offer.provider)
     if rows:
-        _print(console, _TYPICAL, rows)
+        yield _table(_TYPICAL, rows)
     if not offers:
-        console.print("No rent was found.")
+        yield said("No rent was found.", indent="")
     else:
-        print_title(console, "Offers")
+        yield Title(text="Offers")
         offers.sort(key=lambda offer: offer.date, reverse=True)
         offers.sort(key=lambda offer: (CONTRACTS.index(offer.contract), offer.is_old))
-        _print(console, _OFFER, [_offer(offer) for offer in offers])
+        yield _table(_OFFER, [_offer(offer) for offer in offers])
     if figures := used_figures(gpu, catalogue):
-        print_title(console, "To own it")
-        _print(console, _FIGURE, [_figure(name, figure) for name, figure in figures.items()])
+        yield Title(text="To own it")
+        yield _table(_FIGURE, [_figure(name, figure) for name, figure in figures.items()])
         for name, figure in figures.items():
             when = f", {figure.date}" if figure.date else ""
             source = "ASSUMED" if figure.source == ASSUMED else figure.source
-            console.print(f"[{name}] {source}{when}", markup=False)
+            yield said(f"[{name}] {source}{when}", indent="")
 
 
 def _figure(name: str, figure: Figure) -> list[str]:
@@ -84,10 +88,5 @@ def _hourly(rate: float) -> str:
     return f"{rate * HOUR:.2f}"
 
 
-def _print(console: Console, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = make_table(console)
-    for name in head:
-        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    return grid(heads, rows, words=[n for n, name in enumerate(heads) if name not in _NUMBERS])

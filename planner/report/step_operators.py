@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from collections.abc import Iterator
 
 from planner.estimators.inference.step import InferenceStep
 from planner.records import record
-from planner.report.console import make_table, print_title
 from planner.report.parts import first
+from planner.show.page import (
+    TOTAL,
+    Block,
+    Title,
+    grid,
+)
 
 _OTHERS = "all modules"
 _PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
@@ -68,34 +73,27 @@ def module_sums(rows: list[StepRow]) -> list[StepRow]:
     ]
 
 
-def print_steps(console: Console, steps: dict[str, InferenceStep]) -> None:
+def steps_blocks(steps: dict[str, InferenceStep]) -> Iterator[Block]:
     """Tables by module and by operator, in ms; one column per kind of step."""
     tables = {name: step_rows(step) for name, step in steps.items()}
     totals = {name: first(step.total) for name, step in steps.items()}
-    print_title(console, "Time of a step by module, ms")
-    _print_rows(console, {n: module_sums(rows) for n, rows in tables.items()}, totals)
-    print_title(console, "Time of a step by operator, ms")
-    _print_rows(console, tables, totals)
+    yield Title(text="Time of a step by module, ms")
+    yield from _rows_blocks({n: module_sums(rows) for n, rows in tables.items()}, totals)
+    yield Title(text="Time of a step by operator, ms")
+    yield from _rows_blocks(tables, totals)
 
 
-def _print_rows(
-    console: Console, tables: dict[str, list[StepRow]], totals: dict[str, float]
-) -> None:
-    table = make_table(console)
-    table.add_column("part", no_wrap=True)
-    for name in tables:
-        table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("%", justify="right", no_wrap=True)
+def _rows_blocks(tables: dict[str, list[StepRow]], totals: dict[str, float]) -> Iterator[Block]:
     columns = {name: {row.operator: row.time for row in rows} for name, rows in tables.items()}
     names = dict.fromkeys(operator for times in columns.values() for operator in times)
+    rows = []
     for operator in sorted(names, key=lambda name: name in _PARTS):
-        cells = []
+        cells = [operator.replace("_", " ")]
         for name, times in columns.items():
             seconds = times.get(operator, 0.0)
             share = f"{100 * seconds / totals[name]:.1f}" if seconds else "-"
             cells += [f"{1e3 * seconds:,.3f}" if seconds else "-", share]
-        table.add_row(operator.replace("_", " "), *cells)
-    table.add_section()
+        rows.append(cells)
     sums = [word for name in tables for word in (f"{1e3 * totals[name]:,.3f}", "100.0")]
-    table.add_row("step", *sums, style="bold")
-    console.print(table)
+    heads = ["part", *(head for name in tables for head in (name, "%"))]
+    yield grid(heads, [*rows, ["step", *sums]], marked=[*[""] * len(rows), TOTAL])

@@ -13,8 +13,8 @@ from planner.report.overview import question_title
 from planner.report.plots.drawn import draw
 from planner.report.plots.picture import Picture, read_width
 from planner.report.short import short_plan
-from planner.report.theme import DARK, LIGHT
 from planner.report.trace import write_trace
+from planner.show.theme import DARK, LIGHT
 from planner.version import __version__
 
 

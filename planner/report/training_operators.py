@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from rich.console import Console
+from collections.abc import Iterator, Mapping
 
 from planner.estimators.estimate import Estimate
 from planner.estimators.step_time import TIME_PARTS, StepTime
 from planner.records import record
-from planner.report.console import make_table, print_title
 from planner.report.parts import first
+from planner.show.page import (
+    TOTAL,
+    Block,
+    Title,
+    grid,
+)
 
 _OTHERS = "all modules"
 _OF_OPERATORS = ("forward", "backward", "recompute")
@@ -64,14 +67,14 @@ def module_rows(rows: list[OperatorRow]) -> list[OperatorRow]:
     return list(sums.values())
 
 
-def print_operators(console: Console, estimate: Estimate) -> None:
+def operators_blocks(estimate: Estimate) -> Iterator[Block]:
     """Two tables, by module and by operator, in ms."""
     rows = [row for row in operator_rows(estimate.time) if row.total]
     total = first(estimate.step_time)
-    print_title(console, "Time of a step by module, ms")
-    _print_rows(console, module_rows(rows), total, with_operator=False)
-    print_title(console, "Time of a step by operator, ms")
-    _print_rows(console, rows, total, with_operator=True)
+    yield Title(text="Time of a step by module, ms")
+    yield from _rows_blocks(module_rows(rows), total, with_operator=False)
+    yield Title(text="Time of a step by operator, ms")
+    yield from _rows_blocks(rows, total, with_operator=True)
 
 
 def _remainders(time: StepTime, in_operators: Mapping[str, float]) -> dict[str, float]:
@@ -80,23 +83,21 @@ def _remainders(time: StepTime, in_operators: Mapping[str, float]) -> dict[str, 
     return {part: value for part, value in rest.items() if abs(value) > 1e-9 * parts[part]}
 
 
-def _print_rows(
-    console: Console, rows: list[OperatorRow], total: float, *, with_operator: bool
-) -> None:
-    wide = console.width >= 72
-    names = [*_OF_OPERATORS, "total"] if wide else ["total"]
-    table = make_table(console, gap=2 if wide else 1)
-    table.add_column("operator" if with_operator else "module", no_wrap=True)
-    for name in (*names, "%"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        label = row.operator if with_operator else row.module
-        cells = [_milliseconds(getattr(row, name)) for name in names]
-        table.add_row(label.replace("_", " "), *cells, f"{100 * row.total / total:.1f}")
-    table.add_section()
+def _rows_blocks(rows: list[OperatorRow], total: float, *, with_operator: bool) -> Iterator[Block]:
+    """The rows and their sum; a narrow table has totals alone."""
+    names = (*_OF_OPERATORS, "total")
+    lines = [
+        (
+            (row.operator if with_operator else row.module).replace("_", " "),
+            *(_milliseconds(getattr(row, name)) for name in names),
+            f"{100 * row.total / total:.1f}",
+        )
+        for row in rows
+    ]
     sums = [_milliseconds(sum(getattr(row, name) for row in rows)) for name in names]
-    table.add_row("step", *sums, "100.0", style="bold")
-    console.print(table)
+    heads = ("operator" if with_operator else "module", *names, "%")
+    marks = [*[""] * len(rows), TOTAL]
+    yield grid(heads, [*lines, ("step", *sums, "100.0")], late=(1, 2, 3), marked=marks)
 
 
 def _milliseconds(seconds: float) -> str:

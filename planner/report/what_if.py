@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
-
 from planner.explaining.explanation import MEMORY, Explanation
 from planner.explaining.what_if import SOFTWARE, Sensitivity, change
-from planner.report.console import make_table, print_folded, print_title
 from planner.report.front import of_objective
 from planner.report.told import label, told
+from planner.show.page import (
+    Block,
+    Title,
+    grid,
+    said,
+)
 
 HEADS = ("10 % of", "moves", "worse", "better")
 LEAST = 5e-4
@@ -20,23 +23,15 @@ LEAST = 5e-4
 _TELLING = 2e-3
 _ASKED = (SOFTWARE, "question")
 _FACTS = 7
-_NARROW = 72
 _OPTIONS = ("10 % worse", "10 % better")
 
 
-def print_sensitivities(console: Console, explained: Explanation, *, is_full: bool) -> None:
+def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     """A table of what 10 % move, then other numbers of nodes and lengths, a line each."""
-    print_title(console, "What if (each predicted anew)")
-    table = make_table(console, gap=1 if console.width < _NARROW else 2)
-    for head in HEADS[:2]:
-        table.add_column(head, overflow="fold")
-    for head in HEADS[2:]:
-        table.add_column(head, justify="right", no_wrap=True)
-    for row in what_if_rows(explained, is_full=is_full):
-        table.add_row(*row)
-    console.print(table)
+    yield Title(text="What if (each predicted anew)")
+    yield grid(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1))
     for line in question_lines(explained, is_full=is_full):
-        print_folded(console, line, most=9 if is_full else 2)
+        yield said(line, most=9 if is_full else 2)
 
 
 def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str, ...]]:

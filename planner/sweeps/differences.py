@@ -6,14 +6,19 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
 from planner import text
-from planner.report.console import BAD, GOOD, print_folded
-from planner.report.fitted import Column, print_fitted
 from planner.report.short import share
 from planner.report.told import label, told_alike
+from planner.show.page import (
+    BAD,
+    BEST,
+    GAP,
+    TOTAL,
+    Block,
+    Column,
+    fitted,
+    said,
+)
 from planner.sweeps.against import Change, Comparison, Key
 from planner.sweeps.columns import MEASURES, VALUE, better
 from planner.sweeps.results import Sweep
@@ -22,27 +27,27 @@ _NO_PLAN = "no plan"
 _MOST_NAMED = 4
 
 
-def print_differences(
-    console: Console, before: Sweep, after: Sweep, found: Comparison, measure: str, top: int
-) -> None:
+def differences_blocks(
+    before: Sweep, after: Sweep, found: Comparison, measure: str, top: int
+) -> Iterator[Block]:
     """How many scenarios differ, which the most, and what only one of the sweeps has."""
     both = found.same + len(found.changes)
-    console.print(f"{after.folder} against {before.folder}", style="bold")
+    yield said(f"{after.folder} against {before.folder}", mark=TOTAL, indent="")
     counts = [f"{text.count(found.same)} the same", f"{text.count(len(found.changes))} changed"]
     counts += [f"{text.count(found.won)} have a plan now"] if found.won else []
     counts += [f"{text.count(found.lost)} have none now"] if found.lost else []
-    print_folded(console, f"{text.count(both)} scenarios in both: {', '.join(counts)}")
+    yield said(f"{text.count(both)} scenarios in both: {', '.join(counts)}")
     for name, (old, new) in found.asked.items():
         words = [_answer(value) for value in (old, new)]
-        print_folded(console, f"Asked otherwise: {label(name)} {words[0]}, now {words[1]}")
+        yield said(f"Asked otherwise: {label(name)} {words[0]}, now {words[1]}")
     for sweep, keys in ((before, found.only_before), (after, found.only_after)):
         if keys:
-            print_folded(console, f"Only in {sweep.folder}: {_named(keys)}", most=3)
+            yield said(f"Only in {sweep.folder}: {_named(keys)}", most=3)
     if found.changes:
-        console.print()
-        _print_changes(console, found, measure, found.changes[:top])
+        yield GAP
+        yield from _changes_blocks(found, measure, found.changes[:top])
     if len(found.changes) > top:
-        console.print(f"and {text.count(len(found.changes) - top)} more: --top")
+        yield said(f"and {text.count(len(found.changes) - top)} more: --top", indent="")
 
 
 def _named(keys: Sequence[Key]) -> str:
@@ -55,9 +60,7 @@ def _answer(value: Any) -> str:
     return "not asked" if value is None else text.value(value)
 
 
-def _print_changes(
-    console: Console, found: Comparison, measure: str, changes: Sequence[Change]
-) -> None:
+def _changes_blocks(found: Comparison, measure: str, changes: Sequence[Change]) -> Iterator[Block]:
     columns = [
         Column(
             name=name,
@@ -84,34 +87,33 @@ def _print_changes(
         Column(
             name="change",
             header="change",
-            cells=[str(one) for one in told],
+            cells=[words for words, _ in told],
             numeric=True,
-            styles=[str(one.style) for one in told],
+            marks=[mark for _, mark in told],
         )
     )
     plans = ["same" if one.before.plan == one.after.plan else _plan(one) for one in changes]
     columns.append(Column(name="plan", header="plan", cells=plans, numeric=False))
-    order = [one.name for one in columns]
-    print_fitted(console, columns, rank=order.index, styles=[""] * len(changes))
+    yield fitted(columns)
 
 
 def _plan(change: Change) -> str:
     return change.after.plan if change.after.feasible else change.after.reason
 
 
-def _change(measure: str, change: Change) -> Text:
+def _change(measure: str, change: Change) -> tuple[str, str]:
     """How much more or less it is now, green where that is better."""
     old, new = change.before.value, change.after.value
     if change.before.feasible != change.after.feasible:
         is_good = change.after.feasible
-        return Text("new" if is_good else "lost", GOOD if is_good else BAD)
+        return "new" if is_good else "lost", BEST if is_good else BAD
     if not (math.isfinite(old) and math.isfinite(new)) or not old:
-        return Text("-")
+        return "-", ""
     gain = new / old - 1
     if not gain:
-        return Text("same")
+        return "same", ""
     is_good = (gain < 0) == (better(measure) > 0)
-    return Text(f"{'+' if gain > 0 else '-'}{share(abs(gain))}", GOOD if is_good else BAD)
+    return f"{'+' if gain > 0 else '-'}{share(abs(gain))}", BEST if is_good else BAD
 
 
 def difference_columns(found: Comparison) -> list[str]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from rich.console import Console
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner import text
-from planner.report.console import BAD, GOOD, TIE, print_folded
-from planner.report.fitted import Column, print_fitted
 from planner.report.told import label, told_alike
+from planner.show.page import (
+    BAD,
+    BEST,
+    GAP,
+    TIE,
+    TOTAL,
+    Block,
+    Column,
+    fitted,
+    said,
+)
 from planner.sweeps.columns import MEASURES, VALUE, better, column_of_measure, workloads_of
 from planner.sweeps.summary import (
     CHOSEN_BY,
@@ -32,11 +39,11 @@ MARKS: Mapping[str, str] = {
 """What the marks of cells without a plan mean."""
 
 
-def print_matrix(console: Console, group: Group, most: int) -> None:
+def matrix_blocks(group: Group, most: int) -> Iterator[Block]:
     """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
     metric, sign = group.metric, better(group.metric)
     if not group.knows(metric):
-        print_folded(console, unknown_line(group), indent="")
+        yield said(unknown_line(group), indent="")
         return
     column = column_of(metric, group)
     best = dict.fromkeys(group.places, float("inf"))
@@ -49,8 +56,8 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
     chosen = {*ranked}
     places = [place for place in group.places if place in chosen]
     cells, unit = cells_of(group, metric, column, places)
-    console.print()
-    console.print(matrix_title(group, column, unit), style="bold")
+    yield GAP
+    yield said(matrix_title(group, column, unit), mark=TOTAL, indent="")
     names = Column(name="", header=" ", cells=[" ".join(p) for p in places], numeric=False)
     columns = [names]
     for count in group.counts:
@@ -62,16 +69,13 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
                 header=header,
                 cells=[words for words, _ in mine],
                 numeric=True,
-                styles=[style for _, style in mine],
+                marks=[style for _, style in mine],
             )
         )
-    order = [one.name for one in columns]
-    print_fitted(
-        console, columns, rank=order.index, styles=[""] * len(places), elsewhere="--csv has them"
-    )
+    yield fitted(columns, elsewhere="--csv has them")
     if len(places) < len(group.places):
         more = len(group.places) - len(places)
-        print_folded(console, f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
+        yield said(f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
 
 
 def matrix_title(group: Group, column: str, unit: str) -> str:
@@ -113,7 +117,7 @@ def cells_of(
     cells = dict.fromkeys(spots, ("-", ""))
     for spot, number in zip(known, words, strict=True):
         is_best = spot == winners[spot[1]]
-        mark, style = ("*", GOOD) if is_best else ("=", TIE) if spot in ties else ("", "")
+        mark, style = ("*", BEST) if is_best else ("=", TIE) if spot in ties else ("", "")
         cells[spot] = (mark + number, style)
     for spot in spots:
         here = group.spots.get(spot)

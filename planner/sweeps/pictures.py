@@ -10,8 +10,8 @@ from planner.report.plots.curves import Curve, Curves
 from planner.report.plots.drawn import draw
 from planner.report.plots.matrix import Matrix
 from planner.report.plots.picture import Picture
-from planner.report.theme import axis_label
 from planner.report.told import label
+from planner.show.theme import axis_label
 from planner.sweeps.columns import TIME, VALUE, better, find_columns
 from planner.sweeps.matrix import cells_of, column_of, marks_lines, matrix_title, unknown_line
 from planner.sweeps.sentences import group_title

@@ -8,7 +8,6 @@ from pathlib import Path
 from planner.errors import InfeasibleError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.pages.document import Document
-from planner.pages.html import environment, page_data
 from planner.pages.read import document_page
 from planner.plan import answered, evaluated, make_plan, one_configuration, result_of
 from planner.reading import json_of
@@ -19,6 +18,7 @@ from planner.report.objects import finish_search, object_text
 from planner.report.rows import RowFiles, result_blocks
 from planner.report.size_object import add_sizes
 from planner.report.sizes import question_lines, reason_lines
+from planner.show.html import environment, page_data
 from planner.sizing.size import contracts_given, size_all, tasks_of
 from planner.specs.catalogue import Catalogue
 from planner.ui.limits import Limits, Refused

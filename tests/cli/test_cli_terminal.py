@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.report.console import make_console, make_table
+from planner.show.page import TOTAL, grid, said
+from planner.show.terminal import make_console, write
 from planner.text import printable
 
 EVIL = "x\x1b]0;owned\x07\x1b[31m\x9b2J\r\u202e"
@@ -83,12 +84,7 @@ def test_a_terminal_gets_styles_and_nothing_else(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(sys, "stdout", Terminal())
-    console = make_console()
-    table = make_table(console)
-    table.add_column(EVIL)
-    table.add_row(EVIL)
-    console.print(table)
-    console.print(EVIL, style="bold")
+    write(make_console(), [grid([EVIL], [[EVIL]]), said(EVIL, mark=TOTAL)])
     shown = sys.stdout.getvalue()  # type: ignore[attr-defined]
     assert STYLE.search(shown)
     assert shown.count("owned") == 3

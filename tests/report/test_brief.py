@@ -15,8 +15,8 @@ import pytest
 import planner
 from planner.optimize.result import row_of
 from planner.optimize.result_columns import intervals
-from planner.report.brief import question_lines, recommended_pairs
-from planner.report.compared import without_plan_lines
+from planner.report.overview import question_lines
+from planner.report.search import recommended_pairs, without_plan_lines
 from planner.report.told import label, told
 from planner.text import chance
 from planner.units import GIB

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.files import written_bytes
 from planner.report.plots.picture import Picture
-from planner.report.theme import Theme
+from planner.show.theme import Theme
 from planner.text import printable
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from planner.files import check_path
 from planner.inputs import whole
 from planner.records import record
 from planner.report.plots.names import PICTURES, USUAL_WIDTH
-from planner.report.theme import DARK, LIGHT, Theme
+from planner.show.theme import DARK, LIGHT, Theme
 
 ENDINGS = (".png", ".svg")
 LEAST_WIDTH, MOST_WIDTH = 320, 8000

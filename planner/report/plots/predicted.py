@@ -12,7 +12,7 @@ from planner.confidence.intervals import LEVEL
 from planner.records import record
 from planner.report.plots.canvas import Canvas, decades, drawing
 from planner.report.plots.picture import Picture
-from planner.report.theme import axis_label
+from planner.show.theme import axis_label
 from planner.validation.compare import Row
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 from planner.optimize.result_columns import ends_of
 from planner.report.plots.curves import Curve, Curves
 from planner.report.sizes import best_lines, question_lines
-from planner.report.theme import axis_label
+from planner.show.theme import axis_label
 from planner.sizing.fleet import Fleet, Size
 from planner.sizing.size import Sizes
 from planner.units import DAY

@@ -12,7 +12,7 @@ from planner.arrays import FloatArray
 from planner.estimators.timeline.spans import BUBBLE, MORE, Span, Timeline
 from planner.report.plots.canvas import Canvas, drawing
 from planner.report.plots.picture import Picture
-from planner.report.theme import Theme, blended, part_label, readable_on
+from planner.show.theme import Theme, blended, part_label, readable_on
 from planner.units import GIB
 
 if TYPE_CHECKING:
