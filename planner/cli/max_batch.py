@@ -61,7 +61,7 @@ def _show_methods(given: options.Given, request: Request) -> None:
     from planner.errors import SearchSpaceError
     from planner.explaining.methods import methods_of_layouts
     from planner.files import check_outputs
-    from planner.report.methods import add_methods, check_some, methods_blocks
+    from planner.report.largest import add_methods, check_some, methods_blocks
     from planner.report.rows import row_files
     from planner.show.terminal import make_console, write
 
@@ -87,10 +87,9 @@ def _show(
     from planner.files import check_outputs
     from planner.optimize.collector import first_row
     from planner.plan import result_of
-    from planner.report.documents import write_document
+    from planner.report.documents import plan_manifest, write_document
     from planner.report.engine_start import no_start
     from planner.report.largest import largest_blocks, largest_lines
-    from planner.report.manifest import plan_manifest
     from planner.report.recommended import planned
     from planner.show.terminal import make_console, write
 

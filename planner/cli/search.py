@@ -46,7 +46,7 @@ def search(given: options.Given) -> None:
         request = with_profiles(request, given["launch"])
     from planner.files import check_outputs
     from planner.plan import answered, make_plan
-    from planner.report.objects import finish_search
+    from planner.report.documents import finish_search
     from planner.report.rows import result_blocks, row_files
 
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
@@ -82,7 +82,7 @@ def search(given: options.Given) -> None:
         if given.get("own") is not None:
             _show_own(plan, result, given["own"], stdout_taken=taken)
     if given["save_plan"] is not None:
-        from planner.report.plan_file import save_plan
+        from planner.report.documents import save_plan
 
         save_plan(given["save_plan"], plan, result.recommended)
     if wrapper is not None and result.recommended is not None:

@@ -86,7 +86,7 @@ def _refuse(sizes: Sizes) -> NoReturn:
 
 def _write(given: options.Given, sizes: Sizes) -> None:
     from planner.report.rows import row_files
-    from planner.report.size_object import add_sizes
+    from planner.report.sizes import add_sizes
 
     with row_files(given["csv"], given["json"]) as files:
         add_sizes(files, sizes, given["context"].obj)

@@ -12,9 +12,8 @@ from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
 from planner.records import record
-from planner.report.open_facts import open_lines
 from planner.report.parts import host_words, memory_table
-from planner.report.sure import sure_pairs
+from planner.report.sure import open_lines, sure_pairs
 from planner.show.page import (
     Block,
     Pairs,

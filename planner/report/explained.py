@@ -10,10 +10,9 @@ from planner.errors import InfeasibleError
 from planner.explaining.against import Seen
 from planner.explaining.explanation import Explanation
 from planner.plan import evaluated, one_configuration, result_of
-from planner.report.against import against_lines
-from planner.report.documents import write_document
+from planner.report.documents import plan_manifest, write_document
+from planner.report.explanation import against_lines
 from planner.report.infeasible import infeasible_message
-from planner.report.manifest import plan_manifest
 from planner.request import Request
 
 

@@ -20,7 +20,6 @@ from planner.report.configuration import settings_text
 from planner.report.details import details_of
 from planner.report.front import front_blocks, limited, of_objective, short_front_blocks
 from planner.report.load import load_line
-from planner.report.open_facts import short_open_lines
 from planner.report.overview import (
     assumed_blocks,
     counts_blocks,
@@ -32,7 +31,7 @@ from planner.report.parts import host_words
 from planner.report.reached import reached_pairs, told_names
 from planner.report.reproduce import estimate_command
 from planner.report.short import share, short_plan, shortest_plan
-from planner.report.sure import limits_line
+from planner.report.sure import limits_line, short_open_lines
 from planner.report.told import label, told
 from planner.request import ALL
 from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Code, Pairs, Title, grid, said

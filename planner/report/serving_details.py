@@ -17,14 +17,15 @@ from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
+from planner.records import record
 from planner.report.details import Details, memory_blocks, sure_blocks
 from planner.report.electricity import electricity_pairs
 from planner.report.engine_start import start_pairs
 from planner.report.parts import first
-from planner.report.step_operators import step_parts, step_rows, steps_blocks
 from planner.report.told import token_costs, token_costs_of
 from planner.show.page import (
     GAP,
+    TOTAL,
     Block,
     Pairs,
     Table,
@@ -39,6 +40,8 @@ from planner.workloads.replicas import Replicas
 from planner.workloads.serving_timed import decode_step, inference_steps
 
 _SHARES = (0.5, 0.9, 0.99)
+_OTHERS = "all modules"
+_PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 
 def _deployment(plan: Plan, candidates: Any) -> Iterator[Block]:
@@ -245,3 +248,84 @@ BATCHES = Details(
     times=_times,
     timelines=_timelines,
 )
+
+
+@record(kw_only=True)
+class StepRow:
+    """Seconds and FLOPs of one operator over all layers, or of a part that belongs to none."""
+
+    operator: str
+    module: str
+    time: float
+    flops: float
+
+
+def step_rows(step: InferenceStep) -> list[StepRow]:
+    """Rows that add up to the time of the first configuration's step."""
+    sums: dict[tuple[str, str], list[float]] = {}
+    for count, operators in (*step.layers, (1, step.ends)):
+        for operator in operators:
+            row = sums.setdefault((operator.module, operator.name), [0.0, 0.0])
+            row[0] += count * first(operator.time)
+            row[1] += count * first(operator.flops)
+    rows = [
+        StepRow(operator=name, module=module, time=time, flops=flops)
+        for (module, name), (time, flops) in sums.items()
+        if time
+    ]
+    others = {part: first(getattr(step, part)) for part in _PARTS}
+    return rows + [
+        StepRow(operator=part, module=_OTHERS, time=seconds, flops=0.0)
+        for part, seconds in others.items()
+        if seconds
+    ]
+
+
+def step_parts(step: InferenceStep) -> dict[str, float]:
+    """Seconds of the first configuration's step: of each module, each exchange, and waits."""
+    sums: dict[str, float] = {}
+    for count, operators in (*step.layers, (1, step.ends)):
+        for operator in operators:
+            part = operator.module if operator.part == "compute" else operator.part
+            sums[part] = sums.get(part, 0.0) + count * first(operator.time)
+    return sums | {part: first(getattr(step, part)) for part in _PARTS}
+
+
+def module_sums(rows: list[StepRow]) -> list[StepRow]:
+    """The rows summed by module; those that belong to none stay as they are."""
+    names = [row.operator if row.module == _OTHERS else row.module for row in rows]
+    return [
+        StepRow(
+            operator=name,
+            module=name,
+            time=sum(row.time for row, own in zip(rows, names, strict=True) if own == name),
+            flops=sum(row.flops for row, own in zip(rows, names, strict=True) if own == name),
+        )
+        for name in dict.fromkeys(names)
+    ]
+
+
+def steps_blocks(steps: dict[str, InferenceStep]) -> Iterator[Block]:
+    """Tables by module and by operator, in ms; one column per kind of step."""
+    tables = {name: step_rows(step) for name, step in steps.items()}
+    totals = {name: first(step.total) for name, step in steps.items()}
+    yield Title(text="Time of a step by module, ms")
+    yield from _rows_blocks({n: module_sums(rows) for n, rows in tables.items()}, totals)
+    yield Title(text="Time of a step by operator, ms")
+    yield from _rows_blocks(tables, totals)
+
+
+def _rows_blocks(tables: dict[str, list[StepRow]], totals: dict[str, float]) -> Iterator[Block]:
+    columns = {name: {row.operator: row.time for row in rows} for name, rows in tables.items()}
+    names = dict.fromkeys(operator for times in columns.values() for operator in times)
+    rows = []
+    for operator in sorted(names, key=lambda name: name in _PARTS):
+        cells = [operator.replace("_", " ")]
+        for name, times in columns.items():
+            seconds = times.get(operator, 0.0)
+            share = f"{100 * seconds / totals[name]:.1f}" if seconds else "-"
+            cells += [f"{1e3 * seconds:,.3f}" if seconds else "-", share]
+        rows.append(cells)
+    sums = [word for name in tables for word in (f"{1e3 * totals[name]:,.3f}", "100.0")]
+    heads = ["part", *(head for name in tables for head in (name, "%"))]
+    yield grid(heads, [*rows, ["step", *sums]], marked=[*[""] * len(rows), TOTAL])

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from planner import text
+from planner.estimators.estimate import Estimate
+from planner.estimators.step_time import TIME_PARTS, StepTime
 from planner.estimators.timeline.spans import Timeline
 from planner.estimators.timeline.training import training_timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan import Plan
+from planner.records import record
 from planner.report.details import Details, sure_blocks
 from planner.report.electricity import electricity_pairs
 from planner.report.parts import first, memory_table, parts_table
-from planner.report.training_operators import operator_rows, operators_blocks
-from planner.show.page import GAP, Beside, Block, Pairs, Title, said
+from planner.show.page import (
+    GAP,
+    TOTAL,
+    Beside,
+    Block,
+    Pairs,
+    Title,
+    grid,
+    said,
+)
 from planner.training_objectives import TrainingObjective
 from planner.units import GIB, HOUR, TERA
 from planner.workloads.base import Evaluation
@@ -26,6 +37,8 @@ _FLAT = (
     "The whole step reaches the given share of the peak, so there is no time breakdown: "
     "communication and bubble are inside it."
 )
+_OTHERS = "all modules"
+_OF_OPERATORS = ("forward", "backward", "recompute")
 
 
 def _memory_and_speed(plan: Plan, runs: Candidates) -> Iterator[Block]:
@@ -168,3 +181,88 @@ TRAINING = Details(
     timelines=_timelines,
     to_see="To see its time by module and operator",
 )
+
+
+@record(kw_only=True)
+class OperatorRow:
+    """Seconds of a step that one operator, or one part that belongs to none, takes."""
+
+    operator: str
+    module: str
+    forward: float
+    backward: float
+    recompute: float
+    total: float
+
+
+def operator_rows(time: StepTime) -> list[OperatorRow]:
+    """Rows that add up to the step time of the first configuration."""
+    sums: dict[tuple[str, str], dict[str, float]] = {}
+    in_operators = dict.fromkeys(TIME_PARTS, 0.0)
+    for operator, seconds in time.operator_times():
+        row = sums.setdefault((operator.module, operator.name), dict.fromkeys(_OF_OPERATORS, 0.0))
+        for name, value in seconds.items():
+            row[name] += first(value)
+            in_operators[name if operator.part == "compute" else operator.part] += first(value)
+    rows = [
+        OperatorRow(operator=name, module=module, total=sum(row.values()), **row)
+        for (module, name), row in sums.items()
+    ]
+    return rows + [
+        OperatorRow(operator=part, module=_OTHERS, total=rest, **dict.fromkeys(_OF_OPERATORS, 0.0))
+        for part, rest in _remainders(time, in_operators).items()
+    ]
+
+
+def module_rows(rows: list[OperatorRow]) -> list[OperatorRow]:
+    """The rows of operators summed by module; the others stay as they are."""
+    sums: dict[str, OperatorRow] = {}
+    for row in rows:
+        key = row.operator if row.module == _OTHERS else row.module
+        before = sums.get(key)
+        sums[key] = OperatorRow(
+            operator="",
+            module=key,
+            **{
+                name: getattr(row, name) + (getattr(before, name) if before else 0.0)
+                for name in (*_OF_OPERATORS, "total")
+            },
+        )
+    return list(sums.values())
+
+
+def operators_blocks(estimate: Estimate) -> Iterator[Block]:
+    """Two tables, by module and by operator, in ms."""
+    rows = [row for row in operator_rows(estimate.time) if row.total]
+    total = first(estimate.step_time)
+    yield Title(text="Time of a step by module, ms")
+    yield from _rows_blocks(module_rows(rows), total, with_operator=False)
+    yield Title(text="Time of a step by operator, ms")
+    yield from _rows_blocks(rows, total, with_operator=True)
+
+
+def _remainders(time: StepTime, in_operators: Mapping[str, float]) -> dict[str, float]:
+    parts = {part: first(seconds) for part, seconds in time.parts().items()}
+    rest = {part: seconds - in_operators[part] for part, seconds in parts.items()}
+    return {part: value for part, value in rest.items() if abs(value) > 1e-9 * parts[part]}
+
+
+def _rows_blocks(rows: list[OperatorRow], total: float, *, with_operator: bool) -> Iterator[Block]:
+    """The rows and their sum; a narrow table has totals alone."""
+    names = (*_OF_OPERATORS, "total")
+    lines = [
+        (
+            (row.operator if with_operator else row.module).replace("_", " "),
+            *(_milliseconds(getattr(row, name)) for name in names),
+            f"{100 * row.total / total:.1f}",
+        )
+        for row in rows
+    ]
+    sums = [_milliseconds(sum(getattr(row, name) for row in rows)) for name in names]
+    heads = ("operator" if with_operator else "module", *names, "%")
+    marks = [*[""] * len(rows), TOTAL]
+    yield grid(heads, [*lines, ("step", *sums, "100.0")], late=(1, 2, 3), marked=marks)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:,.2f}" if seconds else "-"

@@ -15,9 +15,13 @@ from planner.show.page import (
     said,
 )
 from planner.sweeps import screen
-from planner.sweeps.against import compare
 from planner.sweeps.columns import COST, MEASURES, VALUE, Row, find_column, find_columns
-from planner.sweeps.differences import difference_columns, difference_rows, differences_blocks
+from planner.sweeps.differences import (
+    compare,
+    difference_columns,
+    difference_rows,
+    differences_blocks,
+)
 from planner.sweeps.front import front_across
 from planner.sweeps.listing import rows_blocks, usual_columns, write_rows
 from planner.sweeps.matrix import column_of, marks_lines, matrix_blocks
