@@ -10,16 +10,17 @@ from planner import text
 from planner.errors import InfeasibleError, SpecError
 from planner.open_facts import MovingFact
 from planner.pages.assumptions import assumptions, rests_of
-from planner.pages.document import Document, Row, read_row
+from planner.pages.document import Document, Row, numbers, read_row
 from planner.pages.facts import ends_in, facts_of, facts_section
 from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
-from planner.pages.table import PLACES, PLAN, layout_of, make_table, plan_of, shown_columns
+from planner.pages.table import PLACES, PLAN, make_table, shown_columns
 from planner.report.front import objective_column, percentile_columns
 from planner.report.reached import reached_pairs, told_names
-from planner.report.short import share
-from planner.report.sure import fits_words
-from planner.report.told import label, limit_label, told
+from planner.report.search import fastest_line
+from planner.report.short import layout_of, plan_of
+from planner.report.sure import fits_words, sure_lines
+from planner.report.told import label, told
 from planner.show.page import (
     BEST,
     TIE,
@@ -34,11 +35,10 @@ from planner.show.page import (
     Table,
 )
 from planner.specs.catalogue import Catalogue
-from planner.terms import glossary, terms_of
+from planner.terms import terms_of
 from planner.workloads.base import Workload
 
 _MOST_BARS = 6
-_SAME = 1e-3
 _AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
 _FIRST = 3
 _MEMORY = "peak_memory_gib"
@@ -64,9 +64,12 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
     return Page(
         title=str(document.manifest.get("model") or "Search"),
         question=[*map(str, document.manifest.get("question") or ()), *document.notes],
-        answer=[sentence(document, row, goals, facts, "Recommended: "), *_best(document, goals)],
+        answer=[
+            sentence(document, row, goals, facts, "Recommended: "),
+            *_fastest(document, row, goals),
+        ],
         reached=reached(document, row, goals, facts),
-        sure=sure_lines(document, sure, limits, facts),
+        sure=sure_lines(str(sure.get("basis") or ""), limits, facts),
         sections=[
             *([_alternatives(document, compared, goals)] if compared else []),
             _front(document, row, goals, float(sure.get("tie_factor") or 1.0)),
@@ -78,18 +81,13 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
     )
 
 
-def _best(document: Document, goals: Sequence[str]) -> list[str]:
+def _fastest(document: Document, row: Row, goals: Sequence[str]) -> list[str]:
     """The best by the first objective, where that is another plan, and what it gains."""
-    row, best = document.row("recommended_row"), document.row("fastest_row")
-    if row is None or best is None or not goals:
+    best = document.row("fastest_row")
+    if best is None or not goals:
         return []
-    column = goals[0]
-    mine, other = row[column], best[column]
-    gain = abs(other / mine - 1) if mine else 0.0
-    if gain < _SAME:
-        return []
-    words = f"{label(column)} {told(column, other)}, {share(gain)} better"
-    return [f"Best by {label(column)}: {plan_of(document.workload, best)}; {words}."]
+    line = fastest_line(goals[0], row, best, plan_of(document.workload, best))
+    return [f"{line}."] if line else []
 
 
 Compared = Mapping[str, tuple[Sequence[Row], Mapping[str, str]]]
@@ -178,19 +176,13 @@ def _marks(
     workload: Workload, rows: Sequence[Row], row: Row, goal: str, factor: float
 ) -> list[str]:
     """Which row is the recommended plan, and which published runs do not tell from the best."""
-    best = next((one.get(goal) for one in rows if one is not row), None)
-    return [_mark(one, row, workload, goal, best, factor) for one in rows]
-
-
-def _mark(
-    one: Row, row: Row, workload: Workload, goal: str, best: float | None, factor: float
-) -> str:
-    if _is_same(workload, one, row):
-        return BEST
-    mine = one.get(goal)
-    if not best or not isinstance(mine, int | float) or mine == best:
-        return ""
-    return TIE if best / factor < mine < best * factor else ""
+    best = next((one.get(goal) for one in rows if one is not row), None) or math.inf
+    found = []
+    for one in rows:
+        known = [mine for mine in numbers([one.get(goal)]) if mine != best]
+        is_tie = any(best / factor < mine < best * factor for mine in known)
+        found.append(BEST if _is_same(workload, one, row) else TIE if is_tie else "")
+    return found
 
 
 def _parts(document: Document, row: Row, compared: Compared) -> Section:
@@ -236,39 +228,12 @@ def sentence(
     ends = ends_in(row, facts)
     names = told_names(document.workload.wording, goals, (), row)
     costs = [name for name in names if name.endswith("_usd")]
-    known = [name for name in dict.fromkeys([*names[:_FIRST], *costs]) if _is_known(row[name])]
+    known = [name for name in dict.fromkeys([*names[:_FIRST], *costs]) if numbers([row[name]])]
     words = [f"{label(name)} {told(name, row[name], ends.get(name))}" for name in known]
     number = row["num_gpus"]
     where = f"{text.count(number)} x {row['gpu']}"
     told_of = [f"{before}{where}, {plan_of(document.workload, row)}", *words, fits_words(row)]
     return f"{'; '.join(filter(None, told_of))}."
-
-
-def sure_lines(
-    document: Document, sure: Mapping[str, Any], limits: Any, facts: Sequence[MovingFact]
-) -> list[str]:
-    """What the brackets mean, and how surely each limit is kept."""
-    lines = []
-    if basis := sure.get("basis"):
-        meaning = "published runs like this lie there"
-        if any(fact.ends for fact in facts):
-            meaning = "runs like this, open facts included"
-        lines.append(f"In brackets: 9 of 10 {meaning} (basis: {basis}).")
-    kept = [words for limit in limits or () if (words := _kept(limit))]
-    return [*lines, f"Meets {', '.join(kept)}."] if kept else lines
-
-
-def _kept(limit: Any) -> str:
-    """How surely a limit is kept; empty where that is not known."""
-    term = glossary().get(str(limit.get("name")))
-    bound, chance = limit.get("bound"), limit.get("probability")
-    if term is None or not _is_known(bound) or not _is_known(chance):
-        return ""
-    return f"{limit_label(term.term)} {text.limit(bound, term.type)} with {text.chance(chance)}"
-
-
-def _is_known(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def estimate_page(document: Document, catalogue: Catalogue) -> Page:
@@ -293,7 +258,7 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
         question=[*map(str, manifest.get("question") or ()), *document.notes],
         answer=[sentence(document, row, goals, facts, "")],
         reached=reached(document, row, goals, facts),
-        sure=sure_lines(document, sure, limits, facts),
+        sure=sure_lines(str(sure.get("basis") or ""), limits, facts),
         sections=[
             _configuration(document),
             Section(

@@ -9,7 +9,8 @@ from planner.pages.document import Document, Row
 from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
 from planner.pages.searched import front_chart
-from planner.pages.table import PLACES, layout_of, make_table, plan_of, shown_columns
+from planner.pages.table import PLACES, make_table, shown_columns
+from planner.report.short import layout_of, plan_of
 from planner.report.told import label, told
 from planner.show.page import BEST, Lines, Page, Section
 from planner.specs.catalogue import Catalogue

@@ -11,7 +11,7 @@ from planner import text
 from planner.confidence.intervals import Confidence
 from planner.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row, rows_of
-from planner.optimize.constraints import with_rate
+from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_columns import ends_of, full_columns, intervals
 from planner.optimize.source import Candidates
@@ -31,7 +31,7 @@ from planner.report.parts import host_words
 from planner.report.reached import reached_pairs, told_names
 from planner.report.reproduce import estimate_command
 from planner.report.short import share, short_plan, shortest_plan
-from planner.report.sure import limits_line, short_open_lines
+from planner.report.sure import short_open_lines, sure_lines
 from planner.report.told import label, told
 from planner.request import ALL
 from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Code, Pairs, Title, grid, said
@@ -93,7 +93,9 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     yield GAP
     yield said(f"Recommended: {short_plan(plan, row)}", mark=BEST, indent="")
     yield from _reached_blocks(plan, result.recommended, row)
-    if line := fastest_line(plan, row, row_of(result.fastest)):
+    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    best = row_of(result.fastest)
+    if line := fastest_line(column, row, best, short_plan(plan, best)):
         yield said(line)
     yield from comparisons_blocks(plan, result)
     yield from short_front_blocks(plan, result, top, row)
@@ -135,7 +137,10 @@ def _reached_blocks(plan: Plan, candidates: Candidates, row: Mapping[str, Any]) 
     sure = plan.source_of(row).confidence(row["num_gpus"])
     facts = moving_facts(plan, candidates)
     yield Pairs(pairs=recommended_pairs(plan, row, sure, facts), is_beside=True)
-    yield said(*sure_lines(plan, candidates, sure, facts), *short_open_lines(plan, facts))
+    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    limits = limit_rows(candidates, asked) if sure is not None else ()
+    basis = "" if sure is None else sure.basis
+    yield said(*sure_lines(basis, limits, facts), *short_open_lines(plan, facts))
 
 
 def recommended_pairs(
@@ -155,35 +160,16 @@ def recommended_pairs(
     return pairs | ({"host memory": on_host} if on_host else {})
 
 
-def sure_lines(
-    plan: Plan,
-    candidates: Candidates,
-    sure: Confidence | None,
-    facts: Sequence[MovingFact] = (),
-) -> list[str]:
-    """What the brackets mean, and how surely the one plan keeps each limit."""
-    if sure is None:
-        return []
-    meaning = "published runs like this lie there"
-    is_open = any(fact.ends for fact in facts)
-    if is_open:
-        meaning = "runs like this, open facts included"
-    lines = [f"In brackets: 9 of 10 {meaning} (basis: {sure.basis})."]
-    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
-    return [*filter(None, (*lines, limits_line(candidates, asked, as_assumed=is_open)))]
-
-
-def fastest_line(plan: Plan, row: Mapping[str, Any], fastest: Mapping[str, Any]) -> str:
-    """The best by the first objective, where that is another plan, and what it gains."""
-    column = of_objective(plan, plan.problem.objectives[0].name, row)
-    mine, best = row.get(column), fastest.get(column)
-    if not _are_numbers(mine, best):
+def fastest_line(column: str, row: Mapping[str, Any], best: Mapping[str, Any], words: str) -> str:
+    """The plan, in ``words``, that is the best in a column, where it is another, and its gain."""
+    mine, other = row.get(column), best.get(column)
+    if not _are_numbers(mine, other):
         return ""
-    gain = abs(best / mine - 1) if mine else 0.0
+    gain = abs(other / mine - 1) if mine else 0.0
     if gain < _SAME:
         return ""
-    words = f"{label(column)} {told(column, best)}, {share(gain)} better"
-    return f"Best by {label(column)}: {short_plan(plan, fastest)}; {words}"
+    gained = f"{label(column)} {told(column, other)}, {share(gain)} better"
+    return f"Best by {label(column)}: {words}; {gained}"
 
 
 def own_line(plan: Plan, row: Mapping[str, Any], own: Mapping[str, Any], rejected: str) -> str:

@@ -10,7 +10,7 @@ from planner import text
 from planner.confidence.quantiles import MEDIAN
 from planner.report.documents import question_manifest
 from planner.report.rows import RowFiles, blocks
-from planner.report.short import degrees
+from planner.report.short import layout_of
 from planner.report.told import label, told
 from planner.show.page import (
     BEST,
@@ -234,7 +234,11 @@ def _columns(sizes: Sizes) -> Iterator[Column]:
     if any(fleet.tightest for _, _, fleet in lines):
         spare = [text.percent(fleet.spare) for _, _, fleet in lines]
         yield column("least spare", "least spare", spare)
-    plans = [_short_plan(fleet.row) for _, _, fleet in lines]
+    plans = [
+        f"{fleet.row[w.profile_kind]} {layout_of(w, fleet.row)}"
+        for _, _, fleet in lines
+        for w in [_workload(fleet.row)]
+    ]
     yield column("plan", "plan", plans, numeric=False)
 
 
@@ -272,14 +276,6 @@ def _plan(row: Mapping[str, Any]) -> str:
     workload = _workload(row)
     words = (workload.wording.brief or workload.wording.in_short)(row)
     return f"{row[workload.profile_kind]}, {words}"
-
-
-def _short_plan(row: Mapping[str, Any]) -> str:
-    """The framework or engine and the layout alone."""
-    workload = _workload(row)
-    layout = workload.wording.layout
-    words = layout(row) if layout else degrees(row, workload.wording.degrees)
-    return f"{row[workload.profile_kind]} {words}"
 
 
 def _workload(row: Mapping[str, Any]) -> Workload:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from planner import text
 from planner.confidence.intervals import Confidence
 from planner.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row
-from planner.optimize.constraints import Constraint
 from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
 from planner.optimize.source import Candidates
 from planner.plan import Plan
 from planner.report.told import label, limit_label, told_alike
+from planner.terms import glossary
 from planner.workloads.base import Wording
 
 # What is told of one plan; other columns follow from these.
@@ -86,21 +86,27 @@ def fits_words(row: Mapping[str, Any]) -> str:
     return f"fits with {text.chance(probability)}" if math.isfinite(probability) else ""
 
 
-def limits_line(
-    candidates: Candidates, limits: Sequence[Constraint], *, as_assumed: bool = False
-) -> str:
-    """How surely the one candidate keeps each limit, in words; empty where nothing tells.
+def sure_lines(
+    basis: str, limits: Iterable[Mapping[str, Any]], facts: Sequence[MovingFact]
+) -> list[str]:
+    """What the brackets mean, and how surely each of `limit_rows` is kept.
 
-    ``as_assumed``: open facts are taken as they were assumed, which intervals are not.
+    Of open facts these are as they were assumed, which intervals are not.
     """
-    words = []
+    is_open = any(fact.ends for fact in facts)
+    lines = []
+    if basis:
+        meaning = "published runs like this lie there"
+        meaning = "runs like this, open facts included" if is_open else meaning
+        lines.append(f"In brackets: 9 of 10 {meaning} (basis: {basis}).")
+    known, words = glossary(), []
     for limit in limits:
-        kept = limit.chance(candidates)
-        if math.isfinite(kept):
-            bound = text.limit(limit.bound, limit.unit)
-            words.append(f"{limit_label(limit.name)} {bound} with {text.chance(kept)}")
-    said = "With what was assumed it meets" if as_assumed else "Meets"
-    return f"{said} {', '.join(words)}." if words else ""
+        term, bound, kept = known.get(limit["name"]), limit["bound"], limit["probability"]
+        if term is not None and bound is not None and kept is not None:
+            bound_words = text.limit(bound, term.type)
+            words.append(f"{limit_label(term.term)} {bound_words} with {text.chance(kept)}")
+    meets = "With what was assumed it meets" if is_open else "Meets"
+    return [*lines, f"{meets} {', '.join(words)}."] if words else lines
 
 
 def ties(values: Sequence[float], sure: Confidence | None) -> list[bool]:

@@ -130,10 +130,10 @@ def _matrix(group: Group, *, several: bool) -> Matrix:
         title=f"{group_title(group)}: {title}" if several else title,
         rows=rows,
         columns=heads,
-        words=[[cells[place, count][0] for count in group.counts] for place in group.places],
+        words=[[cells[place, count].text for count in group.counts] for place in group.places],
         values=[[value(place, count) for count in group.counts] for place in group.places],
         best=[
-            [cells[place, count][0].startswith(("*", "=")) for count in group.counts]
+            [cells[place, count].text.startswith(("*", "=")) for count in group.counts]
             for place in group.places
         ],
         sign=better(metric),
