@@ -98,13 +98,13 @@ def search(
     if how.pop("driver") == "exhaustive":
         plan = make_plan(make_request(request, base=question))
         found = exhaustive_search(plan.problem, progress=progress, sink=sink)
-        return Answer.of_plan(plan, found)
+        return Answer.showing(found, asked=plan)
     if sink is not None:
         raise SearchSpaceError("sink needs driver exhaustive: optuna does not see every row.")
     plan = make_plan(make_request(request, base=question))
     from planner.optimize.optuna_search import optuna_search
 
-    return Answer.of_plan(plan, optuna_search(plan.problem, progress=progress, **how))
+    return Answer.showing(optuna_search(plan.problem, progress=progress, **how), asked=plan)
 
 
 def estimate(*, burst: int | None = None, base: Request | None = None, **request: Any) -> Estimated:
@@ -125,7 +125,7 @@ def estimate(*, burst: int | None = None, base: Request | None = None, **request
     asked = make_request(request, base=base)
     number = read_burst(asked.workload, burst)
     plan = one_configuration(asked, number)
-    return Estimated.of_plan(plan, evaluated(plan, number))
+    return Estimated.showing(evaluated(plan, number), plan=plan)
 
 
 def size(
@@ -165,7 +165,7 @@ def size(
     asked = make_request(request)
     day = None if load is None else read_load(Path(load))
     found = size_all(asked, contracts, load=day, progress=progress, workers=workers)
-    return Sized.of_sizes(found)
+    return Sized.showing(found)
 
 
 def sweep(
@@ -241,7 +241,7 @@ def operators(
     """
     question = read_question(operator, asked)
     catalogue = Catalogue(None if specs is None else Path(specs))
-    return Operators.of_times(operator_times(question, catalogue))
+    return Operators.showing(operator_times(question, catalogue))
 
 
 def write_launch(

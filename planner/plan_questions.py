@@ -64,7 +64,7 @@ def explain(
         asked = recommended_of(asked).request()
     number = read_burst(asked.workload, burst)
     other = _other_request(asked, against)
-    return Explained.of_explanation(explained_plan(asked, number, other))
+    return Explained.showing(explained_plan(asked, number, other))
 
 
 def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
@@ -95,7 +95,7 @@ def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
         raise SearchSpaceError(
             f"Give a question, such as a model, to compare {' and '.join(texts)}."
         )
-    return Compared.of_plans(compared_plans(named, request, pinned_in))
+    return Compared.showing(compared_plans(named, request, pinned_in))
 
 
 def _other_request(

@@ -34,8 +34,8 @@ def validate_log(
     from planner.launch.logs.compare import compare
     from planner.launch.logs.formats import read_log
     from planner.launch.logs.planned import Planned
-    from planner.report.console import make_console
-    from planner.report.measured import add_row, print_comparison
+    from planner.report.measured import add_row, comparison_blocks
+    from planner.show.terminal import make_console, write
     from planner.validation.inference.cases import Mode
 
     extra = [name for name, given in others.items() if given is not None]
@@ -55,7 +55,7 @@ def validate_log(
     planned = Planned.read(plan, specs)
     found = compare(read_log(log, log_format), planned, log.name)
     if not quiet:
-        print_comparison(make_console(), found, planned, log)
+        write(make_console(), comparison_blocks(found, planned, log))
     if all(one.predicted is None for one in found.quantities):
         raise CalibrationError(f"{log}: nothing that it measured is predicted for {plan}.")
     if output is None:
