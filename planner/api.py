@@ -107,13 +107,13 @@ def search(
     if how.pop("driver") == "exhaustive":
         plan = make_plan(make_request(request, base=question))
         found = exhaustive_search(plan.problem, progress=progress, sink=sink)
-        return Answer.of_plan(plan, found)
+        return Answer.showing(found, asked=plan)
     if sink is not None:
         raise SearchSpaceError("sink needs driver exhaustive: optuna does not see every row.")
     plan = make_plan(make_request(request, base=question))
     from planner.optimize.optuna_search import optuna_search
 
-    return Answer.of_plan(plan, optuna_search(plan.problem, progress=progress, **how))
+    return Answer.showing(optuna_search(plan.problem, progress=progress, **how), asked=plan)
 
 
 def estimate(*, burst: int | None = None, base: Request | None = None, **request: Any) -> Estimated:
@@ -134,7 +134,7 @@ def estimate(*, burst: int | None = None, base: Request | None = None, **request
     asked = make_request(request, base=base)
     number = read_burst(asked.workload, burst)
     plan = one_configuration(asked, number)
-    return Estimated.of_plan(plan, evaluated(plan, number))
+    return Estimated.showing(evaluated(plan, number), plan=plan)
 
 
 def size(
@@ -175,7 +175,7 @@ def size(
     asked = make_request(request)
     day = None if load is None else read_load(Path(load))
     found = size_all(asked, contracts, load=day, progress=progress, workers=workers)
-    return Sized.of_sizes(found)
+    return Sized.showing(found)
 
 
 def sweep(
@@ -251,7 +251,7 @@ def operators(
     """
     question = read_question(operator, asked)
     catalogue = Catalogue(None if specs is None else Path(specs))
-    return Operators.of_times(operator_times(question, catalogue))
+    return Operators.showing(operator_times(question, catalogue))
 
 
 def write_launch(
@@ -391,7 +391,7 @@ def explain(
         asked = recommended_of(asked).request()
     number = read_burst(asked.workload, burst)
     other = _other_request(asked, against)
-    return Explained.of_explanation(explained_plan(asked, number, other))
+    return Explained.showing(explained_plan(asked, number, other))
 
 
 def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
@@ -422,7 +422,7 @@ def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
         raise SearchSpaceError(
             f"Give a question, such as a model, to compare {' and '.join(texts)}."
         )
-    return Compared.of_plans(compared_plans(named, request, pinned_in))
+    return Compared.showing(compared_plans(named, request, pinned_in))
 
 
 def _other_request(

@@ -45,7 +45,7 @@ def calibrate(
     """Fit a framework or engine profile to measured runs."""
     from planner.base.files import check_path, written_whole
     from planner.calibration.profile_file import profile_text, require_fitting
-    from planner.report.console import make_console
+    from planner.show.terminal import make_console, write
     from planner.specs.catalogue import Catalogue
 
     require_fitting()
@@ -55,7 +55,7 @@ def calibrate(
     from planner.calibration.kinds import CALIBRATED
     from planner.calibration.measured import measured_runs
     from planner.calibration.parameters import chosen_parameters
-    from planner.report.calibration import print_calibration
+    from planner.report.calibration import calibration_blocks
     from planner.report.progress import progress_bar
     from planner.validation.library import Library
     from planner.validation.runs import read_runs
@@ -72,5 +72,5 @@ def calibrate(
     with written_whole(output) as file:
         file.write(profile_text(catalogue.find(kind.profiles, name), found, origin))
     if not quiet:
-        print_calibration(make_console(), profile.name, found, kind.time)
+        write(make_console(), calibration_blocks(profile.name, found, kind.time))
         typer.echo(f"\nWritten to {output}: use it with {kind.option} {output}")

@@ -21,11 +21,11 @@ from planner.plan.given import parse_settings
 def compare(given: options.Given) -> None:
     """Show things side by side: what differs, who wins where, what is a tie."""
     from planner.base.files import check_outputs
-    from planner.report.compared_specs import compared_specs, print_specs
+    from planner.report.compared_specs import compared_specs, specs_blocks
     from planner.report.compared_things import compared_plans, has_question, things_of
-    from planner.report.comparison import comparison_dict, print_comparison
-    from planner.report.console import make_console
+    from planner.report.comparison import comparison_blocks, comparison_dict
     from planner.report.documents import command_manifest, write_document
+    from planner.show.terminal import make_console, write
     from planner.sweeps.any_plan import pinned_in
 
     json = given["json"]
@@ -38,12 +38,12 @@ def compare(given: options.Given) -> None:
         numbers = compared_specs(things, given["specs"])
         write_document(json, manifest, specs=numbers)
         if not given["quiet"]:
-            print_specs(console, things, numbers, is_full=given["full"])
+            write(console, specs_blocks(things, numbers, is_full=given["full"]))
         return
     found = compared_plans(things, asked, pinned_in, options.option_name)
     write_document(json, manifest, **comparison_dict(found))
     if not given["quiet"]:
-        print_comparison(console, found, is_full=given["full"])
+        write(console, comparison_blocks(found, is_full=given["full"]))
 
 
 def _asked(given: options.Given) -> dict[str, Any]:

@@ -34,11 +34,11 @@ def estimate(given: options.Given) -> None:
     from planner.decide.api_comparison import compared_with_apis
     from planner.errors import InfeasibleError
     from planner.plan.plan import evaluated, one_configuration, result_of
-    from planner.report.api_comparison import print_api_comparison
-    from planner.report.console import make_console
-    from planner.report.estimate import print_estimate, print_misfit, write_estimate
+    from planner.report.api_comparison import api_comparison_blocks
+    from planner.report.estimate import estimate_blocks, misfit_blocks, write_estimate
     from planner.report.infeasible import infeasible_message
     from planner.report.load import refuse_overload
+    from planner.show.terminal import make_console, write
 
     if given.get("imported") is not None:
         from planner.cli.imported import estimate_imported
@@ -53,15 +53,15 @@ def estimate(given: options.Given) -> None:
     if found.rejected_by:
         result = result_of(plan, found)
         if found.rejected_by in found.source.rejections and result.nearest_misses and not quiet:
-            print_misfit(console, plan, found)
+            write(console, misfit_blocks(plan, found))
         raise InfeasibleError(infeasible_message(plan, result, found))
     compared = compared_with_apis(plan, found.candidates) if given["compare_api"] else None
     apis = {"api": compared.to_dict()} if compared else {}
     draw_plan(given, picture, plan, found.candidates)
     write_estimate(json, plan, found, given["context"].obj, **apis)
     if not quiet:
-        print_estimate(console, plan, found)
+        write(console, estimate_blocks(plan, found))
         if compared is not None:
-            print_api_comparison(console, compared, is_full=True)
+            write(console, api_comparison_blocks(compared, is_full=True))
     refuse_overload(plan, found.candidates)
     return None

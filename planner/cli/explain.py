@@ -25,11 +25,11 @@ def explain(given: options.Given) -> None:
     request = make_request(given)
     from planner.base.files import check_outputs
     from planner.cli.against import against_request
-    from planner.report.console import make_console
     from planner.report.explained import explained_plan, write_explanation
-    from planner.report.explanation import print_explanation
+    from planner.report.explanation import explanation_blocks
     from planner.report.load import refuse_overload
     from planner.report.recommended import recommended_of
+    from planner.show.terminal import make_console, write
 
     json = given["json"]
     check_outputs(None, json)
@@ -40,5 +40,5 @@ def explain(given: options.Given) -> None:
     write_explanation(json, explained, given["context"].obj)
     if not given["quiet"]:
         console = make_console(stderr=json == Path("-"))
-        print_explanation(console, explained, is_full=given["full"])
+        write(console, explanation_blocks(explained, is_full=given["full"]))
     refuse_overload(explained.plan, explained.found.candidates)

@@ -10,15 +10,14 @@ from planner.cli import options
 from planner.cli.picture import draw_plan, picture_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rich.console import Console
+    from collections.abc import Callable, Iterator, Mapping
 
     from planner.decide.improve import Change
     from planner.launch.imported import Imported
     from planner.launch.rewrite import Rewritten
     from planner.plan.plan import Plan
     from planner.question.request import Request
+    from planner.show.page import Block
     from planner.workloads.base import Evaluation
 
 
@@ -30,9 +29,10 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     from planner.launch.judge import full_row, judged
     from planner.plan.plan import result_of
     from planner.report.estimate import write_estimate
-    from planner.report.imported import print_by_hand
+    from planner.report.imported import by_hand_blocks
     from planner.report.infeasible import infeasible_message
     from planner.report.load import refuse_overload
+    from planner.show.terminal import make_console, write
 
     imported: Imported = given["imported"]
     check_outputs(None, given["json"])
@@ -46,9 +46,11 @@ def estimate_imported(given: options.Given, request: Request) -> None:
         write_estimate(given["json"], plan, found, given["context"].obj, launch_file=more)
         draw_plan(given, picture, plan, found.candidates)
     if not given["quiet"]:
-        _print(given, plan, found, row, change, rewritten if is_whole else None, notes)
+        console = make_console(stderr=given["json"] == Path("-"))
+        whole = rewritten if is_whole else None
+        write(console, _blocks(given, plan, found, row, change, whole, notes))
         if rewritten is not None and not is_whole:
-            print_by_hand(_console(given), rewritten)
+            write(console, by_hand_blocks(rewritten))
     if given["write"] and rewritten is not None:
         if not is_whole:
             raise LaunchError(
@@ -156,7 +158,7 @@ def _told(imported: Imported, change: Change | None, rewritten: Rewritten | None
     }
 
 
-def _print(
+def _blocks(
     given: options.Given,
     plan: Plan,
     found: Evaluation,
@@ -164,61 +166,47 @@ def _print(
     change: Change | None,
     rewritten: Rewritten | None,
     notes: tuple[str, ...],
-) -> None:
+) -> Iterator[Block]:
     from planner.optimize.result_columns import fit_probability
-    from planner.report.brief import print_one
-    from planner.report.console import print_folded
-    from planner.report.estimate import print_estimate, print_misfit
+    from planner.report.estimate import estimate_blocks, misfit_blocks
     from planner.report.imported import (
-        print_change,
-        print_diff,
-        print_paged,
-        print_shorter,
-        print_started,
-        print_understood,
-        print_wasted,
+        change_blocks,
+        diff_blocks,
+        paged_blocks,
+        shorter_blocks,
+        started_blocks,
+        understood_blocks,
+        wasted_blocks,
     )
+    from planner.report.search import one_blocks
+    from planner.show.page import GAP, said
 
-    console = _console(given)
-    print_understood(console, given["imported"], is_full=given["full"])
-    for note in notes:
-        print_folded(console, f"  {note}")
-    console.print()
+    yield from understood_blocks(given["imported"], is_full=given["full"])
+    yield said(*(f"  {note}" for note in notes))
+    yield GAP
     if found.rejected_by:
         if found.rejected_by in found.source.rejections:
-            print_misfit(console, plan, found)
+            yield from misfit_blocks(plan, found)
         if found.rejected_by == "out_of_memory":
-            print_paged(console, given["imported"], plan, row)
-            print_shorter(console, given["imported"], plan, found)
+            yield from paged_blocks(given["imported"], plan, row)
+            yield from shorter_blocks(given["imported"], plan, found)
     elif given["full"]:
-        print_estimate(console, plan, found)
+        yield from estimate_blocks(plan, found)
     else:
-        print_one(console, plan, found)
-        print_started(console, plan, row)
-        print_wasted(console, row)
-    print_change(
-        console,
-        plan.workload.name,
-        change,
-        row,
-        is_running=not found.rejected_by,
-        fits=fit_probability(row),
-    )
+        yield from one_blocks(plan, found)
+        yield from started_blocks(plan, row)
+        yield from wasted_blocks(row)
+    is_running, fits = not found.rejected_by, fit_probability(row)
+    yield from change_blocks(plan.workload.name, change, row, is_running=is_running, fits=fits)
     if rewritten is not None:
-        print_diff(console, rewritten, is_written=given["write"])
-
-
-def _console(given: options.Given) -> Console:
-    from planner.report.console import make_console
-
-    return make_console(stderr=given["json"] == Path("-"))
+        yield from diff_blocks(rewritten, is_written=given["write"])
 
 
 def _write(path: Path, rewritten: Rewritten, *, quiet: bool) -> None:
     """Put the change into the user's file; its text before stays in a file beside it."""
     from planner.base.files import written_whole
     from planner.errors import OutputError
-    from planner.report.console import make_console
+    from planner.show.terminal import make_console
 
     names = [f"{path.name}.orig", *(f"{path.name}.orig{number}" for number in range(1, 100))]
     kept = next((path.with_name(n) for n in names if not os.path.exists(path.with_name(n))), None)

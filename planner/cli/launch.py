@@ -75,23 +75,23 @@ def write_launch(
 ) -> None:
     """Write the files of a request and say what they are."""
     from planner.launch.write import launch_of, save_launch
-    from planner.report.console import make_console
-    from planner.report.launch import print_launch
+    from planner.report.launch import launch_blocks
+    from planner.show.terminal import make_console, write
 
     made = launch_of(request, target, wrapper)
     folder: Path = given["launch_output"]
     save_launch(folder, made)
     if not given["quiet"]:
-        print_launch(make_console(stderr=stdout_taken), made, folder)
+        write(make_console(stderr=stdout_taken), launch_blocks(made, folder))
 
 
 def _list(given: options.Given) -> None:
     """All targets; options that ask for a plan need one."""
     from planner.cli.options import is_given
     from planner.errors import LaunchError
-    from planner.report.console import make_console
-    from planner.report.launch import print_targets
+    from planner.report.launch import targets_blocks
+    from planner.show.terminal import make_console, write
 
     if any(is_given(given, name) for name in given if name not in ("context", "quiet")):
         raise LaunchError("Name the target first: planner launch TARGET; without options all show.")
-    print_targets(make_console())
+    write(make_console(), targets_blocks())

@@ -61,9 +61,9 @@ def _show_methods(given: options.Given, request: Request) -> None:
     from planner.base.files import check_outputs
     from planner.errors import SearchSpaceError
     from planner.explaining.methods import methods_of_layouts
-    from planner.report.console import make_console
-    from planner.report.methods import add_methods, check_some, print_methods
+    from planner.report.largest import add_methods, check_some, methods_blocks
     from planner.report.rows import row_files
+    from planner.show.terminal import make_console, write
 
     if given.get("imported") is not None:
         raise SearchSpaceError("A launch file has one method: give one value of each parameter.")
@@ -73,7 +73,7 @@ def _show_methods(given: options.Given, request: Request) -> None:
     with row_files(csv, json) as files:
         add_methods(files, found, given["context"].obj)
     if not given["quiet"]:
-        print_methods(make_console(stderr=Path("-") in (csv, json)), found)
+        write(make_console(stderr=Path("-") in (csv, json)), methods_blocks(found))
     check_some(found)
 
 
@@ -87,14 +87,13 @@ def _show(
     from planner.errors import InfeasibleError
     from planner.optimize.collector import first_row
     from planner.plan.plan import result_of
-    from planner.report.console import make_console
-    from planner.report.documents import write_document
+    from planner.report.documents import plan_manifest, write_document
     from planner.report.engine_start import no_start
     from planner.report.infeasible import missed_words
-    from planner.report.largest import largest_lines, print_largest
+    from planner.report.largest import largest_blocks, largest_lines
     from planner.report.load import refuse_overload
-    from planner.report.manifest import plan_manifest
     from planner.report.recommended import planned
+    from planner.show.terminal import make_console, write
 
     json = given["json"]
     check_outputs(None, json)
@@ -113,7 +112,7 @@ def _show(
         raise InfeasibleError(" ".join((*lines, *starts)))
     if not given["quiet"]:
         row = first_row(evaluation.table())
-        print_largest(make_console(stderr=json == Path("-")), plan, row, found)
+        write(make_console(stderr=json == Path("-")), largest_blocks(plan, row, found))
     if not evaluation.rejected_by:
         refuse_overload(plan, evaluation.candidates)
 

@@ -22,9 +22,9 @@ def operators(given: options.Given) -> None:
     from planner.base.files import check_outputs
     from planner.explaining.operator_question import read_question
     from planner.explaining.operators import operator_times
-    from planner.report.console import make_console
-    from planner.report.operators import add_operators, print_operators
+    from planner.report.operators import add_operators, operators_blocks
     from planner.report.rows import row_files
+    from planner.show.terminal import make_console, write
     from planner.specs.catalogue import Catalogue
 
     others = {"context", "operators", "csv", "json", "specs", "quiet"}
@@ -37,4 +37,4 @@ def operators(given: options.Given) -> None:
     with row_files(csv, json) as files:
         add_operators(files, times, given["context"].obj)
     if not given["quiet"]:
-        print_operators(make_console(stderr=Path("-") in (csv, json)), times)
+        write(make_console(stderr=Path("-") in (csv, json)), operators_blocks(times))

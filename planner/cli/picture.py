@@ -53,6 +53,6 @@ def draw_plan(given: Given, picture: Picture | None, plan: Plan, candidates: Can
         draw(picture, plan, candidates)
     path: Path | None = given.get("timeline")
     if path is not None:
-        from planner.report.timelines import write_timeline
+        from planner.report.trace import write_timeline
 
         write_timeline(path, plan, candidates, dark=given["dark"], width=given["picture_width"])

@@ -38,9 +38,9 @@ def report(
     """Write a result as one page: the answer, its alternatives, the front, what it rests on."""
     from planner.base.files import check_path
     from planner.errors import SearchSpaceError
-    from planner.pages.html import check_installed, page_html
-    from planner.pages.markdown import markdown as as_markdown
     from planner.pages.read import page_of
+    from planner.show.html import check_installed, page_html
+    from planner.show.markdown import markdown as as_markdown
 
     targets = [path for path in (output, markdown) if path is not None]
     if not targets:

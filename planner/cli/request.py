@@ -79,12 +79,12 @@ def as_started(given: Given, request: Request) -> Request:
     if given.get("imported") is None:
         return request
     from planner.launch.judge import as_started as started_by_engine
-    from planner.report.console import make_console, print_folded
+    from planner.show.page import said
+    from planner.show.terminal import make_console, write
 
     started, notes = started_by_engine(request, given.get("burst"))
     if not given["quiet"]:
-        for note in notes:
-            print_folded(make_console(stderr=True), note)
+        write(make_console(stderr=True), [said(*notes)])
     return started
 
 

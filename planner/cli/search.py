@@ -47,7 +47,7 @@ def search(given: options.Given) -> None:
     from planner.base.files import check_outputs
     from planner.optimize.scaling import with_scaling
     from planner.plan.plan import answered, make_plan
-    from planner.report.objects import finish_search
+    from planner.report.documents import finish_search
     from planner.report.rows import result_blocks, row_files
 
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
@@ -83,7 +83,7 @@ def search(given: options.Given) -> None:
         if given.get("own") is not None:
             _show_own(plan, result, given["own"], stdout_taken=taken)
     if given["save_plan"] is not None:
-        from planner.report.plan_file import save_plan
+        from planner.report.documents import save_plan
 
         save_plan(given["save_plan"], plan, result.recommended)
     if wrapper is not None and result.recommended is not None:
@@ -110,14 +110,18 @@ def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: b
     """The plan that the search started from, beside what it found."""
     from planner.errors import PlannerError
     from planner.launch.judge import full_row, judged
-    from planner.report.brief import print_own
-    from planner.report.console import make_console
+    from planner.optimize.result import row_of
+    from planner.report.search import own_line
+    from planner.show.page import GAP, said
+    from planner.show.terminal import make_console, write
 
     try:
         _, found, _ = judged(own)
     except PlannerError:
         return
-    print_own(make_console(stderr=stdout_taken), plan, result, full_row(found), found.rejected_by)
+    if result.recommended is not None:
+        line = own_line(plan, row_of(result.recommended), full_row(found), found.rejected_by)
+        write(make_console(stderr=stdout_taken), [GAP, said(line)])
 
 
 def _takes_stdout(given: options.Given) -> bool:
@@ -164,12 +168,12 @@ def _show(
     is_full: bool,
     stdout_taken: bool,
 ) -> None:
-    from planner.report.console import make_console
-    from planner.report.search import print_answer
+    from planner.report.search import answer_blocks
+    from planner.show.terminal import make_console, write
 
     console = make_console(stderr=stdout_taken)
-    print_answer(console, plan, result, top, is_full=is_full)
+    write(console, answer_blocks(plan, result, top, is_full=is_full))
     if compared is not None:
-        from planner.report.api_comparison import print_api_comparison
+        from planner.report.api_comparison import api_comparison_blocks
 
-        print_api_comparison(console, compared, is_full=is_full)
+        write(console, api_comparison_blocks(compared, is_full=is_full))

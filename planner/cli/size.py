@@ -31,8 +31,8 @@ def size(given: options.Given) -> None:
     from planner.base.files import check_outputs
     from planner.decide.sizing.load import read_load
     from planner.decide.sizing.size import contracts_given
-    from planner.report.console import make_console
-    from planner.report.sizes import print_sizes
+    from planner.report.sizes import sizes_blocks
+    from planner.show.terminal import make_console, write
 
     csv, json = given["csv"], given["json"]
     contracts = contracts_given(
@@ -53,7 +53,7 @@ def size(given: options.Given) -> None:
 
         draw(picture, size_title(sizes), [size_curves(sizes)])
     if not given["quiet"]:
-        print_sizes(make_console(stderr=Path("-") in (csv, json)), sizes)
+        write(make_console(stderr=Path("-") in (csv, json)), sizes_blocks(sizes))
 
 
 def _sized(
@@ -86,7 +86,7 @@ def _refuse(sizes: Sizes) -> NoReturn:
 
 def _write(given: options.Given, sizes: Sizes) -> None:
     from planner.report.rows import row_files
-    from planner.report.size_object import add_sizes
+    from planner.report.sizes import add_sizes
 
     with row_files(given["csv"], given["json"]) as files:
         add_sizes(files, sizes, given["context"].obj)

@@ -63,11 +63,13 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
 
 def _tell_defaulted(path: Path, pinned: PinnedPlan) -> None:
     """Say on stderr which parameters a plan of an older version leaves to their defaults."""
-    from planner.report.console import make_console, print_folded
+    from planner.show.page import said
+    from planner.show.terminal import make_console, write
 
     if names := pinned.defaulted:
         told = f"{path} lacks {len(names)} parameters, as plans of older versions do; each has"
-        print_folded(make_console(stderr=True), f"{told} its default: {', '.join(names)}.")
+        line = f"{told} its default: {', '.join(names)}."
+        write(make_console(stderr=True), [said(line)])
 
 
 def _how(name: str) -> str:

@@ -28,16 +28,16 @@ Kind = Annotated[
 @specs.command("list")
 def list_specs(kind: Kind = "", specs_folder: how.Specs = None) -> None:
     """Show all specs of a kind with key figures, or the kinds."""
-    from planner.report.console import make_console
-    from planner.report.spec_lists import print_kinds, print_list, spec_kind
+    from planner.report.spec_lists import kinds_blocks, list_blocks, spec_kind
+    from planner.show.terminal import make_console, write
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(specs_folder)
     console = make_console()
     if kind:
-        print_list(console, spec_kind(kind), catalogue)
+        write(console, list_blocks(spec_kind(kind), catalogue))
     else:
-        print_kinds(console, catalogue)
+        write(console, kinds_blocks(catalogue))
 
 
 @specs.command("show")
@@ -52,13 +52,13 @@ def show(
     specs_folder: how.Specs = None,
 ) -> None:
     """Show every number of a spec with its unit and its source."""
-    from planner.report.console import make_console
     from planner.report.spec_lists import spec_kind
-    from planner.report.spec_numbers import print_spec
+    from planner.report.spec_numbers import spec_blocks
+    from planner.show.terminal import make_console, write
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(specs_folder)
-    print_spec(make_console(), spec_kind(kind), name, catalogue)
+    write(make_console(), spec_blocks(spec_kind(kind), name, catalogue))
 
 
 @specs.command("validate")

@@ -97,7 +97,7 @@ def run(given: options.Given) -> None:
 
 def _tell(given: options.Given, picture: Picture | None) -> None:
     """What the sweep found: a picture, and in words."""
-    from planner.sweeps.show import Shown, show_summary
+    from planner.sweeps.show import Shown, summary_blocks
 
     asked = Shown(folder=given["output"])
     if picture is not None:
@@ -105,9 +105,9 @@ def _tell(given: options.Given, picture: Picture | None) -> None:
 
         draw_shown(picture, asked)
     if not given["quiet"]:
-        from planner.report.console import make_console
+        from planner.show.terminal import make_console, write
 
-        show_summary(make_console(), asked)
+        write(make_console(), summary_blocks(asked))
 
 
 def _refuse_none(folder: Path) -> None:

@@ -79,9 +79,8 @@ def show(
     """Show what a sweep found: a summary, or the rows, matrix or differences asked for."""
     from planner.base.files import check_outputs
     from planner.errors import SearchSpaceError
-    from planner.report.console import make_console
-    from planner.sweeps.show import Shown
-    from planner.sweeps.show import show as show_asked
+    from planner.show.terminal import make_console, write
+    from planner.sweeps.show import Shown, shown_blocks
 
     check_outputs(csv, json)
     of_picture = {"plot": plot, "picture": picture, "dark": dark, "picture_width": picture_width}
@@ -106,4 +105,4 @@ def show(
         from planner.sweeps.pictures import draw_shown
 
         draw_shown(drawn, asked)
-    show_asked(make_console(), asked)
+    write(make_console(), shown_blocks(asked))

@@ -13,8 +13,6 @@ from planner.cli import how
 from planner.cli.picture import picture_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from planner.report.plots.picture import Picture
     from planner.specs.catalogue import Catalogue
     from planner.validation.compare import Row
@@ -99,9 +97,15 @@ def validate(
         return
     from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
-    from planner.report.console import make_console
-    from planner.report.validation import not_understood, nothing_compared, write_predictions
+    from planner.report.validation import (
+        not_understood,
+        nothing_compared,
+        validation_blocks,
+        write_predictions,
+    )
+    from planner.show.terminal import make_console, write
     from planner.specs.catalogue import Catalogue
+    from planner.validation.kinds import kind_of
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
     catalogue = Catalogue(specs)
@@ -125,7 +129,8 @@ def validate(
         draw(picture, _title(files, runs is None), [rows for _, rows in found])
     if not quiet:
         for table, rows in found:
-            _print(make_console(stderr=output == STDOUT), table, rows)
+            blocks = validation_blocks(kind_of(table), rows)
+            write(make_console(stderr=output == STDOUT), blocks)
     for line in (line for table, _ in found for line in not_understood(table)):
         typer.echo(line, err=True)
     if not any(row.compared for _, rows in found for row in rows):
@@ -166,10 +171,3 @@ def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[Row]:
 
     with progress_bar(len(table.rows), "runs", quiet=quiet) as progress:
         return joined(table, predict(table, library, progress=progress))
-
-
-def _print(console: Console, table: Runs, rows: Sequence[Row]) -> None:
-    from planner.report.validation import print_validation
-    from planner.validation.kinds import kind_of
-
-    print_validation(console, kind_of(table), rows)

@@ -32,8 +32,8 @@ def validate_log(
     from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
     from planner.logs.formats import read_log
-    from planner.report.console import make_console
-    from planner.report.measured import add_row, print_comparison
+    from planner.report.measured import add_row, comparison_blocks
+    from planner.show.terminal import make_console, write
     from planner.validation.inference.cases import Mode
     from planner.validation.logs.compare import compare
     from planner.validation.logs.planned import Planned
@@ -55,7 +55,7 @@ def validate_log(
     planned = Planned.read(plan, specs)
     found = compare(read_log(log, log_format), planned, log.name)
     if not quiet:
-        print_comparison(make_console(), found, planned, log)
+        write(make_console(), comparison_blocks(found, planned, log))
     if all(one.predicted is None for one in found.quantities):
         raise CalibrationError(f"{log}: nothing that it measured is predicted for {plan}.")
     if output is None:

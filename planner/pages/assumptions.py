@@ -8,7 +8,7 @@ from typing import Any
 from planner.base import text
 from planner.base.records import record
 from planner.errors import PlannerError
-from planner.pages.content import Block, Cell, Head, Lines, Section, Table
+from planner.show.page import Block, Cell, Head, Lines, Section, Table
 from planner.specs.catalogue import Catalogue
 
 # A figure that nobody measured, or that its class of GPUs has.

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from planner.decide.open_facts import MovingFact, widened
-from planner.errors import SpecError
+from planner.errors import PlannerError, SpecError
+from planner.explaining.explanation import Explanation
 from planner.optimize.result_columns import ends_of
-from planner.pages.content import Block, Cell, Head, Lines, Section, Table
 from planner.pages.document import Document, Row
-from planner.report.open_facts import moved_columns, range_words
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration
+from planner.report.explanation import HEADS, question_lines, what_if_rows
+from planner.report.sure import moved_columns, range_words
 from planner.report.told import Ends
+from planner.show.page import Block, Cell, Head, Lines, Page, Section, Table
 from planner.workloads.base import Wording
 
 CHANGES = "What would change the answer"
@@ -18,6 +23,9 @@ CHANGES = "What would change the answer"
 
 _NOTHING = "Nothing that nobody gave moves the answer by more than 10 %."
 _HELD = "The intervals on this page hold each of these, one at a time."
+_OTHER_SPECS = (
+    "Specs have changed since, so that nothing is predicted anew here: planner explain does it."
+)
 
 
 def facts_of(document: Document) -> list[MovingFact]:
@@ -66,3 +74,33 @@ def ends_in(row: Row, facts: Sequence[MovingFact]) -> Mapping[str, Ends]:
         if isinstance(row.get(low), float | int) and isinstance(row.get(high), float | int):
             ends[column] = (float(row[low]), float(row[high]))
     return widened(ends, facts)
+
+
+def with_what_if(page: Page, pinned: PinnedPlan) -> Page:
+    """The page with what 10 % of each fact, a node or another length would change."""
+    blocks = _blocks(pinned)
+    return replace(
+        page,
+        sections=[
+            replace(one, blocks=[*one.blocks, *blocks]) if one.title == CHANGES else one
+            for one in page.sections
+        ],
+    )
+
+
+def _blocks(pinned: PinnedPlan) -> list[Block]:
+    try:
+        plan = one_configuration(pinned.request())
+    except PlannerError as error:  # a file or a folder of specs is no longer there
+        return [Lines(lines=[f"Not predicted anew: {error}"])]
+    if any(pinned.specs.get(name, digest) != digest for name, digest in plan.digests.items()):
+        return [Lines(lines=[_OTHER_SPECS])]
+    explained = Explanation(plan=plan, found=evaluated(plan))
+    table = Table(
+        name="what_if",
+        caption="10 % worse and better, each predicted anew",
+        heads=[Head(name=name, text=name, numeric=name in HEADS[2:]) for name in HEADS],
+        rows=[[Cell(text=word) for word in row] for row in what_if_rows(explained, is_full=False)],
+        is_small=True,
+    )
+    return [table, Lines(lines=[*question_lines(explained, is_full=False)])]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.base import text
-from planner.pages.content import Block, Code, Pairs, Section
+from planner.show.page import Block, Code, Pairs, Section
 
 _TOLD = ("version", "created", "driver", "trials", "seed", "sampler", "confidence", "objectives")
 _COUNTS = {

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.pages.content import Bars, Block, Cell, Head, Table
-from planner.report.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 from planner.report.told import label, scale_alike, told_in
+from planner.show.page import Bars, Block, Cell, Head, Table
+from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 
 Rows = Sequence[Mapping[str, Any]]
 

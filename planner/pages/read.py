@@ -11,18 +11,16 @@ from typing import Any
 
 from planner.base.reading import RESULT, read_json
 from planner.errors import InfeasibleError, PlannerError
-from planner.pages.content import Page
 from planner.pages.document import ESTIMATE, SEARCH, SIZE, Document, version_notes
-from planner.pages.estimated import estimate_page
-from planner.pages.searched import search_page
+from planner.pages.facts import with_what_if
+from planner.pages.searched import estimate_page, search_page
 from planner.pages.sized import sizes_page
 from planner.pages.swept import sweep_page
-from planner.pages.what_if import with_what_if
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import evaluated, one_configuration, result_of
-from planner.report.estimate_object import add_estimate
+from planner.report.documents import add_estimate, object_text
 from planner.report.infeasible import infeasible_message
-from planner.report.objects import object_text
+from planner.show.page import Page
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.results import Sweep
 

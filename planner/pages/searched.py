@@ -1,28 +1,47 @@
-"""The page of a search: the plan to launch, its alternatives, the front."""
+"""The page of a search or of an estimate: the plan to launch, its alternatives, its parts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from planner.base import text
+from planner.decide.open_facts import MovingFact
 from planner.errors import InfeasibleError, SpecError
-from planner.pages.answer import goals_of, reached, sentence, sure_lines
 from planner.pages.assumptions import assumptions, rests_of
-from planner.pages.content import BEST, TIE, Block, Lines, Page, Scatter, Section
-from planner.pages.document import Document, Row, read_row
-from planner.pages.facts import facts_of, facts_section
+from planner.pages.document import Document, Row, numbers, read_row
+from planner.pages.facts import ends_in, facts_of, facts_section
 from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
-from planner.pages.table import PLACES, PLAN, layout_of, make_table, plan_of, shown_columns
+from planner.pages.table import PLACES, PLAN, make_table, shown_columns
 from planner.question.terms import terms_of
-from planner.report.short import share
+from planner.report.front import objective_column, percentile_columns
+from planner.report.reached import reached_pairs, told_names
+from planner.report.search import fastest_line
+from planner.report.short import layout_of, plan_of
+from planner.report.sure import fits_words, sure_lines
 from planner.report.told import label, told
+from planner.show.page import (
+    BEST,
+    TIE,
+    Block,
+    Cell,
+    Head,
+    Lines,
+    Page,
+    Pairs,
+    Scatter,
+    Section,
+    Table,
+)
 from planner.specs.catalogue import Catalogue
 from planner.workloads.base import Workload
 
 _MOST_BARS = 6
-_SAME = 1e-3
 _AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
+_FIRST = 3
+_MEMORY = "peak_memory_gib"
 
 
 def search_page(document: Document, catalogue: Catalogue) -> Page:
@@ -45,9 +64,12 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
     return Page(
         title=str(document.manifest.get("model") or "Search"),
         question=[*map(str, document.manifest.get("question") or ()), *document.notes],
-        answer=[sentence(document, row, goals, facts, "Recommended: "), *_best(document, goals)],
+        answer=[
+            sentence(document, row, goals, facts, "Recommended: "),
+            *_fastest(document, row, goals),
+        ],
         reached=reached(document, row, goals, facts),
-        sure=sure_lines(document, sure, limits, facts),
+        sure=sure_lines(str(sure.get("basis") or ""), limits, facts),
         sections=[
             *([_alternatives(document, compared, goals)] if compared else []),
             _front(document, row, goals, float(sure.get("tie_factor") or 1.0)),
@@ -59,18 +81,13 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
     )
 
 
-def _best(document: Document, goals: Sequence[str]) -> list[str]:
+def _fastest(document: Document, row: Row, goals: Sequence[str]) -> list[str]:
     """The best by the first objective, where that is another plan, and what it gains."""
-    row, best = document.row("recommended_row"), document.row("fastest_row")
-    if row is None or best is None or not goals:
+    best = document.row("fastest_row")
+    if best is None or not goals:
         return []
-    column = goals[0]
-    mine, other = row[column], best[column]
-    gain = abs(other / mine - 1) if mine else 0.0
-    if gain < _SAME:
-        return []
-    words = f"{label(column)} {told(column, other)}, {share(gain)} better"
-    return [f"Best by {label(column)}: {plan_of(document.workload, best)}; {words}."]
+    line = fastest_line(goals[0], row, best, plan_of(document.workload, best))
+    return [f"{line}."] if line else []
 
 
 Compared = Mapping[str, tuple[Sequence[Row], Mapping[str, str]]]
@@ -159,19 +176,13 @@ def _marks(
     workload: Workload, rows: Sequence[Row], row: Row, goal: str, factor: float
 ) -> list[str]:
     """Which row is the recommended plan, and which published runs do not tell from the best."""
-    best = next((one.get(goal) for one in rows if one is not row), None)
-    return [_mark(one, row, workload, goal, best, factor) for one in rows]
-
-
-def _mark(
-    one: Row, row: Row, workload: Workload, goal: str, best: float | None, factor: float
-) -> str:
-    if _is_same(workload, one, row):
-        return BEST
-    mine = one.get(goal)
-    if not best or not isinstance(mine, int | float) or mine == best:
-        return ""
-    return TIE if best / factor < mine < best * factor else ""
+    best = next((one.get(goal) for one in rows if one is not row), None) or math.inf
+    found = []
+    for one in rows:
+        known = [mine for mine in numbers([one.get(goal)]) if mine != best]
+        is_tie = any(best / factor < mine < best * factor for mine in known)
+        found.append(BEST if _is_same(workload, one, row) else TIE if is_tie else "")
+    return found
 
 
 def _parts(document: Document, row: Row, compared: Compared) -> Section:
@@ -186,3 +197,119 @@ def _parts(document: Document, row: Row, compared: Compared) -> Section:
     return Section(
         title="Time and memory", blocks=breakdowns(labels, [one for _, one in named[:_MOST_BARS]])
     )
+
+
+def goals_of(document: Document, axes: Collection[str], row: Mapping[str, Any]) -> list[str]:
+    """The columns of the objectives."""
+    names = document.manifest.get("objectives") or []
+    wording = document.workload.wording
+    return [objective_column(wording, axes, str(name), row) for name in names]
+
+
+def reached(
+    document: Document, row: Row, goals: Sequence[str], facts: Sequence[MovingFact]
+) -> dict[str, str]:
+    """What a row reaches and costs, by name."""
+    limited = percentile_columns(document.manifest.get("constraints") or (), row)
+    names = told_names(document.workload.wording, goals, limited, row)
+    return reached_pairs(names, row, ends_in(row, facts), capacity_of(row))
+
+
+def capacity_of(row: Mapping[str, Any]) -> float:
+    """The memory that a plan may take [GiB]."""
+    found: float = row[_MEMORY] + row["memory_headroom_gib"]
+    return found
+
+
+def sentence(
+    document: Document, row: Row, goals: Sequence[str], facts: Sequence[MovingFact], before: str
+) -> str:
+    """The plan and the first of what it reaches, each with its interval, and how surely it fits."""
+    ends = ends_in(row, facts)
+    names = told_names(document.workload.wording, goals, (), row)
+    costs = [name for name in names if name.endswith("_usd")]
+    known = [name for name in dict.fromkeys([*names[:_FIRST], *costs]) if numbers([row[name]])]
+    words = [f"{label(name)} {told(name, row[name], ends.get(name))}" for name in known]
+    number = row["num_gpus"]
+    where = f"{text.count(number)} x {row['gpu']}"
+    told_of = [f"{before}{where}, {plan_of(document.workload, row)}", *words, fits_words(row)]
+    return f"{'; '.join(filter(None, told_of))}."
+
+
+def estimate_page(document: Document, catalogue: Catalogue) -> Page:
+    """The page of what an estimate wrote.
+
+    Raises
+    ------
+    SpecError
+        It lacks a part or a column.
+    InfeasibleError
+        The configuration is rejected.
+    """
+    row, manifest = document.rows[0], document.manifest
+    if rejected := row.get("rejected_by"):
+        raise InfeasibleError(f"{document.where}: the configuration is rejected by {rejected}.")
+    facts = facts_of(document)
+    goals = goals_of(document, (), row)
+    limits, sure = document.part("limits", list), document.part("sure", dict)
+    operators = document.part("operators", list)
+    return Page(
+        title=str(manifest.get("model") or "Estimate"),
+        question=[*map(str, manifest.get("question") or ()), *document.notes],
+        answer=[sentence(document, row, goals, facts, "")],
+        reached=reached(document, row, goals, facts),
+        sure=sure_lines(str(sure.get("basis") or ""), limits, facts),
+        sections=[
+            _configuration(document),
+            Section(
+                title="Time and memory",
+                blocks=breakdowns([layout_of(document.workload, row)], [row]),
+            ),
+            *([_operators(document.where, operators)] if operators else []),
+            facts_section(document.workload.wording, facts),
+            assumptions(rests_of(manifest, row), catalogue),
+            manifest_section(manifest),
+        ],
+    )
+
+
+def _configuration(document: Document) -> Section:
+    """Every parameter that is not at its plain value."""
+    row = document.rows[0]
+    known = terms_of(document.workload.name, "parameter", "derived", "pool")
+    pairs = {
+        label(name): text.value(row[name])
+        for name, term in known.items()
+        if row.get(name) is not None and row[name] != term.plain
+    }
+    return Section(title="The configuration", blocks=[Pairs(pairs=pairs)])
+
+
+def _operators(where: str, operators: Sequence[Mapping[str, object]]) -> Section:
+    """The time of every operator, the longest first."""
+    names = [*dict.fromkeys(name for one in operators for name in _checked(where, one))]
+    heads = [
+        Head(name=name, text=name.removesuffix("_s").replace("_", " ") + _unit(name),
+             numeric=name.endswith("_s"))
+        for name in names
+    ]  # fmt: skip
+    rows = [[_cell(name, one.get(name)) for name in names] for one in operators]
+    table = Table(name="operators", caption="Time by operator, of a step", heads=heads, rows=rows)
+    return Section(title="Operators", blocks=[table])
+
+
+def _checked(where: str, operator: object) -> Mapping[str, object]:
+    if not isinstance(operator, Mapping):
+        raise SpecError(f"{where}: its part operators is damaged.")
+    return operator
+
+
+def _unit(name: str) -> str:
+    return " ms" if name.endswith("_s") else ""
+
+
+def _cell(name: str, value: object) -> Cell:
+    if isinstance(value, float) and name.endswith("_s"):
+        return Cell(text=f"{1e3 * value:,.2f}", number=1e3 * value)
+    number = float(value) if isinstance(value, int | float) else None
+    return Cell(text="-" if value is None else str(value), number=number)

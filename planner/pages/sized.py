@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.pages.assumptions import Rests, assumptions, specs_of_rows
-from planner.pages.content import BEST, Lines, Page, Section
 from planner.pages.document import Document, Row
 from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
 from planner.pages.searched import front_chart
-from planner.pages.table import PLACES, layout_of, make_table, plan_of, shown_columns
+from planner.pages.table import PLACES, make_table, shown_columns
+from planner.report.short import layout_of, plan_of
 from planner.report.told import label, told
+from planner.show.page import BEST, Lines, Page, Section
 from planner.specs.catalogue import Catalogue
 
 _COSTS = ("cost_usd", "cost_per_hour_usd", "cost_per_million_tokens_usd")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from planner.base import text
 from planner.pages.assumptions import Rests, assumptions, specs_of_rows
-from planner.pages.content import BAD, BEST, TIE, Block, Cell, Head, Lines, Page, Section, Table
 from planner.pages.document import Row as DocumentRow
 from planner.pages.document import version_notes
 from planner.pages.manifest import manifest_section
@@ -17,10 +17,11 @@ from planner.pages.searched import front_chart
 from planner.pages.table import MOST_ROWS, PLACES, make_table, shown_columns
 from planner.question.cells import limit_column
 from planner.report.sure import fits_words
+from planner.show.page import BEST, Block, Lines, Page, Section
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, Row, column_of_measure
 from planner.sweeps.columns import PLACES as TERMS
-from planner.sweeps.matrix import MARKS, cells_of, column_of, matrix_title, unknown_line
+from planner.sweeps.matrix import marks_lines, matrix_table, unknown_line
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
 from planner.sweeps.sentences import (
@@ -39,7 +40,6 @@ from planner.sweeps.summary import Group, summarize
 from planner.workloads.registry import workload_of
 
 _MOST_OVERTAKINGS = 6
-_STYLES = {"*": BEST, "=": TIE}
 
 
 def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
@@ -174,28 +174,8 @@ def _matrix(group: Group, number: int) -> Block:
     """The measure of a group by place and number of GPUs, winners and ties marked."""
     if not group.knows(group.metric):
         return Lines(lines=[unknown_line(group)])
-    column = column_of(group.metric, group)
-    cells, unit = cells_of(group, group.metric, column, group.places)
-    counts = ["best" if count is None else text.value(count) for count in group.counts]
-    heads = [Head(name="place", text=group.by[0] or " ")]
-    heads += [Head(name=f"n{at}", text=words, numeric=True) for at, words in enumerate(counts)]
-    rows = []
-    for place in group.places:
-        row = [Cell(text=" ".join(place))]
-        for count in group.counts:
-            here = group.spots.get((place, count))
-            found = None if here is None else here.found.get(group.metric)
-            words = cells[place, count][0]
-            mark = _STYLES.get(words[:1], BAD if words in MARKS else "")
-            row.append(Cell(text=words, number=None if found is None else found.value, mark=mark))
-        rows.append(row)
-    used = {cell.text for row in rows for cell in row} & {*MARKS}
-    notes = ["* best of its column; = published runs do not tell it from that"]
-    notes += [f"{mark}: {MARKS[mark]}" for mark in MARKS if mark in used]
-    return Table(
-        name=f"matrix{number}", caption=matrix_title(group, column, unit), heads=heads, rows=rows,
-        notes=notes, is_small=True,
-    )  # fmt: skip
+    table = matrix_table(group, group.places, f"matrix{number}", group.by[0] or " ")
+    return replace(table, notes=marks_lines([group]))
 
 
 def _all(rows: Sequence[DocumentRow], plan: SweepPlan, best: Collection[int]) -> Section:

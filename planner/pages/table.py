@@ -8,12 +8,12 @@ from typing import Any
 
 from planner.base import text
 from planner.optimize.result_columns import ends_of
-from planner.pages.content import Cell, Head, Table
 from planner.pages.document import numbers
 from planner.question.cells import limit_column
 from planner.question.terms import Term, glossary, term_of_column, terms_of
-from planner.report.short import degrees
+from planner.report.short import layout_of
 from planner.report.told import label, scale_alike, told_in
+from planner.show.page import Cell, Head, Table
 from planner.workloads.base import Workload
 
 Rows = Sequence[Mapping[str, Any]]
@@ -32,22 +32,6 @@ _MEMORY, _FITS = "peak_memory_gib", "fit_probability"
 _REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
 _LONGEST = 60
 _HEADS = {"gpu": "GPU", "prefill_gpu": "prefill GPU"}
-
-
-def layout_of(workload: Workload, row: Mapping[str, Any]) -> str:
-    """A row's degrees of parallelism in short."""
-    wording = workload.wording
-    if wording.layout is not None:
-        return wording.layout(row)
-    return degrees(row, wording.degrees)
-
-
-def plan_of(workload: Workload, row: Mapping[str, Any]) -> str:
-    """A row's software and layout as its users write it."""
-    wording = workload.wording
-    software = [row.get(name) for name in ("mode", "framework", "engine")]
-    words = [str(word) for word in software if word]
-    return ", ".join([*words, (wording.brief or wording.in_short)(row)])
 
 
 def varying(workload: Workload, rows: Rows, among: Iterable[str] = ()) -> list[str]:

@@ -3,42 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-
-from rich.console import Console
-from rich.text import Text
+from collections.abc import Iterator, Sequence
 
 from planner.base import text
 from planner.base.units import HOUR
 from planner.decide.api_comparison import ApiComparison, Offer
-from planner.report.console import GOOD, TIE, make_table, print_folded, print_title
 from planner.report.told import token_costs
+from planner.show.page import (
+    BEST,
+    GAP,
+    TIE,
+    Block,
+    Cell,
+    Title,
+    grid,
+    said,
+)
 
 _MOST = 6
 _THOUSAND = 1e3
-_WORDS = ("cheaper\nfull load", "priced")
-_HEADS = ("USD/1,000\nrequests", _WORDS[0], "break-even\nrequests/s", "load", _WORDS[1])
+_HEADS = (
+    "offer", "USD/1,000\nrequests", "cheaper\nfull load", "break-even\nrequests/s", "load",
+    "priced",
+)  # fmt: skip
 _CHEAPER = {"self-host": "self-host", "api": "API", "tie": "tie", "": "-"}
-_STYLES = {"self-host": GOOD, "tie": TIE}
+_MARKS = {"self-host": BEST, "tie": TIE}
 
 
-def print_api_comparison(
-    console: Console, compared: ApiComparison, *, is_full: bool = False
-) -> None:
+def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> Iterator[Block]:
     """The mix of tokens, what own GPUs cost for it, and a line for each offer.
 
     In short the cheapest ones, the median and the dearest of those that are not old.
     """
-    print_title(console, f"Self-host or API: {_mix(compared)}")
+    yield Title(text=f"Self-host or API: {_mix(compared)}")
     for line in _of_deployment(compared):
-        print_folded(console, line)
+        yield said(line)
     if not compared.offers:
-        print_folded(console, compared.note)
+        yield said(compared.note)
         return
     shown = compared.offers if is_full else _chosen(compared)
-    _print_offers(console, compared, shown)
+    yield from _offers_blocks(compared, shown)
     for line in _remarks(compared, shown):
-        print_folded(console, line)
+        yield said(line)
 
 
 def _mix(compared: ApiComparison) -> str:
@@ -90,27 +96,22 @@ def _chosen(compared: ApiComparison) -> list[Offer]:
     return [offer for offer in listed if offer in kept]
 
 
-def _print_offers(console: Console, compared: ApiComparison, offers: Sequence[Offer]) -> None:
+def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator[Block]:
     median = compared.marked["median"]
-    table = make_table(console, gap=1)
-    table.add_column("offer", overflow="fold", vertical="bottom")
-    for head in _HEADS:
-        is_word = head in _WORDS
-        table.add_column(
-            head, justify="left" if is_word else "right", no_wrap=True, vertical="bottom"
-        )
-    for offer in offers:
-        cheaper = compared.cheaper(offer)
-        table.add_row(
+    rows = [
+        (
             _named(offer, is_median=offer is median),
             _charged(compared, offer),
-            Text(_CHEAPER[cheaper], _STYLES.get(cheaper, "")),
+            Cell(text=_CHEAPER[cheaper], mark=_MARKS.get(cheaper, "")),
             _rate(offer.break_even),
             _share(offer.utilization),
             _date(offer),
         )
-    console.print()
-    console.print(table)
+        for offer in offers
+        for cheaper in [compared.cheaper(offer)]
+    ]
+    yield GAP
+    yield grid(_HEADS, rows, words=(0, 2, 5))
 
 
 def _remarks(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:

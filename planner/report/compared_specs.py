@@ -6,16 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from planner.base import text
 from planner.base.units import HOUR
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
 from planner.report.compared_things import FOLDER, Thing
 from planner.report.comparison import LETTERS
-from planner.report.console import make_table, print_folded, print_title
 from planner.report.spec_numbers import plain_fields, spec_table
+from planner.show.page import (
+    Block,
+    Title,
+    grid,
+    said,
+)
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind, names
 
@@ -42,30 +45,27 @@ def compared_specs(things: Sequence[Thing], specs: Path | None) -> dict[str, dic
     return found
 
 
-def print_specs(
-    console: Console,
+def specs_blocks(
     things: Sequence[Thing],
     found: Mapping[str, Mapping[str, Sequence[Any]]],
     *,
     is_full: bool = False,
-) -> None:
+) -> Iterator[Block]:
     """A table for each spec that differs."""
     for letter, thing in zip(LETTERS, things, strict=False):
-        print_folded(console, f"{letter}  {thing.text}", indent="   ")
+        yield said(f"{letter}  {thing.text}", indent="   ")
     if not any(found.values()):
-        print_folded(console, "They do not differ.")
+        yield said("They do not differ.")
     for title, numbers in found.items():
         most = _FULL if is_full else _SHORT
-        print_title(console, title)
-        table = make_table(console, gap=1 if console.width < 72 else 2)
-        table.add_column("differs", overflow="fold")
-        for letter in LETTERS[: len(things)]:
-            table.add_column(letter, overflow="fold", justify="right")
-        for name, values in [*numbers.items()][:most]:
-            table.add_row(name, *("-" if value is None else str(value) for value in values))
-        console.print(table)
+        yield Title(text=title)
+        rows = [
+            (name, *("-" if value is None else str(value) for value in values))
+            for name, values in [*numbers.items()][:most]
+        ]
+        yield grid(("differs", *LETTERS[: len(things)]), rows)
         if len(numbers) > most:
-            print_folded(console, f"and {len(numbers) - most} more: --full")
+            yield said(f"and {len(numbers) - most} more: --full")
 
 
 def _named_in(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:

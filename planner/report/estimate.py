@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from planner.optimize.collector import first_row
 from planner.plan.plan import Plan
 from planner.report.configuration import settings_text
-from planner.report.console import print_folded, print_title
-from planner.report.details import details_of, print_memory
-from planner.report.estimate_object import add_estimate
+from planner.report.details import details_of, memory_blocks
+from planner.report.documents import add_estimate
 from planner.report.load import load_line
-from planner.report.overview import print_assumed, print_question
+from planner.report.overview import assumed_blocks, defaults_blocks, question_blocks
 from planner.report.rows import row_files
+from planner.show.page import (
+    GAP,
+    Block,
+    Title,
+    said,
+)
 from planner.workloads.base import Evaluation
 
 
-def print_estimate(console: Console, plan: Plan, found: Evaluation) -> None:
+def estimate_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
     """The question, the configuration, its memory, its time by part, module and operator."""
     details = details_of(plan)
-    _print_head(console, plan, found)
-    details.memory_and_speed(console, plan, found.candidates)
-    details.more(console, plan, found)
-    print_assumed(console, plan)
+    yield from _head_blocks(plan, found)
+    yield from details.memory_and_speed(plan, found.candidates)
+    yield from details.more(plan, found)
+    yield from assumed_blocks(plan)
 
 
-def print_misfit(console: Console, plan: Plan, found: Evaluation) -> None:
+def misfit_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
     """The memory of a configuration that is possible but too large for the GPU."""
-    _print_head(console, plan, found)
-    print_memory(console, found.candidates)
-    console.print()
+    yield from _head_blocks(plan, found)
+    yield from memory_blocks(found.candidates)
+    yield GAP
 
 
-def _print_head(console: Console, plan: Plan, found: Evaluation) -> None:
-    print_question(console, plan)
+def _head_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
+    yield from question_blocks(plan)
+    yield from defaults_blocks(plan)
     if line := load_line(plan, found.candidates):
-        console.print()
-        print_folded(console, line)
-    print_title(console, "The configuration")
-    console.print(settings_text(plan, first_row(found.candidates.columns())))
+        yield GAP
+        yield said(line)
+    yield Title(text="The configuration")
+    yield said(settings_text(plan, first_row(found.candidates.columns())), indent="", most=100)
 
 
 def write_estimate(

@@ -11,10 +11,9 @@ from planner.explaining.against import Seen
 from planner.explaining.explanation import Explanation
 from planner.plan.plan import evaluated, one_configuration, result_of
 from planner.question.request import Request
-from planner.report.against import against_lines
-from planner.report.documents import write_document
+from planner.report.documents import plan_manifest, write_document
+from planner.report.explanation import against_lines
 from planner.report.infeasible import infeasible_message
-from planner.report.manifest import plan_manifest
 
 
 def explained_plan(
@@ -45,7 +44,7 @@ def seen_plan(request: Request, burst: int | None = None, name: str = "") -> See
 
 def explanation_dict(explained: Explanation) -> dict[str, Any]:
     """The explanation as JSON takes it, the sentences about another plan among it."""
-    found = explained.to_dict()
+    found = Explanation.to_dict(explained)
     if explained.difference is not None:
         found["against"]["sentences"] = against_lines(explained.difference)
     return found

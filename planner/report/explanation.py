@@ -2,67 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from planner.base import text
 from planner.base.units import GIB
+from planner.explaining.against import Difference, Term
 from planner.explaining.assumptions import Assumption
 from planner.explaining.explanation import MEMORY, Explanation
 from planner.explaining.formulas import FORMULAS
 from planner.explaining.numbers import seconds
 from planner.explaining.sources import Sources
 from planner.explaining.steps import ExplainedPart, ExplainedStep, keys_of
+from planner.explaining.what_if import SOFTWARE, Sensitivity, change
 from planner.question.terms import term_of_column
-from planner.report.against import print_difference
-from planner.report.console import make_table, print_folded, print_title
+from planner.report.front import of_objective
 from planner.report.load import load_line
 from planner.report.overview import question_title
 from planner.report.parts import host_words
 from planner.report.short import short_plan
 from planner.report.told import label, told, told_alike
-from planner.report.what_if import LEAST, print_sensitivities
+from planner.show.page import (
+    BAD,
+    GAP,
+    TOTAL,
+    Block,
+    Table,
+    Title,
+    grid,
+    said,
+)
 
 _LONGEST = 10
 _ASSUMED = 3
-_NARROW = 60
 _LARGE = 5e-3
+HEADS = ("10 % of", "moves", "worse", "better")
+LEAST = 5e-4
+"""Changes below this share are not told."""
+
+_TELLING = 2e-3
+_ASKED = (SOFTWARE, "question")
+_FACTS = 7
+_OPTIONS = ("10 % worse", "10 % better")
+_MOST = 4
+_FIRST = 2
+_PEAK = "peak_memory_gib"
+_LEAST = 0.002
+"""Terms that differ by less than this share of a whole are not told in short."""
 
 
-def print_explanation(console: Console, explained: Explanation, *, is_full: bool = False) -> None:
+def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iterator[Block]:
     """The answer, what bounds it, the largest parts, what changes it; ``--full`` all of each."""
-    _print_answer(console, explained)
+    yield from _answer_blocks(explained)
     if explained.difference is not None:
-        print_difference(console, explained.difference, is_full=is_full)
+        yield from difference_blocks(explained.difference, is_full=is_full)
     if explained.difference is None or is_full:
         for step in explained.steps:
-            _print_step(console, step, _LONGEST // len(explained.steps), is_full=is_full)
-        _print_memory(console, explained, is_full=is_full)
-        print_sensitivities(console, explained, is_full=is_full)
-        _print_assumptions(console, explained, is_full=is_full)
+            yield from _step_blocks(step, _LONGEST // len(explained.steps), is_full=is_full)
+        yield from _memory_blocks(explained, is_full=is_full)
+        yield from sensitivities_blocks(explained, is_full=is_full)
+        yield from _assumptions_blocks(explained, is_full=is_full)
     if is_full:
-        _print_sources(console, explained)
+        yield from _sources_blocks(explained)
     else:
-        console.print()
-        print_folded(console, "Formulas, sources and all that is left out: --full, --json FILE.")
+        yield GAP
+        yield said("Formulas, sources and all that is left out: --full, --json FILE.")
 
 
-def _print_answer(console: Console, explained: Explanation) -> None:
+def _answer_blocks(explained: Explanation) -> Iterator[Block]:
     plan, row = explained.plan, explained.row
-    console.print(question_title(plan), style="bold")
-    print_folded(console, short_plan(plan, row))
+    yield said(question_title(plan), mark=TOTAL, indent="")
+    yield said(short_plan(plan, row))
     if line := load_line(plan, explained.found.candidates):
-        print_folded(console, line)
+        yield said(line)
     ends = explained.seen.ends
     bound = explained.bound or {}
     for name in explained.columns[:2]:
         words = f"{label(name)} {told(name, row[name], ends.get(name))}"
         if name in bound and _is_better(name, bound[name], row[name]):
             words += f"; {told(name, bound[name])} if all reached its peak"
-        print_folded(console, words)
+        yield said(words)
     if not explained.steps:
-        print_folded(console, "No operators explain its time: it is a flat share of the peak.")
+        yield said("No operators explain its time: it is a flat share of the peak.")
 
 
 def _is_better(column: str, bound: float, own: float) -> bool:
@@ -72,49 +93,47 @@ def _is_better(column: str, bound: float, own: float) -> bool:
     return bound < own if is_low else bound > own
 
 
-def _print_step(console: Console, step: ExplainedStep, most: int, *, is_full: bool) -> None:
+def _step_blocks(step: ExplainedStep, most: int, *, is_full: bool) -> Iterator[Block]:
     name = "a step" if step.name == "step" else f"a {step.name} step"
-    print_title(console, f"Time of {name}: {seconds(step.seconds)}")
+    yield Title(text=f"Time of {name}: {seconds(step.seconds)}")
     shares = [
         f"{kind} {_percent(time / step.seconds)}"
         for kind, time in step.bounds.items()
         if is_full or time >= _LARGE * step.seconds
     ]
-    print_folded(console, f"Bound by {', '.join(shares)}")
+    yield said(f"Bound by {', '.join(shares)}")
     shown = step.parts if is_full else step.parts[:most]
-    console.print(_parts_table(console, step, shown))
+    yield _parts_table(step, shown)
     rest = [part.part.seconds for part in step.parts[len(shown) :]]
     if rest:
-        print_folded(console, f"and {len(rest)} more: {seconds(sum(rest))}")
+        yield said(f"and {len(rest)} more: {seconds(sum(rest))}")
     if is_full:
-        _print_formulas(console, step)
+        yield from _formulas_blocks(step)
 
 
-def _parts_table(console: Console, step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
+def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
     """Parts with what bounds them; a narrow one leaves out shares."""
-    is_narrow = console.width < _NARROW
-    table = make_table(console, gap=1 if is_narrow else 2)
-    table.add_column("longest parts", overflow="fold")
-    for head in ("time",) if is_narrow else ("time", "%"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("bound by", no_wrap=True)
-    if not is_narrow:
-        table.add_column("of roofline", justify="right", no_wrap=True)
-    for part in shown:
-        share = f"{100 * part.part.seconds / step.seconds:.1f}"
-        roofline = f"{100 * part.of_roofline:.0f} %" if part.part.done else "-"
-        cells = [part.title, seconds(part.part.seconds), share, part.bound, roofline]
-        table.add_row(*(cells[:2] + cells[3:4] if is_narrow else cells))
-    return table
+    rows = [
+        (
+            part.title,
+            seconds(part.part.seconds),
+            f"{100 * part.part.seconds / step.seconds:.1f}",
+            part.bound,
+            f"{100 * part.of_roofline:.0f} %" if part.part.done else "-",
+        )
+        for part in shown
+    ]
+    heads = ("longest parts", "time", "%", "bound by", "of roofline")
+    return grid(heads, rows, words=(0, 3), late=(2, 4))
 
 
-def _print_formulas(console: Console, step: ExplainedStep) -> None:
+def _formulas_blocks(step: ExplainedStep) -> Iterator[Block]:
     """Each part with its work and the formula of it, in numbers."""
-    print_title(console, "How these times come about")
+    yield Title(text="How these times come about")
     for part in step.parts:
-        print_folded(console, f"{part.title}: {seconds(part.part.seconds)}{_terms(part)}")
+        yield said(f"{part.title}: {seconds(part.part.seconds)}{_terms(part)}")
         for line in _work_lines(part):
-            print_folded(console, f"  {line}", indent="    ")
+            yield said(f"  {line}", indent="    ")
 
 
 def _terms(part: ExplainedPart) -> str:
@@ -133,30 +152,30 @@ def _work_lines(part: ExplainedPart) -> Iterator[str]:
         yield f"{times} x {seconds(done.once)} {formula.title}: {formula.words(done)}"
 
 
-def _print_memory(console: Console, explained: Explanation, *, is_full: bool) -> None:
+def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     capacity = explained.plan.problem.setting.machine.gpu.allocatable_memory / GIB
     peak = float(explained.row[MEMORY[0]])
-    print_title(console, f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
+    yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
     parts = [
         f"{name.replace('_', ' ')} {amount:,.1f} ({_percent(amount / peak)})"
         for name, amount in [*explained.memory.items()][:_LONGEST]
         if amount / peak > (LEAST if is_full else _LARGE)
     ]
-    print_folded(console, ", ".join(parts))
+    yield said(", ".join(parts))
     plan, row = explained.plan, explained.row
     if on_host := host_words(row, plan.source_of(row).setting.machine):
-        print_folded(console, f"in host memory {on_host}")
+        yield said(f"in host memory {on_host}")
 
 
-def _print_assumptions(console: Console, explained: Explanation, *, is_full: bool) -> None:
+def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     found = explained.assumptions
     if not found:
         return
-    print_title(console, "Assumed, what moves the answer most first")
+    yield Title(text="Assumed, what moves the answer most first")
     for one in found if is_full else found[:_ASSUMED]:
-        print_folded(console, _assumed_line(one))
+        yield said(_assumed_line(one))
     if not is_full and len(found) > _ASSUMED:
-        print_folded(console, f"and {len(found) - _ASSUMED} more")
+        yield said(f"and {len(found) - _ASSUMED} more")
 
 
 def _assumed_line(one: Assumption) -> str:
@@ -166,18 +185,18 @@ def _assumed_line(one: Assumption) -> str:
     return f"{one.name} ({what}): {moves}"
 
 
-def _print_sources(console: Console, explained: Explanation) -> None:
+def _sources_blocks(explained: Explanation) -> Iterator[Block]:
     """The numbers of specs that times rest on, each with its source; what formulas cite."""
-    print_title(console, "Sources")
+    yield Title(text="Sources")
     by_source: dict[str, list[str]] = {}
     for key, source in keys_of(explained.steps, Sources(explained.plan)).items():
         by_source.setdefault(source or "not said", []).append(key)
     for source, keys in by_source.items():
-        print_folded(console, f"{', '.join(keys)}: {source}")
-    print_title(console, "Formulas")
+        yield said(f"{', '.join(keys)}: {source}")
+    yield Title(text="Formulas")
     for title, place, references in dict.fromkeys(_formulas(explained.steps)):
         cited = f"; {' '.join(references)}" if references else ""
-        print_folded(console, f"{title}: {place}{cited}")
+        yield said(f"{title}: {place}{cited}")
 
 
 def _formulas(steps: Iterable[ExplainedStep]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -188,3 +207,230 @@ def _formulas(steps: Iterable[ExplainedStep]) -> Iterator[tuple[str, str, tuple[
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"
+
+
+def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+    """A table of what 10 % move, then other numbers of nodes and lengths, a line each."""
+    yield Title(text="What if (each predicted anew)")
+    yield grid(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1))
+    for line in question_lines(explained, is_full=is_full):
+        yield said(line, most=9 if is_full else 2)
+
+
+def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str, ...]]:
+    """Cells under `HEADS`, a row for each fact and column that it moves, the most first."""
+    own, columns = explained.row, explained.columns
+    facts = [one for one in explained.sensitivities if one.group not in _ASKED]
+    moving = [one for one in facts if one.moved(own, columns) >= LEAST or _fails(one)]
+    moving.sort(key=lambda one: -one.moved(own, _sorted_by(explained, one)))
+    shown = moving if is_full else [one for one in moving if _is_telling(explained, one)][:_FACTS]
+    for one in shown:
+        for column in _told_columns(explained, one, is_full=is_full):
+            cells = [_cell(one, option, column, own) for option in _OPTIONS]
+            yield (one.name, label(column), *cells)
+
+
+def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
+    """Lines of other numbers of nodes and other lengths."""
+    for one in explained.sensitivities:
+        if one.group in _ASKED:
+            yield from _question_lines(explained, one, is_full=is_full)
+
+
+def _is_telling(explained: Explanation, one: Sensitivity) -> bool:
+    """Whether a short report tells a fact."""
+    return _fails(one) or one.moved(explained.row, _sorted_by(explained, one)) >= _TELLING
+
+
+def signed(share: float) -> str:
+    """A relative change with its sign: ``+4.2 %``.
+
+    >>> signed(0.0421), signed(-0.31), signed(1e-6)
+    ('+4.2 %', '-31 %', '0 %')
+    """
+    if abs(share) < LEAST:
+        return "0 %"
+    return f"{100 * share:+.1f} %" if abs(share) < 0.0995 else f"{100 * share:+,.0f} %"
+
+
+def _sorted_by(explained: Explanation, one: Sensitivity) -> tuple[str, ...]:
+    """The column that a change is told in, if that is no memory."""
+    told_in = _told_columns(explained, one, is_full=False)
+    return tuple(name for name in told_in if name not in MEMORY)
+
+
+def _fails(one: Sensitivity) -> bool:
+    return any(found.row is None for found in one.outcomes.values())
+
+
+def _goal(explained: Explanation) -> str:
+    """The column of what such plans are chosen by."""
+    goal = explained.plan.problem.objectives[0].name
+    return of_objective(explained.plan, goal, explained.row)
+
+
+def _told_columns(explained: Explanation, one: Sensitivity, *, is_full: bool) -> list[str]:
+    """The columns in which a change is told: all that it moves, or the first of what is asked."""
+    moved = [name for name in explained.columns if one.moved(explained.row, (name,)) >= LEAST]
+    goal = _goal(explained)
+    if is_full:
+        return moved or [goal]
+    return [goal] if goal in moved else (moved[:1] or [goal])
+
+
+def _cell(one: Sensitivity, option: str, column: str, own: Mapping[str, Any]) -> str:
+    found = one.outcomes[option]
+    return "impossible" if found.row is None else _change(found.row, own, column)
+
+
+def _change(row: Mapping[str, Any], own: Mapping[str, Any], column: str) -> str:
+    share = change(row[column], own[column])
+    return "-" if share is None else signed(share)
+
+
+def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) -> Iterator[str]:
+    """A line for each other answer: what it moves, in short the most telling columns alone."""
+    costs = [name for name in explained.columns if "cost" in name]
+    more = MEMORY if one.group == SOFTWARE else ()
+    shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *more))]
+    for reason, impossible in _impossible(one).items():
+        yield f"{', '.join(impossible)}: impossible: {reason}"
+    for words, found in one.outcomes.items():
+        row = found.row
+        if row is None:
+            continue
+        moved = [
+            name
+            for name in (explained.columns if is_full else shown)
+            if abs(change(row[name], explained.row[name]) or 0.0) >= LEAST
+        ]
+        changes = [_told_change(row, explained.row, name, is_full=is_full) for name in moved]
+        yield f"{words}: {', '.join(changes) or 'no change of these'}"
+
+
+def _told_change(
+    row: Mapping[str, Any], own: Mapping[str, Any], name: str, *, is_full: bool
+) -> str:
+    share = _change(row, own, name)
+    return (
+        f"{label(name)} {told(name, row[name])} ({share})" if is_full else f"{label(name)} {share}"
+    )
+
+
+def _impossible(one: Sensitivity) -> dict[str, list[str]]:
+    """What is impossible, by the reason."""
+    found: dict[str, list[str]] = {}
+    for words, reached in one.outcomes.items():
+        if reached.row is None:
+            found.setdefault(reached.reason, []).append(words)
+    return found
+
+
+def difference_blocks(difference: Difference, *, is_full: bool = False) -> Iterator[Block]:
+    """What the other plan gains and loses, or the rule that it breaks."""
+    yield Title(text="Against the other plan")
+    for line in against_lines(difference, is_full=is_full):
+        yield said(line)
+    if is_full and not difference.other.reason:
+        yield from _terms_blocks(difference)
+
+
+def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
+    """The same in sentences; in short with the most telling results alone."""
+    return [*_lines(difference, is_full=is_full)]
+
+
+def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
+    changes = [
+        f"{name.replace('_', ' ')} {_word(other)} instead of {_word(one)}"
+        for name, (one, other) in difference.settings.items()
+    ]
+    yield f"Changed: {', '.join(changes) or 'nothing'}."
+    if difference.other.reason:
+        yield f"It is impossible: {difference.other.reason}."
+        return
+    yield from _results(difference, is_full=is_full)
+    for name, terms in difference.times.items():
+        whole = difference.one.steps[name].seconds
+        step = "step" if name == "step" else f"{name} step"
+        yield from _gains(f"Of the {step}'s time", terms, whole, seconds)
+    whole = float(difference.one.row[_PEAK])
+    yield from _gains("Of the memory", difference.memory, whole, lambda gib: f"{gib:,.2f} GiB")
+
+
+def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
+    results = difference.results if is_full else _telling(difference)
+    moved = [
+        term
+        for term in results
+        if change(term.other, term.one)  # None where one is unknown
+        and told(term.name, term.other) != told(term.name, term.one)
+    ]
+    for term in moved:
+        yield (
+            f"{_up(label(term.name))} {told(term.name, term.other, term.ends[1])} instead of "
+            f"{told(term.name, term.one, term.ends[0])} ({_signed(term)}{_verdict(term)})."
+        )
+    if moved and difference.is_tie:
+        yield (
+            "That is a tie: published runs of such plans do not tell apart what is nearer than a "
+            f"factor of {difference.tie_factor:.2f}."
+        )
+
+
+def _telling(difference: Difference) -> list[Term]:
+    """The first results, costs and the memory."""
+    found = difference.results
+    shown = {term.name for term in found[:_FIRST]}
+    return [t for t in found if t.name in shown or "cost" in t.name or t.name == _PEAK]
+
+
+def _verdict(term: Term) -> str:
+    """Whether more of a result is better or worse, where the table of terms says so."""
+    known = term_of_column(term.name)
+    if known is None or not known.better or not term.gain:
+        return ""
+    return ", better" if term.gain * known.sign < 0 else ", worse"
+
+
+def _gains(whole_words: str, terms: Sequence[Term], whole: float, words: Any) -> Iterator[str]:
+    for verb, sign in (("loses", 1), ("gains", -1)):
+        found = [term for term in terms if sign * term.gain > _LEAST * whole]
+        listed = [
+            f"{term.name.replace('_', ' ')} {words(abs(term.gain))} "
+            f"({' to '.join(words(value) if value else '0' for value in (term.one, term.other))})"
+            for term in found[:_MOST]
+        ]
+        if listed:
+            rest = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+            yield f"{whole_words} it {verb} {', '.join(listed)}{rest}."
+
+
+def _terms_blocks(difference: Difference) -> Iterator[Block]:
+    """Every term of the times and of the memory, side by side."""
+    tables = {f"Time of the {name}, ms": (terms, 1e3) for name, terms in difference.times.items()}
+    for title, (terms, scale) in {**tables, "Memory, GiB": (difference.memory, 1.0)}.items():
+        rows = [
+            (
+                term.name.replace("_", " "),
+                *(f"{scale * value:,.3f}" for value in (term.one, term.other)),
+                f"{scale * term.gain:+,.3f}",
+            )
+            for term in terms
+        ]
+        yield GAP
+        marks = [BAD if term.gain > 0 else "" for term in terms]
+        yield grid((title, "this", "other", "change"), rows, marked=marks)
+
+
+def _signed(term: Term) -> str:
+    share = change(term.other, term.one)
+    return "-" if share is None else f"{100 * share:+.1f} %"
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else text.value(value)
+
+
+def _up(words: str) -> str:
+    return words[0].upper() + words[1:]

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rich.console import Console
-
 from planner.base import text
-from planner.base.records import record
 from planner.optimize.collector import first_row, rows_of
 from planner.optimize.result import SearchResult
 from planner.plan.plan import Plan
 from planner.question.terms import glossary, percentile_of, term_of_column, terms_of
-from planner.report.console import GOOD, TIE, print_folded, print_title
-from planner.report.fitted import Column, print_fitted
 from planner.report.short import SHORT_WORDS, degrees
 from planner.report.sure import ties
+from planner.show.page import (
+    BEST,
+    GAP,
+    TIE,
+    TOTAL,
+    Block,
+    Column,
+    Table,
+    Title,
+    fitted,
+    said,
+)
 from planner.workloads.base import Wording
 
 # What does not tell rows apart that something else does not tell, too.
@@ -30,46 +37,44 @@ _WORK = ("model", "adapter")
 _NO_RANK = "30"
 _OF_OBJECTIVES = 3
 _PARALLEL = "_parallel"
+_ALL = 1000
 
 
-@record(kw_only=True)
-class ShortFront:
-    """Rows of a front: their columns, which are the recommended plan, what marks mean."""
-
-    title: str
-    columns: list[Column]
-    stars: Sequence[bool]
-    marks: str
-
-
-def print_front(console: Console, plan: Plan, result: SearchResult, top: int) -> None:
+def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
     """The front, best first, with the columns that vary."""
     if not result.table:
         return
     number = len(result.table["num_gpus"])
     rows = _chosen(plan, number, top)
-    print_title(console, _title(plan, number, len(rows)))
-    _print_rows(console, plan, result.table, rows)
+    yield Title(text=_title(plan, number, len(rows)))
+    chosen = {name: [values[row] for row in rows] for name, values in result.table.items()}
+    shown = _with_layout(plan, chosen)
+    settings = _told_settings(plan, shown)
+    varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
+    same = [f"{name} {text.value(shown[name][0])}" for name in settings if name not in varying]
+    if same:
+        yield said(f"Same for all rows: {', '.join(same)}", indent="", most=_ALL)
+    if legend := plan.workload.wording.legend(shown):
+        yield said(legend, indent="")
+    yield GAP
+    tied, factor = tied_with_first(plan, chosen)
+    ranks = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
+    yield _table(plan, _columns(plan, shown, ranks, varying), [TOTAL])
+    if any(tied):
+        yield said(
+            "= ties with the first: of published runs that differ in layout alone, 9 of 10 "
+            f"pairs are told apart only beyond a factor of {factor:.2f}.",
+            indent="",
+        )
 
 
-def print_short_front(
-    console: Console, plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, Any]
-) -> None:
-    """The front with each layout in a column; rows that are the recommended plan have a star."""
-    if len(result.table["num_gpus"]) < 2:
-        return
-    front = short_front(plan, result, top, recommended)
-    print_title(console, front.title)
-    styles = [GOOD if star else None for star in front.stars]
-    _print_fitted(console, plan, front.columns, styles)
-    print_folded(console, front.marks)
-
-
-def short_front(
+def short_front_blocks(
     plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, Any]
-) -> ShortFront:
-    """The rows of the front that a short report shows."""
+) -> Iterator[Block]:
+    """The front with each layout in a column; rows that are the recommended plan have a star."""
     number = len(result.table["num_gpus"])
+    if number < 2:
+        return
     rows = _chosen(plan, number, top)
     names = [*plan.problem.cells[0], *terms_of(plan.workload.name, "parameter", "pool")]
     names = [name for name in names if name in recommended]
@@ -85,12 +90,13 @@ def short_front(
     hidden = plan.workload.wording.degrees
     settings = [name for name in _told_settings(plan, shown) if name not in hidden]
     varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
-    return ShortFront(
-        title=_title(plan, number, len(rows)).partition(", from")[0],
-        columns=[_headed(column) for column in _columns(plan, shown, ranks, varying)],
-        stars=stars,
-        marks=_marks(any(tied), any(stars), factor),
-    )
+    yield Title(text=_title(plan, number, len(rows)).partition(", from")[0])
+    columns = [_headed(column) for column in _columns(plan, shown, ranks, varying)]
+    yield _table(plan, columns, [BEST if star else "" for star in stars])
+    marks = ["* recommended"] if any(stars) else []
+    if any(tied):
+        marks.append(f"= published runs do not tell it from the first (factor {factor:.2f})")
+    yield said("; ".join(marks))
 
 
 def _chosen(plan: Plan, number: int, top: int) -> list[int]:
@@ -108,32 +114,6 @@ def _title(plan: Plan, number: int, shown: int) -> str:
         return f"Best by {goals}"
     order = "from one end to the other" if plan.workload.wording.from_end_to_end else "best first"
     return f"Pareto front by {goals}: {some}, {order}"
-
-
-def _print_rows(
-    console: Console,
-    plan: Plan,
-    table: Mapping[str, Sequence[Any]],
-    rows: Sequence[int],
-) -> None:
-    chosen = {name: [values[row] for row in rows] for name, values in table.items()}
-    shown = _with_layout(plan, chosen)
-    settings = _told_settings(plan, shown)
-    varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
-    same = [f"{name} {text.value(shown[name][0])}" for name in settings if name not in varying]
-    if same:
-        console.print(f"Same for all rows: {', '.join(same)}")
-    if legend := plan.workload.wording.legend(shown):
-        console.print(legend)
-    console.print()
-    tied, factor = tied_with_first(plan, chosen)
-    ranks = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
-    _print_fitted(console, plan, _columns(plan, shown, ranks, varying))
-    if any(tied):
-        console.print(
-            "= ties with the first: of published runs that differ in layout alone, 9 of 10 "
-            f"pairs are told apart only beyond a factor of {factor:.2f}."
-        )
 
 
 def _headed(column: Column) -> Column:
@@ -155,7 +135,7 @@ def _columns(
     results = plan.workload.wording.results(plan.counts)
     wanted = dict.fromkeys([*varying, *goals, *limited(plan, shown), *results])
     marks = [TIE if rank.endswith("=") else "" for rank in ranks]
-    first = Column(name="#", header="#", cells=ranks, numeric=True, styles=marks)
+    first = Column(name="#", header="#", cells=ranks, numeric=True, marks=marks)
     return [first, *(_column(name, shown[name]) for name in wanted if name in shown)]
 
 
@@ -174,23 +154,9 @@ def _goals(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
     return [of_objective(plan, goal.name, shown) for goal in plan.problem.objectives]
 
 
-def _print_fitted(
-    console: Console,
-    plan: Plan,
-    columns: list[Column],
-    styles: Sequence[str | None] | None = None,
-) -> None:
+def _table(plan: Plan, columns: Sequence[Column], marked: Sequence[str]) -> Table:
     goals = _goals(plan, {column.name: column for column in columns})
-    print_fitted(
-        console, columns, rank=lambda name: _rank(name, goals), short=_short, styles=styles
-    )
-
-
-def _marks(tied: bool, marked: bool, factor: float) -> str:
-    words = ["* recommended"] if marked else []
-    if tied:
-        words.append(f"= published runs do not tell it from the first (factor {factor:.2f})")
-    return "; ".join(words)
+    return fitted(columns, lambda name: _rank(name, goals), marked)
 
 
 def _with_layout(
@@ -260,11 +226,13 @@ def tied_with_first(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[lis
 
 def _column(name: str, values: Sequence[Any]) -> Column:
     term = term_of_column(name)
+    is_degree = name.endswith(_PARALLEL) and name != "sequence_parallel"
     return Column(
         name=name,
         header=term.column_header if term else name,
         cells=[_cell(name, value) for value in values],
         numeric=term is not None and not term.is_word,
+        short=name.removesuffix(_PARALLEL) if is_degree else "",
     )
 
 
@@ -291,9 +259,3 @@ def _rank(name: str, goals: Sequence[str]) -> int:
         return 0
     own = int(term.rank or _NO_RANK)
     return min(own, _OF_OBJECTIVES) if name in goals else own
-
-
-def _short(column: Column) -> Column:
-    if not column.name.endswith(_PARALLEL) or column.name == "sequence_parallel":
-        return column
-    return replace(column, header=column.name.removesuffix(_PARALLEL))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
-
-from rich.console import Console
 
 from planner.base.text import chance
 from planner.base.text import value as shown
@@ -19,11 +17,19 @@ from planner.launch.rewrite import Rewritten
 from planner.launch.trainer.answers import UNPACKED
 from planner.plan.plan import Plan
 from planner.question.terms import Term, glossary, terms_of
-from planner.report.console import make_table, print_folded, print_title
 from planner.report.engine_start import start_line
 from planner.report.short import share
 from planner.report.told import label, told
 from planner.shell.text import Given
+from planner.show.page import (
+    GAP,
+    TOTAL,
+    Block,
+    Code,
+    Title,
+    grid,
+    said,
+)
 from planner.workloads.base import Evaluation
 
 _UNPACKED = UNPACKED.partition("{")[0]
@@ -44,33 +50,33 @@ _WASTED = {
 }
 
 
-def print_understood(console: Console, imported: Imported, *, is_full: bool) -> None:
+def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
     """What the file says, what was taken as default, what was ignored."""
     target, found = imported.target, imported.found
     tool = f"{target.title} {imported.version}".strip()
-    console.print(
+    yield said(
         f"{imported.path}, line {found.line}: {tool}, read as {target.version}",
-        style="bold",
+        mark=TOTAL,
+        indent="",
     )
-    print_folded(console, f"  says {_said(imported)}", indent="    ")
+    yield said(f"  says {_said(imported)}", indent="    ")
     if imported.defaults:
         told = (f"{name.replace('_', ' ')} ({why})" for name, why in imported.defaults.items())
-        print_folded(console, f"  takes as default {', '.join(told)}", indent="    ")
+        yield said(f"  takes as default {', '.join(told)}", indent="    ")
     for note in imported.notes:
-        print_folded(console, f"  {note}")
+        yield said(f"  {note}")
     if is_full:
-        _print_lines(console, imported)
+        yield from _lines_blocks(imported)
         return
     for status, words in (
         (Status.OPEN, "Text alone does not tell"),
         (Status.UNKNOWN, f"{target.title} {target.version} does not know"),
     ):
         if lines := imported.of(status):
-            print_folded(console, f"  {words} {_named(lines)}.")
+            yield said(f"  {words} {_named(lines)}.")
     if ignored := imported.of(Status.IGNORED):
         one = len(ignored) == 1
-        print_folded(
-            console,
+        yield said(
             f"  {len(ignored)} {'option has' if one else 'options have'} no part in what is "
             f"predicted: {_named(ignored)}; --full shows each.",
         )
@@ -102,18 +108,16 @@ def _named(lines: list[Line]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
-def _print_lines(console: Console, imported: Imported) -> None:
-    table = make_table(console)
-    table.add_column("line", justify="right")
-    for head in ("option", "value", "what it means"):
-        table.add_column(head, overflow="fold")
-    for line in imported.lines:
-        table.add_row(str(line.line), line.option, line.text, line.meaning or str(line.status))
-    console.print()
-    console.print(table)
+def _lines_blocks(imported: Imported) -> Iterator[Block]:
+    rows = [
+        (str(line.line), line.option, line.text, line.meaning or str(line.status))
+        for line in imported.lines
+    ]
+    yield GAP
+    yield grid(("line", "option", "value", "what it means"), rows, words=(1, 2, 3))
 
 
-def print_wasted(console: Console, row: Mapping[str, Any]) -> None:
+def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
     """The parts of a step in which no GPU computes what the model needs, the largest first."""
     step = row.get("step_time_s")
     if not step:
@@ -122,67 +126,64 @@ def print_wasted(console: Console, row: Mapping[str, Any]) -> None:
     lost = sorted(((time / step, name) for name, time in parts.items()), reverse=True)
     words = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
     if words:
-        print_folded(console, f"Of the step are lost: {', '.join(words)}.")
+        yield said(f"Of the step are lost: {', '.join(words)}.")
 
 
-def print_started(console: Console, plan: Plan, row: Mapping[str, Any]) -> None:
+def started_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     """What the engine's log has at its start; nothing of training."""
     setting = plan.source_of(row).setting
     if isinstance(setting, ServingSetting) and (line := start_line(setting, row)):
-        print_folded(console, line)
+        yield said(line)
 
 
-def print_by_hand(console: Console, rewritten: Rewritten) -> None:
+def by_hand_blocks(rewritten: Rewritten) -> Iterator[Block]:
     """The options of a change that cannot be made as a whole in the text of the file."""
     words = [
         f"{option} goes" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
         for option, texts in rewritten.changes.items()
     ]
     for note in rewritten.notes:
-        print_folded(console, note)
-    print_folded(
-        console, "It cannot be made in this file as a whole: planner writes nothing there."
-    )
+        yield said(note)
+    yield said("It cannot be made in this file as a whole: planner writes nothing there.")
     if words:
-        print_folded(console, f"In the words of the target: {', '.join(words)}.")
+        yield said(f"In the words of the target: {', '.join(words)}.")
 
 
-def print_diff(console: Console, rewritten: Rewritten, *, is_written: bool) -> None:
+def diff_blocks(rewritten: Rewritten, *, is_written: bool) -> Iterator[Block]:
     """The change in the user's file, and what of it the file cannot say."""
     for note in rewritten.notes:
-        print_folded(console, note)
+        yield said(note)
     for remark in rewritten.unexpressed:
-        print_folded(console, f"It cannot be said there: {remark}")
+        yield said(f"It cannot be said there: {remark}")
     for option, texts in rewritten.unwritten.items():
         words = "goes" if texts is None else f"is {' '.join(map(str, texts)) or 'added'}"
-        print_folded(console, f"Not in a place that text alone tells: {option} {words}.")
+        yield said(f"Not in a place that text alone tells: {option} {words}.")
     if not rewritten.diff:
         return
-    console.print()
-    console.print(rewritten.diff.rstrip("\n"), soft_wrap=True)
+    yield GAP
+    yield Code(text=rewritten.diff.rstrip("\n"))
     if not is_written:
-        console.print()
-        print_folded(console, "--write makes this change in the file.")
+        yield GAP
+        yield said("--write makes this change in the file.")
 
 
-def print_change(
-    console: Console,
+def change_blocks(
     workload: str,
     change: Change | None,
     own: Mapping[str, Any],
     *,
     is_running: bool,
     fits: float,
-) -> None:
+) -> Iterator[Block]:
     """How surely the plan fits, and the best change of it."""
-    print_title(console, "The best change")
+    yield Title(text="The best change")
     if is_running and math.isfinite(fits):
-        print_folded(console, f"As it is it fits with {chance(fits)}.")
+        yield said(f"As it is it fits with {chance(fits)}.")
     if change is None:
         text = "Nothing near it is better." if is_running else "No change of three parameters fits."
-        print_folded(console, text)
+        yield said(text)
         return
-    print_folded(console, change_text(workload, change, own))
+    yield said(change_text(workload, change, own))
 
 
 def change_text(workload: str, change: Change, own: Mapping[str, Any]) -> str:
@@ -208,7 +209,7 @@ def change_text(workload: str, change: Change, own: Mapping[str, Any]) -> str:
     return f"{', '.join(words)}: {', '.join([*gains, *fits])}.{doubt}"
 
 
-def print_paged(console: Console, imported: Imported, plan: Plan, row: Mapping[str, Any]) -> None:
+def paged_blocks(imported: Imported, plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     """That states of a paged optimizer move to the host, where the rest of the plan fits.
 
     bitsandbytes keeps them in unified memory (``optim/optimizer.py``, ``get_paged``), of which
@@ -223,24 +224,20 @@ def print_paged(console: Console, imported: Imported, plan: Plan, row: Mapping[s
     seconds = ""
     if gpu.host.bandwidth and over:
         seconds = f", some {2 * over * GIB / gpu.host.bandwidth:.2g} s a step, not among the times"
-    print_folded(
-        console,
+    yield said(
         f"It fits with paging: {name} keeps its states where there is room, and {over:.1f} of "
         f"their {states:.1f} GiB go to the host and back{seconds}; more where the peak is higher "
         f"than predicted.",
     )
 
 
-def print_shorter(console: Console, imported: Imported, plan: Plan, found: Evaluation) -> None:
+def shorter_blocks(imported: Imported, plan: Plan, found: Evaluation) -> Iterator[Block]:
     """How long samples may be that nothing packs, where sequences full of them do not fit."""
     if not any(note.startswith(_UNPACKED) for note in imported.notes):
         return
     longest = largest_length(plan, found, "sequence_length").largest
     if longest is not None:
-        print_folded(
-            console,
-            f"Nothing packs samples: it fits while none is longer than {longest:,} tokens.",
-        )
+        yield said(f"Nothing packs samples: it fits while none is longer than {longest:,} tokens.")
 
 
 def _text_of(given: Given) -> str:

@@ -1,4 +1,4 @@
-"""The largest batch or length of a plan, as people read it."""
+"""The largest batch or length of a plan, or of each of several methods, as people read it."""
 
 from __future__ import annotations
 
@@ -6,35 +6,46 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
-
+from planner.base import text
 from planner.base.units import GIB
+from planner.errors import InfeasibleError
 from planner.explaining.largest import Largest
+from planner.explaining.methods import Methods
 from planner.plan.plan import Plan
-from planner.report.console import GOOD, make_table, print_folded
+from planner.report.documents import plan_manifest
 from planner.report.overview import question_title
 from planner.report.parts import host_words
+from planner.report.rows import RowFiles
 from planner.report.short import short_plan
 from planner.report.sure import fits_words
 from planner.report.told import label, told
+from planner.show.page import (
+    BEST,
+    FAINT,
+    GAP,
+    TOTAL,
+    Block,
+    Column,
+    fitted,
+    grid,
+    said,
+)
 from planner.specs.checked import unchecked
 
 _PEAK = "peak_memory_gib"
 _COLUMNS = 3
 
 
-def print_largest(
-    console: Console, plan: Plan, row: Mapping[str, Any], found: Sequence[Largest]
-) -> None:
+def largest_blocks(plan: Plan, row: Mapping[str, Any], found: Sequence[Largest]) -> Iterator[Block]:
     """The plan, and for each thing that grows what fits, what does not, and what it costs."""
-    console.print(question_title(plan), style="bold")
-    print_folded(console, short_plan(plan, row))
+    yield said(question_title(plan), mark=TOTAL, indent="")
+    yield said(short_plan(plan, row))
     for one in found:
-        console.print()
+        yield GAP
         for line in largest_lines(plan, one):
-            print_folded(console, line)
+            yield said(line)
         if one.rows:
-            _print_rows(console, plan, one)
+            yield from _rows_blocks(plan, one)
 
 
 def largest_lines(plan: Plan, one: Largest, missed: Sequence[str] = ()) -> list[str]:
@@ -67,17 +78,89 @@ def _lines(plan: Plan, one: Largest, missed: Sequence[str]) -> Iterator[str]:
         yield f"More than {one.most:,} were not tried."
 
 
-def _print_rows(console: Console, plan: Plan, one: Largest) -> None:
+def _rows_blocks(plan: Plan, one: Largest) -> Iterator[Block]:
     told_columns = [
         name for name in plan.workload.wording.told if name in next(iter(one.rows.values()))
     ]
     columns = [_PEAK, *told_columns[:_COLUMNS]]
-    table = make_table(console, gap=1 if console.width < 72 else 2)
-    table.add_column(one.name.replace("_", " "), justify="right", overflow="fold")
-    for column in columns:
-        table.add_column(label(column), justify="right", overflow="fold")
-    for number, row in one.rows.items():
-        cells = (told(column, row[column]) for column in columns)
-        style = GOOD if number == one.largest else None
-        table.add_row(f"{number:,}{'*' * (number == one.largest)}", *cells, style=style)
-    console.print(table)
+    rows = [
+        (
+            f"{number:,}{'*' * (number == one.largest)}",
+            *(told(column, row[column]) for column in columns),
+        )
+        for number, row in one.rows.items()
+    ]
+    heads = (one.name.replace("_", " "), *map(label, columns))
+    marks = [BEST if number == one.largest else "" for number in one.rows]
+    yield grid(heads, rows, words=(), marked=marks)
+
+
+def methods_blocks(found: Methods) -> Iterator[Block]:
+    """A row for each method, and below the table what ends the batches."""
+    yield said(question_title(found.plan), mark=TOTAL, indent="")
+    yield said(f"largest {_batch(found)} of {len(found.methods):,} methods")
+    yield GAP
+    reasons = dict.fromkeys(one.reason for one in found.methods)
+    marks = {reason: f"({number})" for number, reason in enumerate(reasons, 1)}
+    columns = _columns(found, [marks[one.reason] for one in found.methods])
+    ranks = {**dict.fromkeys(_told(found), 3), _throughput(found): 2, _PEAK: 1, "ended_by": 1}
+    marked = ["" if one.row else FAINT for one in found.methods]
+    yield fitted(columns, lambda name: ranks.get(name, 0), marked)
+    for reason, mark in marks.items():
+        yield said(f"{mark} {reason}")
+
+
+def add_methods(files: RowFiles, found: Methods, command: Sequence[str]) -> None:
+    """The rows and the manifest."""
+    files.add([found.columns])
+    files.finish(plan_manifest(found.plan, command))
+
+
+def check_some(found: Methods) -> None:
+    """Refuse methods of which none is feasible.
+
+    Raises
+    ------
+    InfeasibleError
+        None is; it says why.
+    """
+    if not any(one.row for one in found.methods):
+        reasons = "; ".join(dict.fromkeys(one.reason for one in found.methods))
+        raise InfeasibleError(f"No {_batch(found)} is feasible with any method: {reasons}.")
+
+
+def _columns(found: Methods, ends: Sequence[str]) -> list[Column]:
+    table = found.columns
+    named = dict.fromkeys(name for one in found.methods for name in one.values)
+    numbers = [name for name in (_PEAK, *_told(found)) if name in table]
+    words = [_column(name, [text.value(v) for v in table[name]], table[name]) for name in named]
+    batch = ["-" if v is None else f"{v:,}" for v in table[found.name]]
+    return [
+        *words,
+        Column(name=found.name, header=_batch(found), cells=batch, numeric=True),
+        *(
+            _column(name, ["" if v is None else told(name, v) for v in table[name]], table[name])
+            for name in numbers
+        ),
+        Column(name="ended_by", header="ends", cells=ends, numeric=False),
+    ]
+
+
+def _column(name: str, cells: Sequence[str], values: Sequence[object]) -> Column:
+    is_number = not any(isinstance(value, str) for value in values)
+    return Column(name=name, header=label(name), cells=cells, numeric=is_number)
+
+
+def _batch(found: Methods) -> str:
+    return found.name.replace("_", " ")
+
+
+def _told(found: Methods) -> Sequence[str]:
+    """Some times of the workload, and its throughput."""
+    first = found.plan.workload.wording.told[:_COLUMNS]
+    return [*dict.fromkeys((*first, _throughput(found)))]
+
+
+def _throughput(found: Methods) -> str:
+    told_names = found.plan.workload.wording.told
+    return next(name for name in told_names if name.endswith("tokens_per_s_per_gpu"))

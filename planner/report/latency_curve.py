@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-from rich.console import Console
 
 from planner.base import text
 from planner.optimize.collector import known_value
-from planner.report.console import make_table, print_title
 from planner.report.parts import first
+from planner.show.page import Block, Title, grid
 
 LATENCIES = ("time_to_first_token", "time_per_output_token", "request_latency")
 """The three times of a request that have a distribution."""
@@ -34,14 +32,12 @@ def _curve(candidates: Any, name: str, percents: Sequence[int]) -> list[float]:
     return [first(at_load.percentile(name, percent / 100)) for percent in percents]
 
 
-def print_latency_distribution(console: Console, candidates: Any) -> None:
+def latency_blocks(candidates: Any) -> Iterator[Block]:
     """Some points of the curves."""
     curves = [_curve(candidates, name, _SHOWN) for name in LATENCIES]
-    print_title(console, "Latency of the requests, as a distribution")
-    table = make_table(console)
-    table.add_column("share of requests", no_wrap=True)
-    for name in LATENCIES:
-        table.add_column(name.replace("_", " "), justify="right", overflow="fold")
-    for percent, *times in zip(_SHOWN, *curves, strict=True):
-        table.add_row(f"{percent} % within", *map(text.duration, times))
-    console.print(table)
+    rows = [
+        (f"{percent} % within", *map(text.duration, times))
+        for percent, *times in zip(_SHOWN, *curves, strict=True)
+    ]
+    yield Title(text="Latency of the requests, as a distribution")
+    yield grid(("share of requests", *(name.replace("_", " ") for name in LATENCIES)), rows)

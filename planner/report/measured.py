@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-
-from rich.console import Console
 
 from planner.base import text
 from planner.base.enums import TemplateKind
@@ -17,7 +14,13 @@ from planner.confidence.intervals import LEVEL
 from planner.errors import CalibrationError
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.report.cells import csv_cell
-from planner.report.console import make_table, print_pairs, print_title
+from planner.show.page import (
+    Block,
+    Pairs,
+    Title,
+    grid,
+    said,
+)
 from planner.validation.columns import schema_of
 from planner.validation.logs.compare import Compared, Comparison
 from planner.validation.logs.planned import STATIC, Planned
@@ -39,32 +42,27 @@ _LABELS = {
 _INSIDE = {True: "yes", False: "no"}
 
 
-def print_comparison(console: Console, found: Comparison, planned: Planned, log: Path) -> None:
+def comparison_blocks(found: Comparison, planned: Planned, log: Path) -> Iterator[Block]:
     """What was measured and predicted, and what a reader must know of it."""
     row = planned.row
     software = row.get("framework", row.get("engine"))
     reading = found.reading
-    console.print(f"{log}: a log of {reading.title}")
-    console.print(
+    yield said(f"{log}: a log of {reading.title}", indent="")
+    yield said(
         f"The plan: {row['model']} on {text.count(row['num_gpus'])} x {row['gpu']}, {software}"
     )
-    print_title(console, "Measured and predicted")
-    table = make_table(console, gap=1)
-    table.add_column("", no_wrap=True)
-    for header in ("measured", "predicted", "error", f"{LEVEL:.0%} interval", "in it"):
-        table.add_column(header, justify="right", no_wrap=True)
-    for one in sorted(found.quantities, key=_place(found.quantities)):
-        table.add_row(*_cells(one))
-    console.print(table)
-    console.print("Error: predicted over measured, less 1.")
+    yield Title(text="Measured and predicted")
+    ordered = sorted(found.quantities, key=_place(found.quantities))
+    heads = ("", "measured", "predicted", "error", f"{LEVEL:.0%} interval", "in it")
+    yield grid(heads, [[*_cells(one)] for one in ordered])
+    yield said("Error: predicted over measured, less 1.", indent="")
     spreads = {_label(one): _spread(one) for one in found.quantities if one.spread is not None}
     if spreads:
-        print_title(console, "80 % of the steps")
-        print_pairs(console, spreads)
+        yield Title(text="80 % of the steps")
+        yield Pairs(pairs=spreads)
     if found.notes:
-        print_title(console, "Notes")
-        for note in found.notes:
-            console.print(textwrap.fill(note, console.width, subsequent_indent="  "))
+        yield Title(text="Notes")
+        yield said(*found.notes)
 
 
 def _place(quantities: Sequence[Compared]) -> Callable[[Compared], int]:

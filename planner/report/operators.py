@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from planner.base import text
 from planner.explaining.numbers import quantity, seconds
 from planner.explaining.operator_kinds import KINDS
 from planner.explaining.operators import OperatorTimes, work_dict
 from planner.question.terms import glossary, term_of_column
-from planner.report.console import print_folded
 from planner.report.documents import command_manifest
-from planner.report.fitted import Column, print_fitted
-from planner.report.html import columns_table
 from planner.report.rows import RowFiles, blocks
+from planner.show.page import (
+    Block,
+    Column,
+    fitted,
+    said,
+)
 
 # What a narrow terminal leaves out comes last.
 _RANKS = {
@@ -30,20 +32,14 @@ _HEADS = {"num_gpus": "GPUs", "gpu": "GPU", "time_s": "time"}
 _NAMED = ("gpu", "framework")
 
 
-def print_operators(console: Console, times: OperatorTimes) -> None:
+def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
     """A table of all, what is the same in all before it, and what was assumed."""
     if times.assumed:
-        print_folded(console, f"Assumed: {'; '.join(times.assumed)}")
+        yield said(f"Assumed: {'; '.join(times.assumed)}")
     same = _same(times)
     if same:
-        print_folded(console, ", ".join(same))
-    styles = [None] * len(times)
-    print_fitted(console, _columns(times), rank=_rank, styles=styles)
-
-
-def operators_html(times: OperatorTimes) -> str:
-    """The table of a notebook."""
-    return columns_table(_columns(times))
+        yield said(", ".join(same))
+    yield fitted(_columns(times), lambda name: _RANKS.get(name, 1))
 
 
 def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str]) -> None:
@@ -96,10 +92,6 @@ def _is_shown(name: str, values: Sequence[Any]) -> bool:
 def _header(name: str) -> str:
     term = term_of_column(name)
     return name if term is None else term.column_header
-
-
-def _rank(name: str) -> int:
-    return _RANKS.get(name, 1)
 
 
 _CELLS: dict[str, Callable[[Any], str]] = {

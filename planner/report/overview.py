@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-
-from rich.console import Console
+from collections.abc import Iterator
 
 from planner.base import text
 from planner.confidence.quantiles import MEDIAN
@@ -13,7 +12,15 @@ from planner.estimators.parameters import count_parameters
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.plan.plan import Plan
-from planner.report.console import make_table, print_pairs, print_title
+from planner.show.page import (
+    GAP,
+    TOTAL,
+    Block,
+    Pairs,
+    Title,
+    grid,
+    said,
+)
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
 from planner.workloads.images import tower_lines
@@ -21,20 +28,27 @@ from planner.workloads.images import tower_lines
 _SHOWN_AS = {kind.value.removesuffix("s"): kind.value for kind in SpecKind}
 
 
-def print_question(console: Console, plan: Plan) -> None:
-    """The model, the GPUs, the work and every value that nobody gave."""
+def question_blocks(plan: Plan) -> Iterator[Block]:
+    """The model, the GPUs and the work."""
+    title, *asked = question_lines(plan)
+    yield said(title, mark=TOTAL, indent="")
+    yield said(*asked, indent="")
+
+
+def question_lines(plan: Plan) -> list[str]:
+    """The same as lines, the first of them a title."""
     setting = plan.problem.setting
-    machine = setting.machine
-    console.print(question_title(plan), style="bold")
-    for line in (*omitted_lines(plan), *asked_lines(plan)):
-        console.print(line)
-    if not machine.cluster.name.endswith("-default"):
-        console.print(f"in cluster {machine.cluster.name}")
-    for line in (*ideal_lines(machine), *sureness_lines(plan)):
-        console.print(line)
+    lines = [question_title(plan), *omitted_lines(plan), *asked_lines(plan)]
+    if not setting.machine.cluster.name.endswith("-default"):
+        lines.append(f"in cluster {setting.machine.cluster.name}")
+    return [*lines, *ideal_lines(setting.machine), *sureness_lines(plan)]
+
+
+def defaults_blocks(plan: Plan) -> Iterator[Block]:
+    """Every value that nobody gave."""
     if plan.defaults:
-        print_title(console, "Not given, so chosen")
-        print_pairs(console, dict(plan.defaults))
+        yield Title(text="Not given, so chosen")
+        yield Pairs(pairs=plan.defaults)
 
 
 def asked_lines(plan: Plan) -> list[str]:
@@ -114,21 +128,18 @@ def _size(model: ModelSpec) -> str:
     return parameters
 
 
-def print_counts(console: Console, plan: Plan, result: SearchResult) -> None:
+def counts_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
     """How many configurations there were, and what rejected them."""
     evaluated, seconds = result.configurations_evaluated, result.search_time
-    print_title(console, f"{plan.workload.wording.noun}s".capitalize())
-    table = make_table(console, header=False)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column()
+    yield Title(text=f"{plan.workload.wording.noun}s".capitalize())
     rate = text.large(evaluated / max(seconds, 1e-9))
-    table.add_row(
-        text.count(evaluated), f"evaluated in {text.duration(seconds)} ({rate} per second)"
-    )
-    table.add_row(text.count(result.configurations_feasible), "feasible")
-    for name, number in sorted(result.rejected_by.items(), key=lambda item: -item[1]):
-        table.add_row(text.count(number), f"rejected: {describe(plan.problem, name)}")
-    console.print(table)
+    rejected = sorted(result.rejected_by.items(), key=lambda item: -item[1])
+    rows = [
+        (text.count(evaluated), f"evaluated in {text.duration(seconds)} ({rate} per second)"),
+        (text.count(result.configurations_feasible), "feasible"),
+        *((text.count(n), f"rejected: {describe(plan.problem, name)}") for name, n in rejected),
+    ]
+    yield grid(("", ""), rows, words=(1,))
 
 
 def describe(problem: Problem, rejection: str) -> str:
@@ -146,17 +157,18 @@ def describe(problem: Problem, rejection: str) -> str:
     return rejection
 
 
-def print_assumed(console: Console, plan: Plan) -> None:
+def assumed_blocks(plan: Plan) -> Iterator[Block]:
     """How many numbers behind the result nobody measured."""
     if not plan.assumed:
         return
     kinds = {name.split()[0] for name in plan.assumed}
-    console.print()
-    console.print(
+    yield GAP
+    yield said(
         f"{len(plan.assumed)} numbers of these specs are assumed, or defaults of a class of GPUs. "
-        "They are marked in"
+        "They are marked in",
+        indent="",
     )
     for spec in plan.digests:
         kind, _, name = spec.partition(" ")
         if kind in kinds and kind in _SHOWN_AS:
-            console.print(f"  planner specs show {_SHOWN_AS[kind]} {shlex.quote(name)}")
+            yield said(f"  planner specs show {_SHOWN_AS[kind]} {shlex.quote(name)}", indent="")

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from planner.base.units import GIB
 from planner.estimators.machine import Machine
-from planner.report.console import make_table
+from planner.show.page import (
+    TOTAL,
+    Table,
+    grid,
+)
 
 _PREFIX, _UNIT = "memory_", "_gib"
 
 
-def memory_table(console: Console, row: Mapping[str, Any], machine: Machine) -> Table:
+def memory_table(row: Mapping[str, Any], machine: Machine) -> Table:
     """Memory of the fullest GPU of a row by part, in GiB and as a share of the capacity."""
     capacity = machine.gpu.allocatable_memory / GIB
-    table = parts_table(console, "GiB")
-    for name, amount in memory_parts(row).items():
-        if amount:
-            add_part(table, name, amount, amount / capacity, digits=2)
-    table.add_section()
     peak, on_host = row["peak_memory_gib"], row["host_memory_gib"]
-    add_part(table, "peak", peak, peak / capacity, digits=2, style="bold")
-    add_part(table, "capacity", capacity, 1.0, digits=2)
+    beside = [("capacity", f"{capacity:,.2f}", "100.0")]
     if on_host:
         share = 100 * on_host * GIB / host_room(row, machine)
-        table.add_row("in host memory", f"{on_host:,.2f}", f"{share:.1f}" if share else "")
-    return table
+        beside.append(("in host memory", f"{on_host:,.2f}", f"{share:.1f}" if share else ""))
+    return parts_table("GiB", memory_parts(row), "peak", peak, capacity, beside=beside, digits=2)
 
 
 def host_room(row: Mapping[str, Any], machine: Machine) -> float:
@@ -67,21 +63,23 @@ def memory_parts(row: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def parts_table(console: Console, unit: str) -> Table:
-    """An empty table of parts, their amounts and shares."""
-    table = make_table(console)
-    table.add_column("part", no_wrap=True)
-    table.add_column(unit, justify="right", no_wrap=True)
-    table.add_column("%", justify="right", no_wrap=True)
-    return table
-
-
-def add_part(
-    table: Table, part: str, amount: float, share: float, *, digits: int, style: str | None = None
-) -> None:
-    """A row of a table of parts."""
-    words = part.replace("_", " ")
-    table.add_row(words, f"{amount:,.{digits}f}", f"{100 * share:.1f}", style=style)
+def parts_table(
+    unit: str,
+    parts: Mapping[str, float],
+    name: str,
+    total: float,
+    whole: float,
+    *,
+    digits: int,
+    beside: Sequence[tuple[str, str, str]] = (),
+) -> Table:
+    """Parts that take something, their total, what stands ``beside`` it, and shares of a whole."""
+    known = {part: amount for part, amount in parts.items() if amount}
+    rows = [
+        (part.replace("_", " "), f"{amount:,.{digits}f}", f"{100 * amount / whole:.1f}")
+        for part, amount in (*known.items(), (name, total))
+    ]
+    return grid(("part", unit, "%"), [*rows, *beside], marked=[*[""] * len(known), TOTAL])
 
 
 def first(array: Any) -> float:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from planner.base.interrupts import is_asked_to_stop, patient
 from planner.optimize.exhaustive import StopSearch
-from planner.report.console import make_console
+from planner.show.terminal import make_console
 
 _PATIENCE = 1.0
 

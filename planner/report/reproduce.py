@@ -43,20 +43,3 @@ def _option(term: Term, answer: Any, plain: Any) -> list[str]:
 def _written(answer: Any) -> str:
     """All digits of a number, and no more."""
     return str(answer).removesuffix(".0") if isinstance(answer, float) else str(answer)
-
-
-def folded(command: str, width: int) -> str:
-    """A command over several lines that a shell reads as one; an option stays with its value."""
-    pieces: list[str] = []
-    for word in shlex.split(command):
-        if pieces and pieces[-1].startswith("--") and not word.startswith("--"):
-            pieces[-1] += f" {shlex.quote(word)}"
-        else:
-            pieces.append(shlex.quote(word))
-    lines = [pieces[0]]
-    for piece in pieces[1:]:
-        if len(lines[-1]) + len(piece) + 1 > width - (2 if len(lines) == 1 else 6):
-            lines.append(piece)
-        else:
-            lines[-1] += f" {piece}"
-    return " \\\n    ".join(lines)

@@ -1,25 +1,49 @@
-"""The report of a search."""
+"""What a search found: in about 30 lines, or all of it."""
 
 from __future__ import annotations
 
-from rich.console import Console
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from planner.base import text
-from planner.optimize.result import SearchResult, row_of
+from planner.base.units import GIB
+from planner.confidence.intervals import Confidence
+from planner.decide.open_facts import MovingFact, moving_facts, widened
+from planner.optimize.collector import first_row, rows_of
+from planner.optimize.constraints import limit_rows, with_rate
+from planner.optimize.result import Comparison, SearchResult, row_of
+from planner.optimize.result_columns import ends_of, full_columns, intervals
+from planner.optimize.scaling import COLUMN as SCALING
+from planner.optimize.scaling import with_scaling
+from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
-from planner.report.brief import print_brief
-from planner.report.compared import print_comparisons
+from planner.question.request import ALL
 from planner.report.configuration import settings_text
-from planner.report.console import print_title
 from planner.report.details import details_of
-from planner.report.front import print_front
-from planner.report.front_blocks import print_blocks
+from planner.report.front import front_blocks, limited, of_objective, short_front_blocks
+from planner.report.load import load_line
 from planner.report.overview import (
-    print_assumed,
-    print_counts,
-    print_question,
+    assumed_blocks,
+    counts_blocks,
+    defaults_blocks,
+    describe,
+    question_blocks,
 )
-from planner.report.reproduce import estimate_command, folded
+from planner.report.parts import host_words
+from planner.report.reached import reached_pairs, told_names
+from planner.report.reproduce import estimate_command
+from planner.report.short import share, short_plan, shortest_plan
+from planner.report.sure import short_open_lines, sure_lines
+from planner.report.told import label, told
+from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Code, Pairs, Title, grid, said
+from planner.workloads.base import Evaluation
+
+_MOST_ASSUMED = 4
+_MOST, _LINES, _ALL_LINES = 8, 7, 1000
+_ORIGIN = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
+_SAME = 1e-3
 
 
 def interrupted_message(plan: Plan, result: SearchResult) -> str:
@@ -31,34 +55,248 @@ def interrupted_message(plan: Plan, result: SearchResult) -> str:
     )
 
 
-def print_answer(
-    console: Console, plan: Plan, result: SearchResult, top: int, *, is_full: bool = False
-) -> None:
-    """What a search found: in about 30 lines, or all of it."""
-    if is_full:
-        print_search(console, plan, result, top)
-        return
-    print_brief(console, plan, result, top)
+def answer_blocks(
+    plan: Plan, result: SearchResult, top: int, *, is_full: bool = False
+) -> Iterator[Block]:
+    """What a search found, and that it was interrupted."""
+    yield from (_search_blocks if is_full else _brief_blocks)(plan, result, top)
     if result.interrupted:
-        print_title(console, interrupted_message(plan, result))
+        yield Title(text=interrupted_message(plan, result))
+    if is_full:
+        yield from counts_blocks(plan, result)
+        yield from assumed_blocks(plan)
 
 
-def print_search(console: Console, plan: Plan, result: SearchResult, top: int) -> None:
-    """The question, the front, its best configuration in full, and the counts."""
-    print_question(console, plan)
-    print_comparisons(console, plan, result, is_full=True)
-    print_front(console, plan, result, top)
+def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
+    """The question, the front, and its best configuration in full."""
+    from planner.report.front_points import points_blocks
+
+    yield from question_blocks(plan)
+    yield from defaults_blocks(plan)
+    yield from comparisons_blocks(plan, result, is_full=True)
+    yield from front_blocks(plan, result, top)
     if result.recommended is not None:
-        print_blocks(console, plan, result)
+        yield from points_blocks(plan, result)
         details = details_of(plan)
         row = row_of(result.recommended)
-        print_title(console, f"The recommended {plan.workload.wording.noun}")
-        console.print(settings_text(plan, row))
-        details.memory_and_speed(console, plan, result.recommended)
-        print_title(console, details.to_see)
-        command = estimate_command(plan, row)
-        console.print(folded(command, console.width), soft_wrap=True)
-    if result.interrupted:
-        print_title(console, interrupted_message(plan, result))
-    print_counts(console, plan, result)
-    print_assumed(console, plan)
+        yield Title(text=f"The recommended {plan.workload.wording.noun}")
+        yield said(settings_text(plan, row), indent="", most=_ALL_LINES)
+        yield from details.memory_and_speed(plan, result.recommended)
+        yield Title(text=details.to_see)
+        yield Code(text=estimate_command(plan, row))
+
+
+def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
+    """The question, the plan to launch, what else there was, and what to ask next."""
+    yield from _asked_blocks(plan)
+    if result.recommended is None or result.fastest is None:
+        return
+    row = row_of(result.recommended)
+    yield GAP
+    yield said(f"Recommended: {short_plan(plan, row)}", mark=BEST, indent="")
+    yield from _reached_blocks(plan, result.recommended, row)
+    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    best = row_of(result.fastest)
+    if line := fastest_line(column, row, best, short_plan(plan, best)):
+        yield said(line)
+    yield from comparisons_blocks(plan, result)
+    yield from short_front_blocks(plan, result, top, row)
+    yield GAP
+    yield said("In full: this command with --full, or this plan alone:", mark=TOTAL, indent="")
+    yield Code(text=estimate_command(plan, row))
+
+
+def one_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
+    """The question of one configuration, and what it reaches and costs."""
+    row = first_row(found.table())
+    yield from _asked_blocks(plan)
+    yield GAP
+    yield said(short_plan(plan, row), mark=TOTAL, indent="")
+    yield from _reached_blocks(plan, found.candidates, row)
+
+
+def _asked_blocks(plan: Plan) -> Iterator[Block]:
+    """The question, and in a few lines what nobody gave."""
+    yield from question_blocks(plan)
+    if assumed := assumed_line(plan):
+        yield said(assumed, most=_MOST_ASSUMED)
+
+
+def assumed_line(plan: Plan) -> str:
+    """What nobody gave; empty where everything was given."""
+    told_elsewhere = {"space", *plan.problem.axes}
+    words = [
+        f"{name.replace('_', ' ')} {_ORIGIN.sub('', origin)}"
+        for name, origin in plan.defaults.items()
+        if name not in told_elsewhere
+    ]
+    return f"Assumed: {'; '.join(words)}" if words else ""
+
+
+def _reached_blocks(plan: Plan, candidates: Candidates, row: Mapping[str, Any]) -> Iterator[Block]:
+    if line := load_line(plan, candidates):
+        yield said(line)
+    sure = plan.source_of(row).confidence(row["num_gpus"])
+    facts = moving_facts(plan, candidates)
+    yield Pairs(pairs=recommended_pairs(plan, row, sure, facts), is_beside=True)
+    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    limits = limit_rows(candidates, asked) if sure is not None else ()
+    basis = "" if sure is None else sure.basis
+    yield said(*sure_lines(basis, limits, facts), *short_open_lines(plan, facts))
+
+
+def recommended_pairs(
+    plan: Plan,
+    row: Mapping[str, Any],
+    sure: Confidence | None,
+    facts: Sequence[MovingFact] = (),
+) -> dict[str, str]:
+    """What a plan reaches and costs, each with its interval, widened by what ``facts`` move."""
+    goals = [of_objective(plan, objective.name, row) for objective in plan.problem.objectives]
+    told_of = told_names(plan.workload.wording, goals, limited(plan, row), row)
+    ends = widened(intervals(row, sure), facts)
+    capacity = plan.source_of(row).setting.machine.gpu.allocatable_memory / GIB
+    pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
+    pairs |= reached_pairs(told_of, row, ends, capacity)
+    on_host = host_words(row, plan.source_of(row).setting.machine)
+    return pairs | ({"host memory": on_host} if on_host else {})
+
+
+def fastest_line(column: str, row: Mapping[str, Any], best: Mapping[str, Any], words: str) -> str:
+    """The plan, in ``words``, that is the best in a column, where it is another, and its gain."""
+    mine, other = row.get(column), best.get(column)
+    if not _are_numbers(mine, other):
+        return ""
+    gain = abs(other / mine - 1) if mine else 0.0
+    if gain < _SAME:
+        return ""
+    gained = f"{label(column)} {told(column, other)}, {share(gain)} better"
+    return f"Best by {label(column)}: {words}; {gained}"
+
+
+def own_line(plan: Plan, row: Mapping[str, Any], own: Mapping[str, Any], rejected: str) -> str:
+    """The user's own plan beside the recommended one, and what it loses."""
+    name = f"Yours: {short_plan(plan, own)}"
+    if rejected:
+        return f"{name}; it does not run ({rejected})"
+    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    mine, better = own.get(column), row.get(column)
+    if not _are_numbers(mine, better) or not better:
+        return name
+    away = abs(mine / better - 1)
+    words = f"{label(column)} {told(column, mine)}"
+    return f"{name}; {words}, {share(away)} off" if away >= _SAME else f"{name}; {words}, the same"
+
+
+def _are_numbers(*values: Any) -> bool:
+    return all(isinstance(value, float | int) for value in values)
+
+
+def comparisons_blocks(
+    plan: Plan, result: SearchResult, *, is_full: bool = False
+) -> Iterator[Block]:
+    """For each axis of several values the best plan of every value, and what it loses.
+
+    In short, values that nobody named stand in a sentence, and of many named ones the first.
+    """
+    asked = (name for name in result.comparisons if _is_asked(getattr(plan.request, name, None)))
+    tables = [*(result.comparisons if is_full else asked)]
+    for axis, compared in result.comparisons.items():
+        if axis not in tables:
+            is_long = axis == plan.workload.profile_kind and not tables
+            words = _told(plan, compared) if is_long else _changes(plan, compared)
+            line = f"By {_words(axis)} ({_goal(plan)}): {', '.join(words)}"
+            yield said(line, most=_LINES)
+            for reason in without_plan_lines(plan, compared) if is_long else ():
+                yield said(reason, most=_LINES)
+    for axis in tables:
+        compared = result.comparisons[axis]
+        yield GAP
+        table: Mapping[str, Any] = compared.table
+        if axis == "num_gpus":
+            table = with_scaling(table, result.comparisons)
+        most = len(compared.losses) if is_full else _MOST
+        yield from _table_blocks(plan, compared, table, most)
+        for line in without_plan_lines(plan, compared):
+            yield said(line, most=_ALL_LINES if is_full else 2)
+
+
+def _is_asked(given: Any) -> bool:
+    return given == ALL or isinstance(given, tuple | list)
+
+
+def _words(axis: str) -> str:
+    return axis.replace("_", " ")
+
+
+def _told(plan: Plan, compared: Comparison) -> list[str]:
+    """As `_changes`, with what each value reaches and its interval."""
+    table = full_columns(compared.table, plan.problem.sources)
+    column = of_objective(plan, plan.problem.objectives[0].name, table)
+    changes = _changes(plan, compared)
+    reached = [told(column, row[column], _ends(column, row)) for row in rows_of(table)]
+    first, others = changes[:1], zip(changes[1:], reached[1:], strict=False)
+    return [*first, *(f"{words}: {value}" for words, value in others)]
+
+
+def _goal(plan: Plan) -> str:
+    return _words(plan.problem.objectives[0].name)
+
+
+def _changes(plan: Plan, compared: Comparison) -> list[str]:
+    """Each value of an axis with what it loses or gains against the first."""
+    table = compared.table.get(compared.axis, ())
+    found = [
+        " ".join([text.value(value), *([change] if at and (change := _change(plan, loss)) else [])])
+        for at, (value, loss) in enumerate(zip(table, compared.losses, strict=True))
+    ]
+    return found + [f"{text.value(value)} no plan" for value in compared.without_plan]
+
+
+def _change(plan: Plan, loss: float) -> str:
+    """What becomes of the first objective: ``-12 %`` of a lost rate, ``+14 %`` of a cost."""
+    if not math.isfinite(loss):
+        return ""
+    is_less = (loss > 0) == (plan.problem.objectives[0].sign < 0)
+    return f"{'-' if is_less else '+'}{share(abs(loss))}" if loss else "as good"
+
+
+def _table_blocks(
+    plan: Plan, compared: Comparison, columns: Mapping[str, Any], most: int
+) -> Iterator[Block]:
+    axis, table = compared.axis, full_columns(columns, plan.problem.sources)
+    column = of_objective(plan, plan.problem.objectives[0].name, table)
+    rows: list[tuple[str | Cell, ...]] = [
+        (
+            text.value(row[axis]),
+            shortest_plan(plan, row, axis),
+            told(column, row[column], _ends(column, row)) if column in row else "",
+            Cell(text=_change(plan, loss) if at else "", mark=BAD if loss > 0 else BEST),
+            *([f"{row[SCALING]:.1%}"] if SCALING in row else []),
+        )
+        for at, (row, loss) in enumerate(zip(rows_of(table), compared.losses, strict=True))
+    ]
+    heads = [f"by {_words(axis)}", "plan", label(column), _goal(plan)]
+    heads += [label(SCALING)] if SCALING in table else []
+    yield grid(heads, rows[:most], words=(0, 1), marked=[BEST])
+    if len(rows) > most:
+        yield said(f"and {len(rows) - most} more: --full")
+
+
+def _ends(column: str, row: Mapping[str, Any]) -> tuple[float, float] | None:
+    low, high = ends_of(column)
+    return (float(row[low]), float(row[high])) if low in row else None
+
+
+def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
+    """Values without a plan, by what came closest, a line for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for value, reason in compared.without_plan.items():
+        reasons.setdefault(describe(plan.problem, reason), []).append(text.value(value))
+    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    return [
+        f"no plan: {len(values)} ({reason}): {', '.join(values)}"
+        if len(values) > 1
+        else f"no plan: {values[0]} ({reason})"
+        for reason, values in ordered
+    ]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from planner.base import text
+from planner.base.records import record
 from planner.base.units import GIB
 from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
@@ -21,48 +19,58 @@ from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
-from planner.report.console import make_table, print_pairs, print_title
-from planner.report.details import Details, print_memory, print_sure
+from planner.report.details import Details, memory_blocks, sure_blocks
 from planner.report.electricity import electricity_pairs
 from planner.report.engine_start import start_pairs
-from planner.report.latency_curve import latency_distribution, print_latency_distribution
+from planner.report.latency_curve import latency_blocks, latency_distribution
 from planner.report.parts import first
-from planner.report.step_operators import print_steps, step_parts, step_rows
 from planner.report.told import token_costs, token_costs_of
+from planner.show.page import (
+    GAP,
+    TOTAL,
+    Block,
+    Pairs,
+    Table,
+    Title,
+    grid,
+    said,
+)
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.replicas import Replicas
 from planner.workloads.serving_timed import decode_step, inference_steps
 
 _SHARES = (0.5, 0.9, 0.99)
+_OTHERS = "all modules"
+_PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 
-def _deployment(console: Console, plan: Plan, candidates: Any) -> None:
+def _deployment(plan: Plan, candidates: Any) -> Iterator[Block]:
     row, at_load = first_row(candidates.columns()), candidates.at_load
     pairs = _speed_pairs(row)
     if not isinstance(candidates, Replicas):
-        print_memory(console, candidates, of="decode GPU")
+        yield from memory_blocks(candidates, of="decode GPU")
         pairs = {**_latency_pairs(row), **pairs}
     else:
-        print_memory(console, candidates)
+        yield from memory_blocks(candidates)
         held = at_load.in_flight if "capacity_requests_per_s" in row else row["concurrency"]
         requests = text.count(first(held))
-        print_title(console, f"Latency at {requests} requests a replica")
-        console.print(_latency_table(console, at_load.estimate))
-    _print_start(console, candidates, row)
-    print_title(console, "Speed")
-    print_pairs(console, pairs | electricity_pairs(candidates, row))
-    print_sure(console, plan, candidates)
+        yield Title(text=f"Latency at {requests} requests a replica")
+        yield _latency_table(at_load.estimate)
+    yield from _start_blocks(candidates, row)
+    yield Title(text="Speed")
+    yield Pairs(pairs=pairs | electricity_pairs(candidates, row))
+    yield from sure_blocks(plan, candidates)
 
 
-def _print_start(console: Console, candidates: Any, row: Mapping[str, Any]) -> None:
+def _start_blocks(candidates: Any, row: Mapping[str, Any]) -> Iterator[Block]:
     """What the engine's log has at its start, to compare."""
     if pairs := start_pairs(candidates.setting, row):
-        print_title(console, "As the engine's log has it")
-        print_pairs(console, pairs)
+        yield Title(text="As the engine's log has it")
+        yield Pairs(pairs=pairs)
 
 
-def _latency_table(console: Console, estimate: ServingEstimate) -> Table:
+def _latency_table(estimate: ServingEstimate) -> Table:
     """Mean and percentiles of the latencies of the first row's requests."""
     served = estimate.served
     means = {
@@ -70,14 +78,15 @@ def _latency_table(console: Console, estimate: ServingEstimate) -> Table:
         "time_per_output_token": served.time_per_output_token,
         "request_latency": estimate.request_latency,
     }
-    table = make_table(console)
-    table.add_column("of a request", no_wrap=True)
-    for name in ("mean", *(f"p{100 * share:.0f}" for share in _SHARES)):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, mean in means.items():
-        cells = [text.duration(first(percentile(estimate, name, share))) for share in _SHARES]
-        table.add_row(name.replace("_", " "), text.duration(first(mean)), *cells)
-    return table
+    rows = [
+        (
+            name.replace("_", " "),
+            text.duration(first(mean)),
+            *(text.duration(first(percentile(estimate, name, share))) for share in _SHARES),
+        )
+        for name, mean in means.items()
+    ]
+    return grid(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
 
 
 def _speed_pairs(row: Mapping[str, Any]) -> dict[str, str]:
@@ -120,22 +129,21 @@ def _latency_pairs(row: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _more_of_deployment(console: Console, _: Plan, found: Evaluation) -> None:
+def _more_of_deployment(_: Plan, found: Evaluation) -> Iterator[Block]:
     if isinstance(found.detail, Burst):
-        _print_burst(console, found.detail)
+        yield from _burst_blocks(found.detail)
     else:
-        print_latency_distribution(console, found.candidates)
-    print_steps(console, _steps(found.candidates))
+        yield from latency_blocks(found.candidates)
+    yield from steps_blocks(_steps(found.candidates))
 
 
-def _print_burst(console: Console, burst: Burst) -> None:
-    print_title(console, f"A burst of {text.count(burst.num_requests)} requests at once")
+def _burst_blocks(burst: Burst) -> Iterator[Block]:
+    yield Title(text=f"A burst of {text.count(burst.num_requests)} requests at once")
     latencies = {f"p{100 * s:.0f}": burst.request_latency(s) for s in _SHARES}
     firsts = {f"p{100 * s:.0f}": burst.time_to_first_token(s) for s in _SHARES}
     waves = burst.per_replica / burst.in_a_wave
-    print_pairs(
-        console,
-        {
+    yield Pairs(
+        pairs={
             "makespan": text.duration(burst.makespan),
             "requests/s": text.significant(burst.num_requests / burst.makespan),
             "waves": f"{text.significant(waves)} of {text.count(burst.in_a_wave)} requests "
@@ -150,10 +158,10 @@ def _listed(seconds: dict[str, float]) -> str:
     return ", ".join(f"{name} {text.duration(value)}" for name, value in seconds.items())
 
 
-def _batch(console: Console, plan: Plan, candidates: Candidates) -> None:
+def _batch(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     row = first_row(candidates.columns())
-    print_memory(console, candidates)
-    print_title(console, "A batch from its start to its end")
+    yield from memory_blocks(candidates)
+    yield Title(text="A batch from its start to its end")
     rate, requests = row["output_tokens_per_s"], text.count(row["concurrency"])
     pairs = {
         "prefill latency": _prefill(candidates, row["prefill_latency_s"]),
@@ -167,8 +175,8 @@ def _batch(console: Console, plan: Plan, candidates: Candidates) -> None:
     if math.isfinite(cost):
         pairs["cost"] = f"{text.dollars(cost)} per million output tokens"
         pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
-    print_pairs(console, pairs | electricity_pairs(candidates, row))
-    print_sure(console, plan, candidates)
+    yield Pairs(pairs=pairs | electricity_pairs(candidates, row))
+    yield from sure_blocks(plan, candidates)
 
 
 def _prefill(batches: Any, seconds: float) -> str:
@@ -178,11 +186,11 @@ def _prefill(batches: Any, seconds: float) -> str:
     return f"{text.duration(seconds)}, of steps of {text.duration(step)}"
 
 
-def _more_of_batch(console: Console, _: Plan, found: Evaluation) -> None:
+def _more_of_batch(_: Plan, found: Evaluation) -> Iterator[Block]:
     room = f"largest batch: {text.count(found.detail)} requests of full length a replica"
-    console.print()
-    console.print(room)
-    print_steps(console, _steps(found.candidates))
+    yield GAP
+    yield said(room, indent="")
+    yield from steps_blocks(_steps(found.candidates))
 
 
 def _operators(found: Evaluation) -> list[dict[str, Any]]:
@@ -244,3 +252,84 @@ BATCHES = Details(
     times=_times,
     timelines=_timelines,
 )
+
+
+@record(kw_only=True)
+class StepRow:
+    """Seconds and FLOPs of one operator over all layers, or of a part that belongs to none."""
+
+    operator: str
+    module: str
+    time: float
+    flops: float
+
+
+def step_rows(step: InferenceStep) -> list[StepRow]:
+    """Rows that add up to the time of the first configuration's step."""
+    sums: dict[tuple[str, str], list[float]] = {}
+    for count, operators in (*step.layers, (1, step.ends)):
+        for operator in operators:
+            row = sums.setdefault((operator.module, operator.name), [0.0, 0.0])
+            row[0] += count * first(operator.time)
+            row[1] += count * first(operator.flops)
+    rows = [
+        StepRow(operator=name, module=module, time=time, flops=flops)
+        for (module, name), (time, flops) in sums.items()
+        if time
+    ]
+    others = {part: first(getattr(step, part)) for part in _PARTS}
+    return rows + [
+        StepRow(operator=part, module=_OTHERS, time=seconds, flops=0.0)
+        for part, seconds in others.items()
+        if seconds
+    ]
+
+
+def step_parts(step: InferenceStep) -> dict[str, float]:
+    """Seconds of the first configuration's step: of each module, each exchange, and waits."""
+    sums: dict[str, float] = {}
+    for count, operators in (*step.layers, (1, step.ends)):
+        for operator in operators:
+            part = operator.module if operator.part == "compute" else operator.part
+            sums[part] = sums.get(part, 0.0) + count * first(operator.time)
+    return sums | {part: first(getattr(step, part)) for part in _PARTS}
+
+
+def module_sums(rows: list[StepRow]) -> list[StepRow]:
+    """The rows summed by module; those that belong to none stay as they are."""
+    names = [row.operator if row.module == _OTHERS else row.module for row in rows]
+    return [
+        StepRow(
+            operator=name,
+            module=name,
+            time=sum(row.time for row, own in zip(rows, names, strict=True) if own == name),
+            flops=sum(row.flops for row, own in zip(rows, names, strict=True) if own == name),
+        )
+        for name in dict.fromkeys(names)
+    ]
+
+
+def steps_blocks(steps: dict[str, InferenceStep]) -> Iterator[Block]:
+    """Tables by module and by operator, in ms; one column per kind of step."""
+    tables = {name: step_rows(step) for name, step in steps.items()}
+    totals = {name: first(step.total) for name, step in steps.items()}
+    yield Title(text="Time of a step by module, ms")
+    yield from _rows_blocks({n: module_sums(rows) for n, rows in tables.items()}, totals)
+    yield Title(text="Time of a step by operator, ms")
+    yield from _rows_blocks(tables, totals)
+
+
+def _rows_blocks(tables: dict[str, list[StepRow]], totals: dict[str, float]) -> Iterator[Block]:
+    columns = {name: {row.operator: row.time for row in rows} for name, rows in tables.items()}
+    names = dict.fromkeys(operator for times in columns.values() for operator in times)
+    rows = []
+    for operator in sorted(names, key=lambda name: name in _PARTS):
+        cells = [operator.replace("_", " ")]
+        for name, times in columns.items():
+            seconds = times.get(operator, 0.0)
+            share = f"{100 * seconds / totals[name]:.1f}" if seconds else "-"
+            cells += [f"{1e3 * seconds:,.3f}" if seconds else "-", share]
+        rows.append(cells)
+    sums = [word for name in tables for word in (f"{1e3 * totals[name]:,.3f}", "100.0")]
+    heads = ["part", *(head for name in tables for head in (name, "%"))]
+    yield grid(heads, [*rows, ["step", *sums]], marked=[*[""] * len(rows), TOTAL])

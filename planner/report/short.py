@@ -8,6 +8,7 @@ from typing import Any
 from planner.base import text
 from planner.plan.plan import Plan
 from planner.question.terms import glossary
+from planner.workloads.base import Workload
 
 SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
 _PLACES = ("mode", "model", "gpu", "framework", "engine", "adapter")
@@ -45,3 +46,19 @@ def degrees(row: Mapping[str, Any], names: Sequence[str]) -> str:
 def share(loss: float) -> str:
     """How much is lost or gained, in percent."""
     return f"{100 * loss:.1f} %" if loss < 0.1 else f"{100 * loss:,.0f} %"
+
+
+def layout_of(workload: Workload, row: Mapping[str, Any]) -> str:
+    """A row's degrees of parallelism in short."""
+    wording = workload.wording
+    if wording.layout is not None:
+        return wording.layout(row)
+    return degrees(row, wording.degrees)
+
+
+def plan_of(workload: Workload, row: Mapping[str, Any]) -> str:
+    """A row's software and layout as its users write it."""
+    wording = workload.wording
+    software = [row.get(name) for name in ("mode", "framework", "engine")]
+    words = [str(word) for word in software if word]
+    return ", ".join([*words, (wording.brief or wording.in_short)(row)])

@@ -1,26 +1,33 @@
-"""What it takes, GPU by GPU: the fewest and the cheapest, and by what margin."""
+"""What it takes, GPU by GPU: the fewest and the cheapest, by what margin, over a day."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from typing import Any
 
-from rich.console import Console
-
 from planner.base import text
+from planner.base.units import HOUR
 from planner.confidence.quantiles import MEDIAN
+from planner.decide.sizing.day import Day
 from planner.decide.sizing.fleet import RATE, Fleet, Margin, Size
 from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.size import Sizes
 from planner.question.terms import glossary
-from planner.report.console import GOOD, print_folded, print_title
-from planner.report.days import print_days
-from planner.report.fitted import Column, print_fitted
-from planner.report.html import columns_table
-from planner.report.short import degrees
+from planner.report.documents import question_manifest
+from planner.report.rows import RowFiles, blocks
+from planner.report.short import layout_of
 from planner.report.told import label, told
+from planner.show.page import (
+    BEST,
+    GAP,
+    TOTAL,
+    Block,
+    Column,
+    Title,
+    fitted,
+    said,
+)
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
 
@@ -30,27 +37,22 @@ _RANKS = {"gpu": 0, "num_gpus": 0, "least spare": 2, "plan": 3}
 _BOTH = {"fewest, cheapest": "both"}
 _TIME = "calendar_time_days"
 _COSTS = ("cost_usd", "cost_per_hour_usd")
+_SECONDARY = {"at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
 
 
-def print_sizes(console: Console, sizes: Sizes) -> None:
+def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
     """The question, the cheapest and the fewest, a table of all, and what cannot."""
-    for number, line in enumerate(question_lines(sizes)):
-        console.print(line, style="bold" if number == 0 else "")
-    console.print()
-    for line in best_lines(sizes):
-        print_folded(console, line)
+    title, *asked = question_lines(sizes)
+    yield said(title, mark=TOTAL, indent="")
+    yield said(*asked, indent="")
+    yield GAP
+    yield said(*best_lines(sizes))
     if sizes.load is not None:
-        print_days(console, sizes)
+        yield from days_blocks(sizes)
     elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
-        print_title(console, "By cost, then GPUs")
-        columns = [*_columns(sizes)]
-        styles = [GOOD if number == 0 else None for number in range(len(columns[0].cells))]
-        print_fitted(console, columns, rank=lambda name: _RANKS.get(name, 1), styles=styles)
-    for line in [*note_lines(sizes), *reason_lines(sizes)]:
-        if line:
-            print_folded(console, line)
-        else:
-            console.print()
+        yield Title(text="By cost, then GPUs")
+        yield fitted([*_columns(sizes)], lambda name: _RANKS.get(name, 1), [BEST])
+    yield said(*note_lines(sizes), *reason_lines(sizes))
 
 
 def question_lines(sizes: Sizes) -> list[str]:
@@ -178,15 +180,6 @@ def margin_words(margin: Margin, confidence: float) -> str:
     return words
 
 
-def sizes_html(sizes: Sizes) -> str:
-    """The report as a table of a notebook."""
-    columns = [*_columns(sizes)] if sizes.found else []
-    lines = [*question_lines(sizes), *best_lines(sizes), *note_lines(sizes)]
-    lines += reason_lines(sizes)
-    head = "<br>".join(map(escape, filter(None, lines)))
-    return f"<div><p>{head}</p>{columns_table(columns)}</div>"
-
-
 def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) -> str:
     if fleet is None:
         return ""
@@ -241,7 +234,11 @@ def _columns(sizes: Sizes) -> Iterator[Column]:
     if any(fleet.tightest for _, _, fleet in lines):
         spare = [text.percent(fleet.spare) for _, _, fleet in lines]
         yield column("least spare", "least spare", spare)
-    plans = [_short_plan(fleet.row) for _, _, fleet in lines]
+    plans = [
+        f"{fleet.row[w.profile_kind]} {layout_of(w, fleet.row)}"
+        for _, _, fleet in lines
+        for w in [_workload(fleet.row)]
+    ]
     yield column("plan", "plan", plans, numeric=False)
 
 
@@ -279,14 +276,6 @@ def _plan(row: Mapping[str, Any]) -> str:
     workload = _workload(row)
     words = (workload.wording.brief or workload.wording.in_short)(row)
     return f"{row[workload.profile_kind]}, {words}"
-
-
-def _short_plan(row: Mapping[str, Any]) -> str:
-    """The framework or engine and the layout alone."""
-    workload = _workload(row)
-    layout = workload.wording.layout
-    words = layout(row) if layout else degrees(row, workload.wording.degrees)
-    return f"{row[workload.profile_kind]} {words}"
 
 
 def _workload(row: Mapping[str, Any]) -> Workload:
@@ -337,3 +326,93 @@ def _fewest(size: Size) -> Fleet:
 def _time(fleet: Fleet | None) -> float:
     row = {} if fleet is None else fleet.row
     return float(row.get("calendar_time_days", row.get("time_to_train_days", math.inf)))
+
+
+def days_blocks(sizes: Sizes) -> Iterator[Block]:
+    """A line for each GPU, what the cheapest is made of, and its hours."""
+    days = [size.day for size in sizes.found if size.day is not None]
+    if not days:
+        return
+    yield Title(text="A day, by cost")
+    yield fitted(day_columns(days), lambda name: _SECONDARY.get(name, 0), [BEST])
+    for line in day_lines(days[0]):
+        yield said(line)
+    yield Title(text=f"Hour by hour on {days[0].gpu}")
+    yield fitted(hour_columns(days[0]), lambda name: int(name == "capacity"))
+
+
+def day_columns(days: list[Day]) -> list[Column]:
+    """What days on several GPUs take and cost."""
+    cells = {
+        ("gpu", "GPU"): [day.gpu for day in days],
+        ("peak", "most GPUs"): [text.count(day.peak.num_gpus) for day in days],
+        ("base", "held all day"): [text.count(day.base) for day in days],
+        ("gpu_hours", "GPU-hours"): [text.count(day.gpu_hours) for day in days],
+        ("cost", "USD /day"): [_daily(day.cost) for day in days],
+        ("month", "USD /month"): [_daily(day.cost_per_month) for day in days],
+        ("at_peak", "peak held, /day"): [_daily(day.cost_at_peak) for day in days],
+        ("utilization", "used"): [text.percent(day.utilization) for day in days],
+    }
+    return [
+        Column(name=name, header=header, cells=values, numeric=name != "gpu")
+        for (name, header), values in cells.items()
+    ]
+
+
+def day_lines(day: Day) -> list[str]:
+    """What is paid for the base and the peak of a day, and what that saves."""
+    terms = day.terms
+    if math.isnan(day.cost):
+        return [f"The price of {day.gpu} is unknown: give --price."]
+    each = [f"{text.dollars(price * HOUR)} an hour" for price in (terms.base, terms.hourly)]
+    if not day.base and terms.base_contract != terms.hourly_contract:
+        lines = [
+            f"None is held all day: {terms.base_contract} is {each[0]}, {terms.hourly_contract} "
+            f"{each[1]}. Sellers differ: --provider compares the contracts of one."
+        ]
+    elif terms.base_contract == terms.hourly_contract:
+        contract = f" {terms.hourly_contract}" if terms.hourly_contract else ""
+        lines = [f"One price{contract}, {each[1]}: {day.base} GPUs never rest."]
+    else:
+        lines = [
+            f"Held all day: {day.base} GPUs {terms.base_contract} at {each[0]}; beyond them "
+            f"{terms.hourly_contract} at {each[1]}."
+        ]
+    saved = 1 - day.cost / day.cost_at_peak if day.cost_at_peak else 0.0
+    if saved > 0:
+        lines.append(
+            f"That is {text.percent(saved)} less than {day.peak.num_gpus} GPUs all day at the "
+            "lower price."
+        )
+    return lines
+
+
+def hour_columns(day: Day) -> list[Column]:
+    """The fleet of each period."""
+    cells = {
+        "time": [hour.period.clock for hour in day.hours],
+        "requests /s": [f"{hour.period.request_rate:g}" for hour in day.hours],
+        "GPUs": [text.count(hour.num_gpus) for hour in day.hours],
+        "held": [text.count(hour.base) for hour in day.hours],
+        "by the hour": [text.count(hour.on_demand) for hour in day.hours],
+        "capacity": [text.per_second(hour.capacity) for hour in day.hours],
+    }
+    return [
+        Column(name=name, header=name, cells=values, numeric=name != "time")
+        for name, values in cells.items()
+    ]
+
+
+def _daily(amount: float) -> str:
+    return text.count(amount) if math.isfinite(amount) else "unknown"
+
+
+def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:
+    """The rows of a size, of a day by hour, and what they say in words."""
+    files.add(blocks(sizes.hours if sizes.load else sizes.table))
+    files.finish(
+        question_manifest(sizes.request, command),
+        question=question_lines(sizes),
+        answer=best_lines(sizes),
+        notes=[*filter(None, note_lines(sizes))],
+    )

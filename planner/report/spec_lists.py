@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from rich.console import Console
-
 from planner.base import text
 from planner.base.enums import Precision
 from planner.base.units import GIB, GIGA, HOUR, TERA
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.parameters import count_parameters
-from planner.report.console import make_table, print_pairs
-from planner.report.fitted import Column, print_fitted
+from planner.show.page import (
+    Block,
+    Column,
+    Pairs,
+    fitted,
+    grid,
+    said,
+)
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 
@@ -49,38 +53,27 @@ def spec_kind(word: str) -> SpecKind:
     raise SpecError(f"Unknown kind of spec {word!r}.{hint} Known: {', '.join(KINDS)}.")
 
 
-def print_kinds(console: Console, catalogue: Catalogue) -> None:
+def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
     """The kinds of specs, and how many there are."""
-    print_pairs(console, {str(kind): f"{len(catalogue.names(kind))} specs" for kind in KINDS})
-    console.print("`planner specs list KIND` shows those of a kind.")
+    yield Pairs(pairs={str(kind): f"{len(catalogue.names(kind))} specs" for kind in KINDS})
+    yield said("`planner specs list KIND` shows those of a kind.", indent="")
 
 
-def print_list(console: Console, kind: SpecKind, catalogue: Catalogue) -> None:
+def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
     """A table of all specs of a kind; a faulty file says so in its row."""
     headers, row = _TABLES[kind]
     rows = [_cells(row, catalogue, name, len(headers)) for name in catalogue.names(kind)]
     if not any(header.startswith(_WORDS) for header in headers):
-        _print_numbers(console, kind, headers, rows)
+        yield from _numbers_blocks(kind, headers, rows)
         return
-    table = make_table(console, gap=1)
-    lines = max(header.count("|") for header in headers)
-    for number, header in enumerate(headers):
-        words = header.startswith(_WORDS)
-        stacked = header.removeprefix(_WORDS).split("|")
-        table.add_column(
-            "\n" * (lines - header.count("|")) + "\n".join(stacked),
-            justify="left" if number == 0 or words else "right",
-            no_wrap=number == 0,
-            overflow="fold",
-        )
-    for cells in rows:
-        table.add_row(*cells)
-    console.print(table)
+    words = [at for at, head in enumerate(headers) if at == 0 or head.startswith(_WORDS)]
+    heads = (head.lstrip(_WORDS).replace("|", "\n") for head in headers)
+    yield grid(heads, rows, words=words)
 
 
-def _print_numbers(
-    console: Console, kind: SpecKind, headers: Sequence[str], rows: Sequence[Sequence[str]]
-) -> None:
+def _numbers_blocks(
+    kind: SpecKind, headers: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Iterator[Block]:
     """A table of names and numbers, of as many whole columns as there is room for."""
     columns = [
         Column(
@@ -95,8 +88,7 @@ def _print_numbers(
     first = [name for name in _FIRST if name in late]
     order = [late[0], *first, *(name for name in late[1:] if name not in first)]
     alone = f"planner specs show {kind} NAME has them"
-    plain = [None] * len(rows)
-    print_fitted(console, columns, rank=order.index, styles=plain, elsewhere=alone)
+    yield fitted(columns, order.index, elsewhere=alone)
 
 
 def _cells(row: Row, catalogue: Catalogue, name: str, width: int) -> list[str]:

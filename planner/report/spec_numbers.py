@@ -1,27 +1,39 @@
-"""Every number of one spec, with its unit and where it comes from."""
+"""Every number of one spec, with its unit and where it comes from; of a GPU what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from planner.base import text
+from planner.base.units import HOUR, KILOWATT_HOUR, MONTH, YEAR
 from planner.errors import SpecError
+from planner.estimators.ownership import owned, used_figures
 from planner.estimators.parameters import count_parameters
-from planner.report.console import make_table, print_pairs, print_title
 from planner.report.spec_checks import check_files
-from planner.report.spec_prices import print_prices
+from planner.show.page import (
+    TOTAL,
+    Block,
+    Pairs,
+    Table,
+    Title,
+    grid,
+    said,
+)
 from planner.specs.catalogue import Catalogue
 from planner.specs.checked import field_words
+from planner.specs.csv_table import UNDATED
 from planner.specs.efficiency import DEFAULT, with_defaults
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
 from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
+from planner.specs.offer import Price
+from planner.specs.ownership import ASSUMED, DIMENSIONS, Figure
 from planner.specs.paths import SpecKind
+from planner.specs.price import CONTRACTS, contracts_of
 from planner.specs.profile import profile_table
 from planner.specs.reliability import ReliabilitySpec, reliability_table
 
@@ -30,9 +42,22 @@ _PROFILES = {
     SpecKind.ENGINES: EngineProfile,
     SpecKind.RELIABILITY: ReliabilitySpec,
 }
+_TYPICAL = ("contract", "typical", "from", "to", "offers", "newest")
+_OFFER = ("contract", "USD /h", "provider", "region", "date")
+_FIGURE = ("quantity", "value", "unit", "range")
+_NUMBERS = ("USD /h", "typical", "from", "to", "offers", "value")
+_UNITS = {
+    "usd": (1.0, "USD"),
+    "1": (1.0, ""),
+    "1/year": (1.0, "1/year"),
+    "second": (YEAR, "years"),
+    "watt": (1.0, "W"),
+    "usd/J": (1 / KILOWATT_HOUR, "USD/kWh"),
+    "usd/watt/s": (1 / (1e3 * MONTH), "USD/kW/month"),
+}
 
 
-def print_spec(console: Console, kind: SpecKind, name: str, catalogue: Catalogue) -> None:
+def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Block]:
     """The figures of a spec by section; what nobody measured is marked.
 
     Raises
@@ -41,23 +66,23 @@ def print_spec(console: Console, kind: SpecKind, name: str, catalogue: Catalogue
         It is unknown, or its file has faults.
     """
     if kind is SpecKind.MODELS:
-        _print_model(console, catalogue.load_model(name))
+        yield from _model_blocks(catalogue.load_model(name))
         return
     path = catalogue.find(kind, name)
     if faults := check_files([(kind, path)], catalogue):
         raise SpecError("\n".join(faults))
     table, others = spec_table(kind, path, catalogue)
     sources = table.pop("sources", {})
-    console.print(f"{kind.singular} {table.get('name', path.stem)}", style="bold")
-    console.print(str(path), soft_wrap=True)
+    yield said(f"{kind.singular} {table.get('name', path.stem)}", mark=TOTAL, indent="")
+    yield said(str(path), indent="")
     for other in others:
-        console.print(f"extends {other}", soft_wrap=True)
-    _print_sections(console, table, sources)
+        yield said(f"extends {other}", indent="")
+    yield from _sections_blocks(table, sources)
     if kind is SpecKind.GPUS:
-        print_prices(console, catalogue.load_gpu(str(path)).spec, catalogue)
-    _print_sources(console, table, sources)
+        yield from prices_blocks(catalogue.load_gpu(str(path)).spec, catalogue)
+    yield from _sources_blocks(table, sources)
     if kind in _PROFILES:
-        _print_words(console, table, field_words(_PROFILES[kind]))
+        yield from _words_blocks(table, field_words(_PROFILES[kind]))
 
 
 def spec_table(
@@ -74,9 +99,9 @@ def spec_table(
     return table, ()
 
 
-def _print_model(console: Console, model: ModelSpec) -> None:
+def _model_blocks(model: ModelSpec) -> Iterator[Block]:
     parameters = count_parameters(model)
-    console.print(f"model {model.name}", style="bold")
+    yield said(f"model {model.name}", mark=TOTAL, indent="")
     facts = {
         "parameters": f"{parameters.total:,.0f}",
         **{name: text.value(given) for name, given in plain_fields(model)},
@@ -86,15 +111,15 @@ def _print_model(console: Console, model: ModelSpec) -> None:
         facts["published parameters"] = (
             f"{model.published_parameters:,.0f} ({model.published_parameters_source})"
         )
-    print_pairs(console, facts)
+    yield Pairs(pairs=facts)
     for number, group in enumerate(model.layer_groups, start=1):
-        print_title(console, f"Layers, group {number} of {len(model.layer_groups)}")
+        yield Title(text=f"Layers, group {number} of {len(model.layer_groups)}")
         blocks = [block for block in (group.attention, group.feed_forward) if block is not None]
         fields = [field for spec in (group, *blocks) for field in plain_fields(spec)]
-        print_pairs(console, {name: text.value(given) for name, given in fields})
+        yield Pairs(pairs={name: text.value(given) for name, given in fields})
     if model.training is not None:
-        print_title(console, "Published training")
-        print_pairs(console, {n: _training(n, g) for n, g in plain_fields(model.training)})
+        yield Title(text="Published training")
+        yield Pairs(pairs={n: _training(n, g) for n, g in plain_fields(model.training)})
 
 
 def _training(name: str, given: Any) -> str:
@@ -113,23 +138,17 @@ def plain_fields(spec: Any) -> Iterator[tuple[str, Any]]:
             yield name, given
 
 
-def _print_sections(
-    console: Console, table: Mapping[str, Any], sources: Mapping[str, str], title: str = ""
-) -> None:
+def _sections_blocks(
+    table: Mapping[str, Any], sources: Mapping[str, str], title: str = ""
+) -> Iterator[Block]:
     rows = [_row(key, value, sources) for key, value in table.items() if not _is_section(value)]
     if title and rows:
-        print_title(console, title)
+        yield Title(text=title)
     if rows:
-        shown = make_table(console, header=False)
-        shown.add_column(no_wrap=True)
-        shown.add_column(justify="left", overflow="fold")
-        shown.add_column(overflow="fold")
-        for row in rows:
-            shown.add_row(*row)
-        console.print(shown)
+        yield grid(("", " ", "  "), rows, words=range(3))
     for key, value in table.items():
         if _is_section(value):
-            _print_sections(console, value, sources, f"{title}.{key}".removeprefix("."))
+            yield from _sections_blocks(value, sources, f"{title}.{key}".removeprefix("."))
 
 
 def _is_section(value: Any) -> bool:
@@ -171,20 +190,20 @@ def _mark(source: str, sources: Mapping[str, str]) -> str:
     return f"[{source}]"
 
 
-def _print_sources(console: Console, table: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+def _sources_blocks(table: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[Block]:
     used = dict.fromkeys(_used(table))
     listed = {f"[{name}]": sources[name] for name in used if name in sources}
     if listed:
-        print_title(console, "Sources")
+        yield Title(text="Sources")
         for name, origin in listed.items():
-            console.print(f"{name} {origin}")
+            yield said(f"{name} {origin}", indent="")
 
 
-def _print_words(console: Console, table: Mapping[str, Any], words: Mapping[str, str]) -> None:
+def _words_blocks(table: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[Block]:
     """What the numbers of a profile mean."""
-    print_title(console, "Meanings")
+    yield Title(text="Meanings")
     given = [name for name in words if "." in name and _is_given(table, name.split("."))]
-    print_pairs(console, {name: words[name] for name in given})
+    yield Pairs(pairs={name: words[name] for name in given})
 
 
 def _is_given(table: Any, keys: list[str]) -> bool:
@@ -201,3 +220,60 @@ def _used(table: Mapping[str, Any]) -> Iterator[str]:
             yield value["source"]
         elif isinstance(value, Mapping):
             yield from _used(value)
+
+
+def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
+    """The prices of a GPU: one line a contract, then one an offer, the newest in front."""
+    yield Title(text="Prices, USD per GPU-hour")
+    contracts = contracts_of(gpu.name, catalogue.folder)
+    prices = [catalogue.price(gpu.name, contract) for contract in contracts]
+    rows = [_typical(price) for price in (*prices, owned(gpu, catalogue)) if price is not None]
+    offers = sorted(catalogue.offers(gpu.name), key=lambda offer: offer.provider)
+    if rows:
+        yield _table(_TYPICAL, rows)
+    if not offers:
+        yield said("No rent was found.", indent="")
+    else:
+        yield Title(text="Offers")
+        offers.sort(key=lambda offer: offer.date, reverse=True)
+        offers.sort(key=lambda offer: (CONTRACTS.index(offer.contract), offer.is_old))
+        yield _table(_OFFER, [_offer(offer) for offer in offers])
+    if figures := used_figures(gpu, catalogue):
+        yield Title(text="To own it")
+        yield _table(_FIGURE, [_figure(name, figure) for name, figure in figures.items()])
+        for name, figure in figures.items():
+            when = f", {figure.date}" if figure.date else ""
+            source = "ASSUMED" if figure.source == ASSUMED else figure.source
+            yield said(f"[{name}] {source}{when}", indent="")
+
+
+def _figure(name: str, figure: Figure) -> list[str]:
+    scale, unit = _UNITS[DIMENSIONS.get(name, "1")]
+    ends = ""
+    if figure.low < figure.high:
+        ends = f"{figure.low / scale:,.6g} to {figure.high / scale:,.6g}"
+    return [name, f"{figure.value / scale:,.6g}", unit, ends]
+
+
+def _typical(price: Price) -> list[str]:
+    ends = (price.low, price.high)
+    return [
+        price.contract,
+        _hourly(price.value),
+        *map(_hourly, ends),
+        text.count(price.offers),
+        price.when or UNDATED,
+    ]
+
+
+def _offer(offer: Price) -> list[str]:
+    when = offer.when or UNDATED
+    return [offer.contract, _hourly(offer.value), offer.provider, offer.region, when]
+
+
+def _hourly(rate: float) -> str:
+    return f"{rate * HOUR:.2f}"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    return grid(heads, rows, words=[n for n, name in enumerate(heads) if name not in _NUMBERS])

@@ -1,20 +1,21 @@
-"""How sure predictions are: intervals in words, and ties among plans."""
+"""How sure predictions are: intervals in words, ties among plans, what nobody gave and it moves."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from planner.base import text
 from planner.confidence.intervals import Confidence
 from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row
-from planner.optimize.constraints import Constraint
-from planner.optimize.result_columns import fit_probability, intervals
+from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
-from planner.report.told import limit_label
+from planner.question.terms import glossary
+from planner.report.told import label, limit_label, told_alike
+from planner.workloads.base import Wording
 
 # What is told of one plan; other columns follow from these.
 _TOLD = (
@@ -32,6 +33,7 @@ _SAME_AS = {"calendar_time_days": "time_to_train_days"}
 _BESIDE_CAPACITY = ("requests_per_s", "capacity_requests_per_s_per_gpu")
 _MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
+_MOST = 3
 
 
 def sure_pairs(
@@ -84,21 +86,27 @@ def fits_words(row: Mapping[str, Any]) -> str:
     return f"fits with {text.chance(probability)}" if math.isfinite(probability) else ""
 
 
-def limits_line(
-    candidates: Candidates, limits: Sequence[Constraint], *, as_assumed: bool = False
-) -> str:
-    """How surely the one candidate keeps each limit, in words; empty where nothing tells.
+def sure_lines(
+    basis: str, limits: Iterable[Mapping[str, Any]], facts: Sequence[MovingFact]
+) -> list[str]:
+    """What the brackets mean, and how surely each of `limit_rows` is kept.
 
-    ``as_assumed``: open facts are taken as they were assumed, which intervals are not.
+    Of open facts these are as they were assumed, which intervals are not.
     """
-    words = []
+    is_open = any(fact.ends for fact in facts)
+    lines = []
+    if basis:
+        meaning = "published runs like this lie there"
+        meaning = "runs like this, open facts included" if is_open else meaning
+        lines.append(f"In brackets: 9 of 10 {meaning} (basis: {basis}).")
+    known, words = glossary(), []
     for limit in limits:
-        kept = limit.chance(candidates)
-        if math.isfinite(kept):
-            bound = text.limit(limit.bound, limit.unit)
-            words.append(f"{limit_label(limit.name)} {bound} with {text.chance(kept)}")
-    said = "With what was assumed it meets" if as_assumed else "Meets"
-    return f"{said} {', '.join(words)}." if words else ""
+        term, bound, kept = known.get(limit["name"]), limit["bound"], limit["probability"]
+        if term is not None and bound is not None and kept is not None:
+            bound_words = text.limit(bound, term.type)
+            words.append(f"{limit_label(term.term)} {bound_words} with {text.chance(kept)}")
+    meets = "With what was assumed it meets" if is_open else "Meets"
+    return [*lines, f"{meets} {', '.join(words)}."] if words else lines
 
 
 def ties(values: Sequence[float], sure: Confidence | None) -> list[bool]:
@@ -124,3 +132,63 @@ def _range(column: str, low: float, high: float) -> str:
         return f"{low:.1f} to {high:.1f} GiB"
     seconds = text.DAY if unit == "_days" else 1.0
     return f"{text.duration(low * seconds)} to {text.duration(high * seconds)}"
+
+
+def open_lines(plan: Plan, facts: Sequence[MovingFact]) -> list[str]:
+    """A line for each fact, and one that says what the intervals hold."""
+    lines = [_line(plan, fact) for fact in facts]
+    if any(fact.ends for fact in facts):
+        lines.append("The intervals are as wide as to hold each of these, one at a time.")
+    return lines
+
+
+def short_open_lines(plan: Plan, facts: Sequence[MovingFact]) -> list[str]:
+    """A short line for each fact: the quantity that it moves the most."""
+    return [_short_line(plan, fact) for fact in facts]
+
+
+def _line(plan: Plan, fact: MovingFact) -> str:
+    assumed = f"assumed {fact.assumed}"
+    if fact.tried:
+        assumed += f"; tried {', '.join(fact.tried)}"
+    words = [
+        range_words(name, *fact.moved[name])
+        for name in moved_columns(plan.workload.wording, fact)[:_MOST]
+    ]
+    if fact.does_not_fit:
+        words.append(f"does not fit with {' or '.join(fact.does_not_fit)}")
+    name = fact.name[0].upper() + fact.name[1:]
+    return f"{name} not given ({assumed}): {'; '.join(words)}."
+
+
+def _short_line(plan: Plan, fact: MovingFact) -> str:
+    columns = sorted(
+        moved_columns(plan.workload.wording, fact), key=lambda name: _spread(*fact.moved[name])
+    )
+    words = [range_words(name, *fact.moved[name]) for name in columns[-1:]]
+    if fact.does_not_fit:
+        words.append(f"no room with {' or '.join(fact.does_not_fit)}")
+    return f"Open: {fact.name} (assumed {fact.assumed}): {'; '.join(words)}"
+
+
+def _spread(low: float, high: float) -> float:
+    return high / low if low > 0 else float("inf")
+
+
+def moved_columns(wording: Wording, fact: MovingFact) -> list[str]:
+    """The columns that tell the most, but one of those in proportion to each other."""
+    shown = [name for name in (*wording.told, _MEMORY) if name in fact.moved]
+    found: list[str] = []
+    covered: set[str] = set()
+    for name in shown or fact.moved:
+        quantities = {key for key, both in FOLLOWING.items() if any(name in one for one in both)}
+        if not quantities & covered:
+            found.append(name)
+        covered |= quantities
+    return found
+
+
+def range_words(column: str, low: float, high: float) -> str:
+    """What a column is moved from and to, with its unit."""
+    cells, unit = told_alike(column, [low, high])
+    return " ".join(filter(None, (label(column), f"{cells[0]} to {cells[1]}", unit)))

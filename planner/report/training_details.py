@@ -3,76 +3,61 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console, Group
-from rich.table import Table
-from rich.text import Text
-
 from planner.base import text
+from planner.base.records import record
 from planner.base.training_objectives import TrainingObjective
 from planner.base.units import GIB, HOUR, TERA
+from planner.estimators.estimate import Estimate
+from planner.estimators.step_time import TIME_PARTS, StepTime
 from planner.estimators.timeline.spans import Timeline
 from planner.estimators.timeline.training import training_timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
-from planner.report.console import print_folded, print_pairs, print_title
-from planner.report.details import Details, print_sure
+from planner.report.details import Details, sure_blocks
 from planner.report.electricity import electricity_pairs
-from planner.report.parts import add_part, first, memory_table, parts_table
-from planner.report.training_operators import operator_rows, print_operators
+from planner.report.parts import first, memory_table, parts_table
+from planner.show.page import (
+    TOTAL,
+    Beside,
+    Block,
+    Pairs,
+    Title,
+    grid,
+    said,
+)
 from planner.workloads.base import Evaluation
 
-_SIDE_BY_SIDE = 78
 _FLAT = (
     "The whole step reaches the given share of the peak: its parts are as long as their FLOPs "
     "take, with communication and bubble inside them."
 )
+_OTHERS = "all modules"
+_OF_OPERATORS = ("forward", "backward", "recompute")
 
 
-def _memory_and_speed(console: Console, plan: Plan, runs: Candidates) -> None:
-    _print_breakdowns(console, runs)
-    print_title(console, "Speed")
-    print_pairs(console, _speed(runs))
-    print_sure(console, plan, runs)
-    _print_run(console, runs)
+def _memory_and_speed(plan: Plan, runs: Candidates) -> Iterator[Block]:
+    yield from _breakdowns_blocks(runs)
+    yield Title(text="Speed")
+    yield Pairs(pairs=_speed(runs))
+    yield from sure_blocks(plan, runs)
+    yield from _run_blocks(runs)
 
 
-def _print_breakdowns(console: Console, runs: Any) -> None:
-    """Memory and time of the first row by part, beside each other where there is room."""
+def _breakdowns_blocks(runs: Any) -> Iterator[Block]:
+    """Memory and time of the first row by part; what is hidden behind others is in no part."""
     row, machine = first_row(runs.columns()), runs.source.setting.machine
-    memory = _titled("Memory of the fullest GPU", memory_table(console, row, machine))
-    console.print()
-    time = _titled("Time of a step", _time_table(console, runs))
-    if console.width >= _SIDE_BY_SIDE:
-        grid = Table.grid(padding=(0, 4, 0, 0))
-        grid.add_row(memory, time)
-        console.print(grid)
-    else:
-        console.print(memory)
-        console.print()
-        console.print(time)
-    if runs.estimate.is_flat:
-        print_folded(console, _FLAT)
-
-
-def _time_table(console: Console, runs: Any) -> Table:
-    """Seconds of the first row's step by part; what is hidden behind other parts is not in it."""
+    memory = {"Memory of the fullest GPU": memory_table(row, machine)}
     parts = {name: first(seconds) for name, seconds in runs.estimate.time_parts.items()}
     total = first(runs.step_time)
-    table = parts_table(console, "s")
-    for part, seconds in parts.items():
-        if seconds:
-            add_part(table, part, seconds, seconds / total, digits=3)
-    table.add_section()
-    add_part(table, "step", total, 1.0, digits=3, style="bold")
-    return table
-
-
-def _titled(title: str, table: Table) -> Group:
-    return Group(Text(title, style="bold"), table)
+    time = parts_table("s", parts, "step", total, total, digits=3)
+    yield Beside(tables={**memory, "Time of a step": time})
+    if runs.estimate.is_flat:
+        yield said(_FLAT)
 
 
 def _speed(runs: Any) -> dict[str, str]:
@@ -107,10 +92,10 @@ def _samples(estimate: Any) -> dict[str, str]:
     return {"samples/s": text.significant(first(estimate.samples_per_second))}
 
 
-def _print_run(console: Console, runs: Any) -> None:
+def _run_blocks(runs: Any) -> Iterator[Block]:
     """What the whole run takes."""
     tokens = runs.source.setting.workload.total_tokens
-    print_title(console, f"A run of {text.large(tokens)} tokens")
+    yield Title(text=f"A run of {text.large(tokens)} tokens")
     hours = first(runs.gpu_hours) / HOUR
     pairs = {
         "time to train": text.duration(first(runs.time_to_train)),
@@ -125,7 +110,7 @@ def _print_run(console: Console, runs: Any) -> None:
         pairs |= _per_tokens(runs)
         pairs["PFLOP/s-day"] = text.dollars(first(runs.cost_per_pflop_day))
     pairs |= electricity_pairs(runs, first_row(runs.columns()))
-    print_pairs(console, pairs)
+    yield Pairs(pairs=pairs)
 
 
 def _calendar(runs: Any) -> dict[str, str]:
@@ -158,9 +143,9 @@ def _calendar(runs: Any) -> dict[str, str]:
     return pairs
 
 
-def _more(console: Console, _: Plan, found: Evaluation) -> None:
+def _more(_: Plan, found: Evaluation) -> Iterator[Block]:
     if not found.estimate.is_flat:
-        print_operators(console, found.estimate)
+        yield from operators_blocks(found.estimate)
 
 
 def _operators(found: Evaluation) -> list[dict[str, Any]]:
@@ -190,3 +175,88 @@ TRAINING = Details(
     timelines=_timelines,
     to_see="To see its time by module and operator",
 )
+
+
+@record(kw_only=True)
+class OperatorRow:
+    """Seconds of a step that one operator, or one part that belongs to none, takes."""
+
+    operator: str
+    module: str
+    forward: float
+    backward: float
+    recompute: float
+    total: float
+
+
+def operator_rows(time: StepTime) -> list[OperatorRow]:
+    """Rows that add up to the step time of the first configuration."""
+    sums: dict[tuple[str, str], dict[str, float]] = {}
+    in_operators = dict.fromkeys(TIME_PARTS, 0.0)
+    for operator, seconds in time.operator_times():
+        row = sums.setdefault((operator.module, operator.name), dict.fromkeys(_OF_OPERATORS, 0.0))
+        for name, value in seconds.items():
+            row[name] += first(value)
+            in_operators[name if operator.part == "compute" else operator.part] += first(value)
+    rows = [
+        OperatorRow(operator=name, module=module, total=sum(row.values()), **row)
+        for (module, name), row in sums.items()
+    ]
+    return rows + [
+        OperatorRow(operator=part, module=_OTHERS, total=rest, **dict.fromkeys(_OF_OPERATORS, 0.0))
+        for part, rest in _remainders(time, in_operators).items()
+    ]
+
+
+def module_rows(rows: list[OperatorRow]) -> list[OperatorRow]:
+    """The rows of operators summed by module; the others stay as they are."""
+    sums: dict[str, OperatorRow] = {}
+    for row in rows:
+        key = row.operator if row.module == _OTHERS else row.module
+        before = sums.get(key)
+        sums[key] = OperatorRow(
+            operator="",
+            module=key,
+            **{
+                name: getattr(row, name) + (getattr(before, name) if before else 0.0)
+                for name in (*_OF_OPERATORS, "total")
+            },
+        )
+    return list(sums.values())
+
+
+def operators_blocks(estimate: Estimate) -> Iterator[Block]:
+    """Two tables, by module and by operator, in ms."""
+    rows = [row for row in operator_rows(estimate.time) if row.total]
+    total = first(estimate.step_time)
+    yield Title(text="Time of a step by module, ms")
+    yield from _rows_blocks(module_rows(rows), total, with_operator=False)
+    yield Title(text="Time of a step by operator, ms")
+    yield from _rows_blocks(rows, total, with_operator=True)
+
+
+def _remainders(time: StepTime, in_operators: Mapping[str, float]) -> dict[str, float]:
+    parts = {part: first(seconds) for part, seconds in time.parts().items()}
+    rest = {part: seconds - in_operators[part] for part, seconds in parts.items()}
+    return {part: value for part, value in rest.items() if abs(value) > 1e-9 * parts[part]}
+
+
+def _rows_blocks(rows: list[OperatorRow], total: float, *, with_operator: bool) -> Iterator[Block]:
+    """The rows and their sum; a narrow table has totals alone."""
+    names = (*_OF_OPERATORS, "total")
+    lines = [
+        (
+            (row.operator if with_operator else row.module).replace("_", " "),
+            *(_milliseconds(getattr(row, name)) for name in names),
+            f"{100 * row.total / total:.1f}",
+        )
+        for row in rows
+    ]
+    sums = [_milliseconds(sum(getattr(row, name) for row in rows)) for name in names]
+    heads = ("operator" if with_operator else "module", *names, "%")
+    marks = [*[""] * len(rows), TOTAL]
+    yield grid(heads, [*lines, ("step", *sums, "100.0")], late=(1, 2, 3), marked=marks)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:,.2f}" if seconds else "-"

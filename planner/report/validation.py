@@ -8,13 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from rich.console import Console
-
 from planner.base.files import written_whole
 from planner.base.text import count
 from planner.confidence.intervals import LEVEL
 from planner.report.cells import csv_cell, texts
-from planner.report.console import make_table, print_pairs, print_title
+from planner.show.page import (
+    GAP,
+    Block,
+    Pairs,
+    Title,
+    grid,
+    said,
+)
 from planner.validation.assumed import UNKNOWN
 from planner.validation.columns import ADDED, MEASURED, PREDICTED
 from planner.validation.compare import Errors, MemoryVerdicts, Row, errors, memory_verdicts
@@ -26,18 +31,18 @@ _NAME_WIDTH = 31
 _NAMES = {"gpu": "GPU"}
 
 
-def print_validation(console: Console, kind: Kind, rows: Sequence[Row]) -> None:
+def validation_blocks(kind: Kind, rows: Sequence[Row]) -> Iterator[Block]:
     """Errors of what is compared by group, verdicts on memory, and what is not predicted."""
     for compared in kind.compared:
         for group in compared.groups:
             found = errors(rows, compared, group)
             if any(one.predicted for one in found):
                 title = f"{compared.title} by {_title(group)}"
-                print_errors(console, title, found, compared.with_regret)
-    print_verdicts(console, memory_verdicts(rows))
-    print_reasons(console, rows)
-    console.print()
-    console.print(
+                yield from errors_blocks(title, found, compared.with_regret)
+    yield from verdicts_blocks(memory_verdicts(rows))
+    yield from reasons_blocks(rows)
+    yield GAP
+    yield said(
         f"MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
         f"Within: share inside the {LEVEL:.0%} interval; score: its width in logarithms and what "
         f"lies beyond it, less is better. {kind.footnote}"
@@ -114,20 +119,14 @@ def _number(value: float) -> str:
     return f"{value:.7g}" if math.isfinite(value) else ""
 
 
-def print_errors(
-    console: Console, title: str, groups: Sequence[Errors], with_regret: bool = False
-) -> None:
+def errors_blocks(
+    title: str, groups: Sequence[Errors], with_regret: bool = False
+) -> Iterator[Block]:
     """A table of errors, one line per group."""
-    print_title(console, title)
-    table = make_table(console, gap=1)
-    table.add_column("", no_wrap=True)
-    for header in ("rows", "pred.", "MAPE", "median", "bias", "within", "score"):
-        table.add_column(header, justify="right", no_wrap=True)
-    if with_regret:
-        table.add_column("regret", justify="right", no_wrap=True)
-    for found in groups:
-        table.add_row(*_row(found, with_regret))
-    console.print(table)
+    yield Title(text=title)
+    heads = ("", "rows", "pred.", "MAPE", "median", "bias", "within", "score")
+    rows = [[*_row(found, with_regret)] for found in groups]
+    yield grid((*heads, *["regret"] * with_regret), rows)
 
 
 def _row(found: Errors, with_regret: bool) -> Iterator[str]:
@@ -151,49 +150,50 @@ def _shortened(name: str) -> str:
     return f"{name[:half].rstrip()}...{name[-half:].lstrip()}"
 
 
-def print_verdicts(console: Console, verdicts: MemoryVerdicts) -> None:
+def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
     """How often it was predicted wrongly whether a run goes out of memory."""
-    print_title(console, "Out of memory")
-    print_pairs(
-        console,
-        {
+    yield Title(text="Out of memory")
+    yield Pairs(
+        pairs={
             "ran out, said to fit": _share(verdicts.said_to_fit, verdicts.ran_out),
             "ran, said to run out": _share(verdicts.said_to_run_out, verdicts.ran),
         },
     )
 
 
-def print_reasons(console: Console, rows: Sequence[Row]) -> None:
+def reasons_blocks(rows: Sequence[Row]) -> Iterator[Block]:
     """How many runs are predicted, on what basis, why others are not, and what was assumed."""
     predictions = [row.prediction for row in rows]
     reasons = Counter(one.reason for one in predictions if one.reason)
     bases = Counter(one.basis for one in predictions if one.basis)
     total = len(predictions)
-    print_title(console, f"Predicted: {count(total - reasons.total())} of {count(total)}")
-    print_pairs(console, {basis: count(number) for basis, number in bases.most_common()})
+    yield Title(text=f"Predicted: {count(total - reasons.total())} of {count(total)}")
+    yield Pairs(pairs={basis: count(number) for basis, number in bases.most_common()})
     if reasons:
-        print_title(console, "Not predicted")
-        _print_counts(console, reasons)
+        yield Title(text="Not predicted")
+        yield from _counts_blocks(reasons)
     faults = Counter(one.impossible for one in predictions if one.impossible)
     if faults:
-        print_title(console, f"Layouts that cannot be: {count(faults.total())}, not compared")
-        _print_counts(console, faults)
-    _print_noise(console, sum(row.noisy for row in rows))
+        yield Title(text=f"Layouts that cannot be: {count(faults.total())}, not compared")
+        yield from _counts_blocks(faults)
+    yield from _noise_blocks(sum(row.noisy for row in rows))
     choices = Counter(choice for row in rows for choice in row.assumed)
     if choices:
-        print_title(console, "Assumed where rows leave it open")
+        yield Title(text="Assumed where rows leave it open")
         shown = Counter(dict(choices.most_common(_MOST_CHOICES)))
         shown |= Counter({one: n for one, n in choices.items() if UNKNOWN in one})
-        _print_counts(console, shown)
+        yield from _counts_blocks(shown)
         left = len(choices) - len(shown)
         others = f"{count(left)} others: " if left > 0 else ""
-        console.print(f"{others}--output has them row by row, in the column assumed.")
+        yield said(f"{others}--output has them row by row, in the column assumed.", indent="")
 
 
-def _print_noise(console: Console, number: int) -> None:
+def _noise_blocks(number: int) -> Iterator[Block]:
     if number:
         one = "1 row is" if number == 1 else f"{count(number)} rows are"
-        console.print(f"{one} noise by their source's word: left out of speed, not of memory.")
+        yield said(
+            f"{one} noise by their source's word: left out of speed, not of memory.", indent=""
+        )
 
 
 def not_understood(runs: Runs) -> list[str]:
@@ -226,13 +226,9 @@ def _measured_columns(runs: Runs) -> list[str]:
     ]
 
 
-def _print_counts(console: Console, reasons: Counter[str]) -> None:
-    table = make_table(console, header=False)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
-    for reason, number in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
-        table.add_row(count(number), reason)
-    console.print(table)
+def _counts_blocks(reasons: Counter[str]) -> Iterator[Block]:
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    yield grid(("", ""), [(count(number), reason) for reason, number in ordered], words=(1,))
 
 
 def _share(part: int, whole: int) -> str:

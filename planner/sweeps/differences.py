@@ -3,46 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-from rich.console import Console
-from rich.text import Text
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from planner.base import text
-from planner.report.console import BAD, GOOD, print_folded
-from planner.report.fitted import Column, print_fitted
+from planner.base.records import record
 from planner.report.short import share
 from planner.report.told import label, told_alike
-from planner.sweeps.against import Change, Comparison, Key
-from planner.sweeps.columns import MEASURES, VALUE, better
+from planner.show.page import (
+    BAD,
+    BEST,
+    GAP,
+    TOTAL,
+    Block,
+    Column,
+    fitted,
+    said,
+)
+from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, Row, better, measured_alike
+from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
+from planner.sweeps.sentences import plan_in_short
 
 _NO_PLAN = "no plan"
 _MOST_NAMED = 4
+Key = tuple[Any, ...]
+_SAME = 1e-9
 
 
-def print_differences(
-    console: Console, before: Sweep, after: Sweep, found: Comparison, measure: str, top: int
-) -> None:
+def differences_blocks(
+    before: Sweep, after: Sweep, found: Comparison, measure: str, top: int
+) -> Iterator[Block]:
     """How many scenarios differ, which the most, and what only one of the sweeps has."""
     both = found.same + len(found.changes)
-    console.print(f"{after.folder} against {before.folder}", style="bold")
+    yield said(f"{after.folder} against {before.folder}", mark=TOTAL, indent="")
     counts = [f"{text.count(found.same)} the same", f"{text.count(len(found.changes))} changed"]
     counts += [f"{text.count(found.won)} have a plan now"] if found.won else []
     counts += [f"{text.count(found.lost)} have none now"] if found.lost else []
-    print_folded(console, f"{text.count(both)} scenarios in both: {', '.join(counts)}")
+    yield said(f"{text.count(both)} scenarios in both: {', '.join(counts)}")
     for name, (old, new) in found.asked.items():
         words = [_answer(value) for value in (old, new)]
-        print_folded(console, f"Asked otherwise: {label(name)} {words[0]}, now {words[1]}")
+        yield said(f"Asked otherwise: {label(name)} {words[0]}, now {words[1]}")
     for sweep, keys in ((before, found.only_before), (after, found.only_after)):
         if keys:
-            print_folded(console, f"Only in {sweep.folder}: {_named(keys)}", most=3)
+            yield said(f"Only in {sweep.folder}: {_named(keys)}", most=3)
     if found.changes:
-        console.print()
-        _print_changes(console, found, measure, found.changes[:top])
+        yield GAP
+        yield from _changes_blocks(found, measure, found.changes[:top])
     if len(found.changes) > top:
-        console.print(f"and {text.count(len(found.changes) - top)} more: --top")
+        yield said(f"and {text.count(len(found.changes) - top)} more: --top", indent="")
 
 
 def _named(keys: Sequence[Key]) -> str:
@@ -55,9 +64,7 @@ def _answer(value: Any) -> str:
     return "not asked" if value is None else text.value(value)
 
 
-def _print_changes(
-    console: Console, found: Comparison, measure: str, changes: Sequence[Change]
-) -> None:
+def _changes_blocks(found: Comparison, measure: str, changes: Sequence[Change]) -> Iterator[Block]:
     columns = [
         Column(
             name=name,
@@ -84,34 +91,33 @@ def _print_changes(
         Column(
             name="change",
             header="change",
-            cells=[str(one) for one in told],
+            cells=[words for words, _ in told],
             numeric=True,
-            styles=[str(one.style) for one in told],
+            marks=[mark for _, mark in told],
         )
     )
     plans = ["same" if one.before.plan == one.after.plan else _plan(one) for one in changes]
     columns.append(Column(name="plan", header="plan", cells=plans, numeric=False))
-    order = [one.name for one in columns]
-    print_fitted(console, columns, rank=order.index, styles=[""] * len(changes))
+    yield fitted(columns)
 
 
 def _plan(change: Change) -> str:
     return change.after.plan if change.after.feasible else change.after.reason
 
 
-def _change(measure: str, change: Change) -> Text:
+def _change(measure: str, change: Change) -> tuple[str, str]:
     """How much more or less it is now, green where that is better."""
     old, new = change.before.value, change.after.value
     if change.before.feasible != change.after.feasible:
         is_good = change.after.feasible
-        return Text("new" if is_good else "lost", GOOD if is_good else BAD)
+        return "new" if is_good else "lost", BEST if is_good else BAD
     if not (math.isfinite(old) and math.isfinite(new)) or not old:
-        return Text("-")
+        return "-", ""
     gain = new / old - 1
     if not gain:
-        return Text("same")
+        return "same", ""
     is_good = (gain < 0) == (better(measure) > 0)
-    return Text(f"{'+' if gain > 0 else '-'}{share(abs(gain))}", GOOD if is_good else BAD)
+    return f"{'+' if gain > 0 else '-'}{share(abs(gain))}", BEST if is_good else BAD
 
 
 def difference_columns(found: Comparison) -> list[str]:
@@ -125,3 +131,149 @@ def difference_rows(found: Comparison) -> Iterator[tuple[Any, ...]]:
     for change in found.changes:
         sides = (*change.before, *change.after)
         yield (*change.key, *(None if one != one else one for one in sides))
+
+
+class Side(NamedTuple):
+    """A scenario as one sweep has it; ``value`` is what is compared, NaN where unknown."""
+
+    feasible: bool
+    value: float
+    cost: float
+    time: float
+    plan: str
+    reason: str
+
+
+@record(kw_only=True)
+class Change:
+    """A scenario that both have and that is not the same in both."""
+
+    key: Key
+    before: Side
+    after: Side
+
+    @property
+    def size(self) -> float:
+        """How much the value changed, as the size of a logarithm; a plan won or lost is most."""
+        if self.before.feasible != self.after.feasible:
+            return math.inf
+        if _same(self.before.value, self.after.value):
+            return 0.0
+        ends = (self.before.value, self.after.value)
+        return abs(math.log(ends[1] / ends[0])) if min(ends) > 0 else math.inf
+
+
+@record(kw_only=True)
+class Comparison:
+    """What differs from one sweep to another.
+
+    ``names`` are the questions that scenarios are told apart by; ``asked`` those that the sweeps
+    answered differently throughout, with both answers.
+    """
+
+    names: tuple[str, ...]
+    asked: Mapping[str, tuple[Any, Any]]
+    changes: tuple[Change, ...]
+    same: int
+    only_before: tuple[Key, ...]
+    only_after: tuple[Key, ...]
+
+    @property
+    def won(self) -> int:
+        """Scenarios that have a plan now and had none."""
+        return sum(one.after.feasible > one.before.feasible for one in self.changes)
+
+    @property
+    def lost(self) -> int:
+        """Scenarios that had a plan and have none now."""
+        return sum(one.after.feasible < one.before.feasible for one in self.changes)
+
+
+def compare(
+    before: Sweep,
+    after: Sweep,
+    measure: str = COST,
+    chosen: Callable[[Iterable[Row]], Iterable[Row]] = iter,
+) -> Comparison:
+    """The scenarios of two sweeps by what they ask, the largest change first.
+
+    ``measure`` is what is compared; ``chosen`` picks rows of both.
+    """
+    names = joined_by(before.plan, after.plan)
+    old = dict(_sides(before, names, measure, chosen))
+    found: list[Change] = []
+    same, only_after = 0, []
+    for key, side in _sides(after, names, measure, chosen):
+        known = old.pop(key, None)
+        if known is None:
+            only_after.append(key)
+        elif _is_same(known, side):
+            same += 1
+        else:
+            found.append(Change(key=key, before=known, after=side))
+    found.sort(key=lambda change: -change.size)
+    return Comparison(
+        names=names,
+        asked=_asked_otherwise(before.plan, after.plan, names),
+        changes=tuple(found),
+        same=same,
+        only_before=tuple(old),
+        only_after=tuple(only_after),
+    )
+
+
+def joined_by(one: SweepPlan, other: SweepPlan) -> tuple[str, ...]:
+    """The questions that either sweep varies, and the work where one has several."""
+    return tuple(dict.fromkeys([*one.varied, *other.varied]))
+
+
+def _sides(
+    sweep: Sweep,
+    names: Sequence[str],
+    measure: str,
+    chosen: Callable[[Iterable[Row]], Iterable[Row]],
+) -> Iterator[tuple[Key, Side]]:
+    for row in chosen(sweep.rows()):
+        values = sweep.plan.scenario(row["scenario"]).values
+        feasible = bool(row["feasible"])
+        yield (
+            tuple(_asked_of(name, row, values) for name in names),
+            Side(
+                feasible,
+                measured_alike(measure, row),
+                measured_alike(COST, row),
+                measured_alike(TIME, row),
+                plan_in_short(row) if feasible else "",
+                str(row.get("reason") or ""),
+            ),
+        )
+
+
+def _asked_of(name: str, row: Row, values: Mapping[str, Any]) -> Any:
+    """What a scenario asks; specs by the names that rows have."""
+    is_limit = f"{name}_limit" in row
+    found = None if is_limit else row.get(name)
+    return values.get(name) if found is None else found
+
+
+def _asked_otherwise(
+    one: SweepPlan, other: SweepPlan, names: Sequence[str]
+) -> dict[str, tuple[Any, Any]]:
+    """What differs between the answers that each gave to a question once."""
+    answers = [
+        {name: v[0] for work in plan.works for name, v in work.axes.items() if name not in names}
+        for plan in (one, other)
+    ]
+    known = dict.fromkeys([*answers[0], *answers[1]])
+    pairs = {name: (answers[0].get(name), answers[1].get(name)) for name in known}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _is_same(one: Side, other: Side) -> bool:
+    if (one.feasible, one.plan) != (other.feasible, other.plan):
+        return False
+    return not one.feasible or all(_same(*pair) for pair in zip(one[1:4], other[1:4], strict=True))
+
+
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=_SAME) or (math.isnan(one) and math.isnan(other))

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from planner.base import text
 from planner.base.files import written_whole
 from planner.report.cells import csv_cell
-from planner.report.console import print_folded
-from planner.report.fitted import Column, print_fitted
 from planner.report.told import label, told, told_alike
+from planner.show.page import (
+    TOTAL,
+    Block,
+    Column,
+    fitted,
+    said,
+)
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE
 from planner.sweeps.plan import SweepPlan
 
@@ -32,28 +35,19 @@ def usual_columns(plan: SweepPlan, columns: Sequence[str], asked: Iterable[str])
     return [name for name in wanted if name in columns or name == VALUE]
 
 
-def print_rows(
-    console: Console, columns: Sequence[str], rows: Sequence[Cells], matching: int
-) -> None:
+def rows_blocks(columns: Sequence[str], rows: Sequence[Cells], matching: int) -> Iterator[Block]:
     """Rows as a table of as many columns as there is room for."""
     some = f"{text.count(len(rows))} of " if len(rows) < matching else ""
-    console.print(f"{some}{text.count(matching)} scenarios", style="bold")
+    yield said(f"{some}{text.count(matching)} scenarios", mark=TOTAL, indent="")
     table = {name: [row[at] for row in rows] for at, name in enumerate(columns)}
     shown = [
         _column(name, cells, _alike(name, table))
         for name, cells in table.items()
         if any(cell is not None for cell in cells)
     ]
-    order = [one.name for one in shown]
-    print_fitted(
-        console,
-        shown,
-        rank=order.index,
-        styles=[""] * len(rows),
-        elsewhere=f"choose some with {_MORE[0]}, or write all with {_MORE[1]}",
-    )
+    yield fitted(shown, elsewhere=f"choose some with {_MORE[0]}, or write all with {_MORE[1]}")
     if len(rows) < matching:
-        print_folded(console, "More: --top")
+        yield said("More: --top")
 
 
 def _alike(name: str, table: Mapping[str, Cells]) -> list[float]:

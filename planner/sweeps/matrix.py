@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from rich.console import Console
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
-from planner.report.console import BAD, GOOD, TIE, print_folded
-from planner.report.fitted import Column, print_fitted
 from planner.report.told import label, told_alike
+from planner.show.page import (
+    BAD,
+    BEST,
+    GAP,
+    TIE,
+    TOTAL,
+    Block,
+    Cell,
+    Head,
+    Table,
+    said,
+)
 from planner.sweeps.columns import MEASURES, VALUE, better, column_of_measure, workloads_of
 from planner.sweeps.summary import (
     CHOSEN_BY,
@@ -32,13 +40,12 @@ MARKS: Mapping[str, str] = {
 """What the marks of cells without a plan mean."""
 
 
-def print_matrix(console: Console, group: Group, most: int) -> None:
+def matrix_blocks(group: Group, most: int) -> Iterator[Block]:
     """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
     metric, sign = group.metric, better(group.metric)
     if not group.knows(metric):
-        print_folded(console, unknown_line(group), indent="")
+        yield said(unknown_line(group), indent="")
         return
-    column = column_of(metric, group)
     best = dict.fromkeys(group.places, float("inf"))
     for (place, _), here in group.spots.items():
         if metric in here.found:
@@ -48,30 +55,36 @@ def print_matrix(console: Console, group: Group, most: int) -> None:
         ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-most:]
     chosen = {*ranked}
     places = [place for place in group.places if place in chosen]
-    cells, unit = cells_of(group, metric, column, places)
-    console.print()
-    console.print(matrix_title(group, column, unit), style="bold")
-    names = Column(name="", header=" ", cells=[" ".join(p) for p in places], numeric=False)
-    columns = [names]
-    for count in group.counts:
-        header = "best" if count is None else text.value(count)
-        mine = [cells[place, count] for place in places]
-        columns.append(
-            Column(
-                name=header,
-                header=header,
-                cells=[words for words, _ in mine],
-                numeric=True,
-                styles=[style for _, style in mine],
-            )
-        )
-    order = [one.name for one in columns]
-    print_fitted(
-        console, columns, rank=order.index, styles=[""] * len(places), elsewhere="--csv has them"
-    )
+    table = matrix_table(group, places)
+    yield GAP
+    yield said(table.caption, mark=TOTAL, indent="")
+    yield table
     if len(places) < len(group.places):
         more = len(group.places) - len(places)
-        print_folded(console, f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
+        yield said(f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
+
+
+def matrix_table(group: Group, places: Sequence[Place], name: str = "", corner: str = " ") -> Table:
+    """The measure of some places of a group, a column for each number of GPUs."""
+    column = column_of(group.metric, group)
+    cells, unit = cells_of(group, group.metric, column, places)
+    heads = ["best" if count is None else text.value(count) for count in group.counts]
+    rows = [
+        [Cell(text=" ".join(place)), *(cells[place, count] for count in group.counts)]
+        for place in places
+    ]
+    return Table(
+        name=name,
+        caption=matrix_title(group, column, unit),
+        heads=[
+            Head(name="place", text=corner),
+            *(Head(name=n, text=n, numeric=True, rank=at) for at, n in enumerate(heads, 1)),
+        ],
+        rows=rows,
+        is_small=True,
+        is_whole=True,
+        elsewhere="--csv has them",
+    )
 
 
 def matrix_title(group: Group, column: str, unit: str) -> str:
@@ -97,8 +110,8 @@ def unknown_line(group: Group) -> str:
 
 def cells_of(
     group: Group, metric: str, column: str, places: Sequence[Place]
-) -> tuple[dict[Spot, tuple[str, str]], str]:
-    """The text and style of every cell, and their unit."""
+) -> tuple[dict[Spot, Cell], str]:
+    """Every cell, and their unit."""
     spots = [(place, count) for place in places for count in group.counts]
     known = [s for s in spots if s in group.spots and metric in group.spots[s].found]
     words, unit = told_alike(column, [group.spots[spot].found[metric].value for spot in known])
@@ -110,15 +123,16 @@ def cells_of(
         for other in group.ties(metric, winner)
         if other[1] == count
     }
-    cells = dict.fromkeys(spots, ("-", ""))
+    cells = dict.fromkeys(spots, Cell(text="-"))
     for spot, number in zip(known, words, strict=True):
         is_best = spot == winners[spot[1]]
-        mark, style = ("*", GOOD) if is_best else ("=", TIE) if spot in ties else ("", "")
-        cells[spot] = (mark + number, style)
+        sign, mark = ("*", BEST) if is_best else ("=", TIE) if spot in ties else ("", "")
+        value = group.spots[spot].found[metric].value
+        cells[spot] = Cell(text=sign + number, number=value, mark=mark)
     for spot in spots:
         here = group.spots.get(spot)
         if here is not None and not here.feasible:
-            cells[spot] = (reason_mark(here.reason), BAD)
+            cells[spot] = Cell(text=reason_mark(here.reason), mark=BAD)
     return cells, unit
 
 

@@ -10,8 +10,8 @@ from planner.report.plots.curves import Curve, Curves
 from planner.report.plots.drawn import draw
 from planner.report.plots.matrix import Matrix
 from planner.report.plots.picture import Picture
-from planner.report.theme import axis_label
 from planner.report.told import label
+from planner.show.theme import axis_label
 from planner.sweeps.columns import TIME, VALUE, better, find_columns
 from planner.sweeps.matrix import cells_of, column_of, marks_lines, matrix_title, unknown_line
 from planner.sweeps.sentences import group_title
@@ -130,10 +130,10 @@ def _matrix(group: Group, *, several: bool) -> Matrix:
         title=f"{group_title(group)}: {title}" if several else title,
         rows=rows,
         columns=heads,
-        words=[[cells[place, count][0] for count in group.counts] for place in group.places],
+        words=[[cells[place, count].text for count in group.counts] for place in group.places],
         values=[[value(place, count) for count in group.counts] for place in group.places],
         best=[
-            [cells[place, count][0].startswith(("*", "=")) for count in group.counts]
+            [cells[place, count].text.startswith(("*", "=")) for count in group.counts]
             for place in group.places
         ],
         sign=better(metric),

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-from rich.console import Console
-from rich.text import Text
+from collections.abc import Iterable, Iterator, Sequence
 
 from planner.base import text
-from planner.report.console import GOOD, make_table, print_folded, print_title
-from planner.report.fitted import Column, print_fitted
 from planner.report.told import label, told_alike
+from planner.show.page import (
+    BEST,
+    GAP,
+    TOTAL,
+    Block,
+    Cell,
+    Column,
+    Title,
+    fitted,
+    grid,
+    said,
+)
 from planner.sweeps.columns import COST, MEASURES, TIME, Row, column_of_measure, measured
-from planner.sweeps.matrix import marks_lines, print_matrix
+from planner.sweeps.matrix import marks_lines, matrix_blocks
 from planner.sweeps.results import Sweep
 from planner.sweeps.sentences import (
     TITLES,
@@ -40,19 +47,18 @@ _SELLERS = (
 )
 
 
-def print_summary(
-    console: Console, sweep: Sweep, summary: Summary, front: Iterable[Row], *, is_full: bool = False
-) -> None:
+def summary_blocks(
+    sweep: Sweep, summary: Summary, front: Iterable[Row], *, is_full: bool = False
+) -> Iterator[Block]:
     """What the scenarios say together; in short of many works and models the best plans alone."""
-    _print_head(console, sweep, summary)
+    yield from _head_blocks(sweep, summary)
     groups = summary.groups
     is_long = is_full or len(groups) == 1
     shown = groups if is_full else groups[:_MOST_GROUPS]
     has_room = sum(len(group.places) for group in shown) <= _MOST_ROWS and len(shown) < 5
     fronts = _by_group(front, groups) if is_long else {}
     for group in shown:
-        _print_group(
-            console,
+        yield from _group_blocks(
             group,
             fronts.get((group.work, group.model), ()),
             is_long=is_long,
@@ -60,23 +66,23 @@ def print_summary(
             most=_ALL if is_full else 0,
         )
     if len(shown) < len(groups):
-        print_title(console, f"and {len(groups) - len(shown)} more works and models: --full")
-    console.print()
+        yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
+    yield GAP
     if summary.feasible:
         if "contract" in sweep.plan.varied and not _has_provider(sweep):
-            print_folded(console, _SELLERS)
+            yield said(_SELLERS)
         for line in _legend(groups, is_matrix=is_long or has_room):
-            print_folded(console, line)
+            yield said(line)
     folder = sweep.folder
     rest = "" if is_full else f"planner sweep show {folder} --full; "
-    print_folded(console, f"More: {rest}planner sweep show -h; all columns: {folder}/scenarios.csv")
+    yield said(f"More: {rest}planner sweep show -h; all columns: {folder}/scenarios.csv")
 
 
-def _print_head(console: Console, sweep: Sweep, summary: Summary) -> None:
+def _head_blocks(sweep: Sweep, summary: Summary) -> Iterator[Block]:
     plan = sweep.plan
-    console.print(plan.name, style="bold")
+    yield said(plan.name, mark=TOTAL, indent="")
     if plan.description:
-        print_folded(console, plan.description, indent="")
+        yield said(plan.description, indent="")
     total, found = plan.num_scenarios, summary.scenarios
     words = f"{text.count(found)} scenario{'s' * (found != 1)}"
     if found < sweep.done:
@@ -84,31 +90,29 @@ def _print_head(console: Console, sweep: Sweep, summary: Summary) -> None:
     line = f"{words}, {text.count(summary.feasible)} with a plan"
     if plan.varied:
         line += f"; varied: {', '.join(name.replace('_', ' ') for name in plan.varied)}"
-    print_folded(console, line)
+    yield said(line)
     if sweep.done < total:
-        print_folded(
-            console,
+        yield said(
             f"Not finished: {text.count(sweep.done)} of {text.count(total)} scenarios are done; "
             "the command that began it goes on.",
         )
 
 
-def _print_group(
-    console: Console,
+def _group_blocks(
     group: Group,
     front: Sequence[Row],
     *,
     is_long: bool,
     has_matrix: bool,
     most: int,
-) -> None:
-    print_title(console, group_title(group))
+) -> Iterator[Block]:
+    yield Title(text=group_title(group))
     if not group.best:
-        print_folded(console, f"No plan at all. {'; '.join(nowhere_lines(group))}", most=_LINES)
+        yield said(f"No plan at all. {'; '.join(nowhere_lines(group))}", most=_LINES)
         return
-    (_print_bests if is_long else _print_short_bests)(console, group)
+    yield from (_bests_blocks if is_long else _short_bests_blocks)(group)
     if has_matrix:
-        print_matrix(console, group, most or _MOST_PLACES)
+        yield from matrix_blocks(group, most or _MOST_PLACES)
     lines = [*winner_lines(group)]
     for measure in (COST, TIME) if is_long else ():
         found = group.overtakings(measure)
@@ -119,38 +123,34 @@ def _print_group(
     if group.unpriced:
         lines.append(f"No price, so no cost: {places_in_short(sorted(group.unpriced))}")
     for line in lines:
-        print_folded(console, line, most=most or (_LINES if is_long else 2))
+        yield said(line, most=most or (_LINES if is_long else 2))
     if len(front) > 1:
-        _print_front(console, group, front, most or _MOST_OF_FRONT)
+        yield from _front_blocks(group, front, most or _MOST_OF_FRONT)
 
 
-def _print_bests(console: Console, group: Group) -> None:
+def _bests_blocks(group: Group) -> Iterator[Block]:
     """The best scenarios, each with its intervals and its plan."""
-    table = make_table(console, header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    rows: list[tuple[str | Cell, ...]] = []
     for measure, row in group.best.items():
         reached = [told_of(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
         sure = f", basis {row['basis']}" if row.get("basis") else ""
         first = f"{text.count(row['num_gpus'])} x {where(row)}"
-        lines = [f"{first}: {', '.join(reached)}{sure}", plan_in_short(row)]
-        table.add_row(Text(TITLES[measure], GOOD), "\n".join(lines))
-    console.print(table)
+        words = f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
+        rows.append((Cell(text=TITLES[measure], mark=BEST), words))
+    yield grid(("", " "), rows, words=(0, 1))
 
 
-def _print_short_bests(console: Console, group: Group) -> None:
+def _short_bests_blocks(group: Group) -> Iterator[Block]:
     """The best scenarios, a line each."""
-    table = make_table(console, header=False)
-    for _ in range(4):
-        table.add_column(overflow="fold")
+    rows: list[tuple[str | Cell, ...]] = []
     for measure, row in group.best.items():
         reached = [told_of(one, row, False) for one in (COST, TIME)]
         place = f"{text.count(row['num_gpus'])} x {where(row)}"
-        table.add_row(Text(TITLES[measure], GOOD), *reached, place)
-    console.print(table)
+        rows.append((Cell(text=TITLES[measure], mark=BEST), *reached, place))
+    yield grid(("", " ", "  ", "   "), rows, words=range(4))
 
 
-def _print_front(console: Console, group: Group, front: Sequence[Row], most: int) -> None:
+def _front_blocks(group: Group, front: Sequence[Row], most: int) -> Iterator[Block]:
     """The scenarios that no other beats in everything, from the cheapest to the dearest."""
     metric = group.metric if group.metric in MEASURES else COST
     rows = sorted(front, key=lambda row: measured(metric, row))
@@ -161,7 +161,7 @@ def _print_front(console: Console, group: Group, front: Sequence[Row], most: int
     known = [name for name in weighed if any(row.get(name) is not None for row in rows)]
     goals = ", ".join(label(name) for name in [*known, "num_gpus"])
     some = f"{len(at)} of {len(rows)}" if len(at) < len(rows) else f"all {len(rows)}"
-    print_title(console, f"Front across scenarios by {goals}: {some}")
+    yield Title(text=f"Front across scenarios by {goals}: {some}")
     columns = [
         Column(name="GPUs", header="GPUs", cells=[text.count(rows[n]["num_gpus"]) for n in at],
                numeric=True),
@@ -175,8 +175,7 @@ def _print_front(console: Console, group: Group, front: Sequence[Row], most: int
         columns.append(Column(name=label(name), header=header, cells=words, numeric=True))
     layouts = [plan_in_short(rows[n]) for n in at]
     columns.append(Column(name="plan", header="plan", cells=layouts, numeric=False))
-    order = [one.name for one in columns]
-    print_fitted(console, columns, rank=order.index, styles=[""] * len(at))
+    yield fitted(columns)
 
 
 def _by_group(front: Iterable[Row], groups: Sequence[Group]) -> dict[tuple[str, str], list[Row]]:

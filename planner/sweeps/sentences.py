@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from planner.base import text
-from planner.report.short import share
+from planner.report.short import plan_of, share
 from planner.report.told import label, told
 from planner.sweeps.columns import COST, PLACES, TIME, VALUE, Row, column_of_measure, measured_ends
 from planner.sweeps.summary import Group, Overtaking, Place
@@ -27,10 +27,7 @@ def group_title(group: Group) -> str:
 
 def plan_in_short(row: Row) -> str:
     """The software and the layout of a scenario's plan, as its users write it."""
-    wording = workload_of(row["workload"]).wording
-    software = [row.get(name) for name in ("mode", "framework", "engine")]
-    words = [str(word) for word in software if word is not None]
-    return ", ".join([*words, (wording.brief or wording.in_short)(row)])
+    return plan_of(workload_of(row["workload"]), row)
 
 
 def where(row: Row) -> str:

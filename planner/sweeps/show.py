@@ -7,20 +7,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from planner.base.records import record
 from planner.errors import SearchSpaceError
-from planner.report.console import print_folded, print_title
-from planner.sweeps.against import compare
+from planner.show.page import (
+    Block,
+    Title,
+    said,
+)
+from planner.sweeps import screen
 from planner.sweeps.columns import COST, MEASURES, VALUE, Row, find_column, find_columns
-from planner.sweeps.differences import difference_columns, difference_rows, print_differences
+from planner.sweeps.differences import (
+    compare,
+    difference_columns,
+    difference_rows,
+    differences_blocks,
+)
 from planner.sweeps.front import front_across
-from planner.sweeps.listing import print_rows, usual_columns, write_rows
-from planner.sweeps.matrix import column_of, marks_lines, print_matrix
+from planner.sweeps.listing import rows_blocks, usual_columns, write_rows
+from planner.sweeps.matrix import column_of, marks_lines, matrix_blocks
 from planner.sweeps.query import Where, ordered, read_order, read_where
 from planner.sweeps.results import Sweep
-from planner.sweeps.screen import print_summary
 from planner.sweeps.sentences import group_title
 from planner.sweeps.summary import summarize
 
@@ -82,8 +88,8 @@ class Shown:
         return self.chosen(self.sweep.columns).rows(self.sweep.rows())
 
 
-def show(console: Console, asked: Shown) -> None:
-    """Print what is asked of a sweep, or write it into files.
+def shown_blocks(asked: Shown) -> Iterator[Block]:
+    """What is asked of a sweep; nothing where it is written into files.
 
     Raises
     ------
@@ -91,27 +97,27 @@ def show(console: Console, asked: Shown) -> None:
         It is no sweep, a name or value is wrong, no scenario is meant, or a file cannot be written.
     """
     if asked.against is not None:
-        _show_differences(console, asked, Sweep(asked.against))
+        yield from _differences_of(asked, Sweep(asked.against))
     elif asked.pivot:
-        _show_pivot(console, asked)
+        yield from _pivot_blocks(asked)
     elif asked.is_written or asked.sort or asked.columns or asked.top is not None:
-        _show_rows(console, asked)
+        yield from _listed_blocks(asked)
     else:
-        show_summary(console, asked)
+        yield from summary_blocks(asked)
 
 
-def show_summary(console: Console, asked: Shown) -> None:
-    """Print the summary of a sweep."""
+def summary_blocks(asked: Shown) -> Iterator[Block]:
+    """The summary of a sweep."""
     sweep = asked.sweep
     summary = summarize(asked.rows(), sweep.plan, asked.measure)
     front = sweep.front_rows()
     if asked.where:
         numbers = front_across(asked.rows(), sweep.plan)
         front = (row for row in asked.rows() if row["scenario"] in numbers)
-    print_summary(console, sweep, summary, front, is_full=asked.full)
+    yield from screen.summary_blocks(sweep, summary, front, is_full=asked.full)
 
 
-def _show_rows(console: Console, asked: Shown) -> None:
+def _listed_blocks(asked: Shown) -> Iterator[Block]:
     sweep = asked.sweep
     order = read_order(asked.sort, sweep.columns)
     columns = find_columns(asked.columns, sweep.columns, "--columns")
@@ -135,10 +141,10 @@ def _show_rows(console: Console, asked: Shown) -> None:
     found = [*ordered(rows, order, columns, top)]
     for _ in rows:  # those beyond the ones that are shown
         pass
-    print_rows(console, columns, found, number)
+    yield from rows_blocks(columns, found, number)
 
 
-def _show_pivot(console: Console, asked: Shown) -> None:
+def _pivot_blocks(asked: Shown) -> Iterator[Block]:
     sweep = asked.sweep
     names = find_columns(asked.pivot, sweep.columns, "--pivot")
     summary = summarize(asked.rows(), sweep.plan, asked.measure, names)
@@ -150,13 +156,13 @@ def _show_pivot(console: Console, asked: Shown) -> None:
         return
     for group in summary.groups:
         if len(summary.groups) > 1:
-            print_title(console, group_title(group))
+            yield Title(text=group_title(group))
         if group.feasible:
-            print_matrix(console, group, asked.top or _ALL)
+            yield from matrix_blocks(group, asked.top or _ALL)
         else:
-            console.print("No plan at all.")
+            yield said("No plan at all.", indent="")
     for line in marks_lines(summary.groups):
-        print_folded(console, line)
+        yield said(line)
 
 
 def _write_pivot(asked: Shown, names: Sequence[str]) -> None:
@@ -175,7 +181,7 @@ def _write_pivot(asked: Shown, names: Sequence[str]) -> None:
     write_rows(asked.csv, asked.json, columns, rows)
 
 
-def _show_differences(console: Console, asked: Shown, other: Sweep) -> None:
+def _differences_of(asked: Shown, other: Sweep) -> Iterator[Block]:
     sweep = asked.sweep
     columns = [name for name in sweep.columns if name in other.columns]
 
@@ -188,4 +194,4 @@ def _show_differences(console: Console, asked: Shown, other: Sweep) -> None:
         write_rows(asked.csv, asked.json, difference_columns(found), difference_rows(found))
         return
     top = asked.top or (_ALL if asked.full else USUAL_ROWS)
-    print_differences(console, other, sweep, found, measure, top)
+    yield from differences_blocks(other, sweep, found, measure, top)

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from starlette.requests import ClientDisconnect
 
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
-from planner.pages.html import environment, plotly_script, static, style
+from planner.show.html import environment, plotly_script, static, style
 from planner.ui.described import openapi
 from planner.ui.form import choices, groups_of
 from planner.ui.guard import Guard

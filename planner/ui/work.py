@@ -12,15 +12,13 @@ from planner.errors import InfeasibleError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.scaling import with_scaling
 from planner.pages.document import Document
-from planner.pages.html import environment, page_data
 from planner.pages.read import document_page
 from planner.plan.plan import answered, evaluated, make_plan, one_configuration, result_of
-from planner.report.estimate_object import add_estimate
+from planner.report.documents import add_estimate, finish_search, object_text
 from planner.report.infeasible import infeasible_message
-from planner.report.objects import finish_search, object_text
 from planner.report.rows import RowFiles, result_blocks
-from planner.report.size_object import add_sizes
-from planner.report.sizes import question_lines, reason_lines
+from planner.report.sizes import add_sizes, question_lines, reason_lines
+from planner.show.html import environment, page_data
 from planner.specs.catalogue import Catalogue
 from planner.ui.limits import Limits, Refused
 from planner.ui.question import Question, option_of

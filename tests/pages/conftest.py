@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from planner.__main__ import run
-from planner.pages.content import Page
 from planner.pages.read import page_of
+from planner.show.page import Page
 
 TRAIN = ("--model", "llama-7b", "--gpus", "8", "--space", "small")
 SERVE = (

@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from planner.pages.content import BEST, Bars, Table
-from planner.pages.html import page_html
-from planner.pages.markdown import markdown
 from planner.pages.parts import breakdowns
 from planner.pages.read import page_of
 from planner.report.told import told
+from planner.show.html import page_html
+from planner.show.markdown import markdown
+from planner.show.page import BEST, Bars, Table
 
 NAMES = ("train.json", "serve.json", "estimate.json", "size.json", "plan.toml", "sweep")
 EVIL = "<img src=x onerror=alert(1)>|`*_[a](b)"
@@ -289,7 +289,7 @@ def test_targets_are_checked_before_anything_is_written(planner, results, tmp_pa
         assert ran.exit_code in (3, 8)
         assert said in ran.err
     assert not page.exists()
-    monkeypatch.setattr("planner.pages.html.find_spec", lambda name: None)
+    monkeypatch.setattr("planner.show.html.find_spec", lambda name: None)
     ran = planner("report", result, "-o", page)
     assert ran.exit_code == 7
     assert ran.err == ("Pages need jinja2 and plotly: pip install 'llm-gpu-planner[report]'.\n")

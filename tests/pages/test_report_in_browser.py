@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from planner.pages.html import page_html
 from planner.pages.read import page_of
+from planner.show.html import page_html
 
 NAMES = ("train.json", "serve.json", "estimate.json", "size.json", "sweep")
 EVIL = "<b>bold</b><img src=x onerror='document.title=\"run\"'>"

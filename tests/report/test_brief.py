@@ -17,8 +17,8 @@ from planner.base.text import chance
 from planner.base.units import GIB
 from planner.optimize.result import row_of
 from planner.optimize.result_columns import intervals
-from planner.report.brief import question_lines, recommended_pairs
-from planner.report.compared import without_plan_lines
+from planner.report.overview import question_lines
+from planner.report.search import recommended_pairs, without_plan_lines
 from planner.report.told import label, told
 
 QUESTIONS = {

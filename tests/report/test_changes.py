@@ -10,7 +10,7 @@ import pytest
 
 from planner.decide.improve import Change
 from planner.explaining.against import Term
-from planner.report.against import against_lines
+from planner.report.explanation import against_lines
 from planner.report.imported import change_text
 
 OWN = {"time_to_first_token_s": 0.2, "time_per_output_token_s": 0.00867}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
 import pytest
 
 import planner
-from planner.report.console import text_console
-from planner.report.front_blocks import block_lines, print_blocks
-from planner.report.front_points import FrontPoints, Points
+from planner.report.front_points import FrontPoints, Points, block_lines, points_blocks
+from planner.show.terminal import terminal_text
 
 
 def _points(column: str, values: list[float]) -> Points:
@@ -46,9 +44,7 @@ def test_marks_stand_where_the_values_are() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_lines_fit(width: int) -> None:
     found = planner.search(model="llama-7b", gpu="h100", num_gpus=16, space="small")
-    stream = io.StringIO()
-    print_blocks(text_console(stream, width), found.plan, found)
-    lines = stream.getvalue().splitlines()
+    lines = terminal_text(points_blocks(found.plan, found), width).splitlines()
     assert len(lines) <= 16
     assert all(line.isascii() for line in lines)
     assert max(map(len, lines)) <= max(width, 26)
@@ -59,9 +55,7 @@ def test_a_front_of_one_plan_has_no_blocks() -> None:
     found = planner.search(
         model="llama-7b", gpu="h100", num_gpus=16, space="small", objectives="throughput"
     )
-    stream = io.StringIO()
-    print_blocks(text_console(stream, 80), found.plan, found)
-    assert stream.getvalue() == ""
+    assert terminal_text(points_blocks(found.plan, found), 80) == ""
 
 
 def test_values_that_are_all_the_same_are_shown() -> None:

@@ -7,7 +7,7 @@ import pytest
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.step_time import TIME_PARTS
-from planner.report.theme import (
+from planner.show.theme import (
     FAMILIES,
     MEMORY_ORDER,
     THEMES,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import planner
 from planner.plan.plan import make_plan
 from planner.question.request import Request
 from planner.question.terms import glossary, percentile_of
-from planner.report.brief import print_brief
 from planner.workloads.deployments import PERCENTILES
 
 SERVICE: dict[str, Any] = {
@@ -63,11 +60,7 @@ def test_what_misses_a_percentile_is_told() -> None:
 
 def test_limited_percentiles_are_shown() -> None:
     limits = {"time_to_first_token_p99": 1.0, "request_latency_p95": 20.0}
-    asked = Request(**SERVICE, mode="aggregated", constraints=limits)
-    plan = make_plan(asked)
-    shown = Console(file=io.StringIO(), width=200)
-    print_brief(shown, plan, planner.search(**SERVICE, mode="aggregated", constraints=limits), 5)
-    words = shown.file.getvalue()
+    words = planner.search(**SERVICE, mode="aggregated", constraints=limits).summary(width=200)
     assert "TTFT-p99" in words
     assert "latency-p95" in words
     assert "TPOT-p99" not in words

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from planner.base.files import written_bytes
 from planner.base.text import printable
 from planner.report.plots.picture import Picture
-from planner.report.theme import Theme
+from planner.show.theme import Theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

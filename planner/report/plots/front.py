@@ -13,7 +13,7 @@ from planner.report.front_points import FrontPoints, Points, front_points
 from planner.report.overview import question_title
 from planner.report.plots.canvas import Canvas, drawing, log_where_wide
 from planner.report.plots.picture import Picture
-from planner.report.theme import axis_label
+from planner.show.theme import axis_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

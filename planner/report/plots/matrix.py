@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.records import record
 from planner.report.plots.canvas import Canvas, drawing
 from planner.report.plots.picture import Picture
-from planner.report.theme import blended, readable_on
+from planner.show.theme import blended, readable_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,7 +20,7 @@ from planner.report.plots.canvas import Canvas, drawing
 from planner.report.plots.picture import Picture
 from planner.report.short import short_plan
 from planner.report.sure import told_ends
-from planner.report.theme import (
+from planner.show.theme import (
     FAMILIES,
     MEMORY_ORDER,
     TIME_ORDER,

@@ -10,7 +10,7 @@ from planner.base.records import record
 from planner.errors import MissingDependencyError, OutputError, SearchSpaceError, did_you_mean
 from planner.question.inputs import whole
 from planner.report.plots.names import PICTURES, USUAL_WIDTH
-from planner.report.theme import DARK, LIGHT, Theme
+from planner.show.theme import DARK, LIGHT, Theme
 
 ENDINGS = (".png", ".svg")
 LEAST_WIDTH, MOST_WIDTH = 320, 8000

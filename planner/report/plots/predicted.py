@@ -12,7 +12,7 @@ from planner.base.records import record
 from planner.confidence.intervals import LEVEL
 from planner.report.plots.canvas import Canvas, decades, drawing
 from planner.report.plots.picture import Picture
-from planner.report.theme import axis_label
+from planner.show.theme import axis_label
 from planner.validation.compare import Row
 
 if TYPE_CHECKING:

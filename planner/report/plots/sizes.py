@@ -12,7 +12,7 @@ from planner.decide.sizing.size import Sizes
 from planner.optimize.result_columns import ends_of
 from planner.report.plots.curves import Curve, Curves
 from planner.report.sizes import best_lines, question_lines
-from planner.report.theme import axis_label
+from planner.show.theme import axis_label
 
 _TIMES = ("calendar_time_days", "time_to_train_days")
 _COSTS = ("cost_usd", "cost_per_hour_usd")

@@ -13,7 +13,7 @@ from planner.base.units import GIB
 from planner.estimators.timeline.spans import BUBBLE, MORE, Span, Timeline
 from planner.report.plots.canvas import Canvas, drawing
 from planner.report.plots.picture import Picture
-from planner.report.theme import Theme, blended, part_label, readable_on
+from planner.show.theme import Theme, blended, part_label, readable_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

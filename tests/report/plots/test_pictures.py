@@ -25,7 +25,7 @@ from planner.report.plots.picture import Picture
 from planner.report.plots.predicted import compared_quantities
 from planner.report.plots.roofline import kernels_of
 from planner.report.plots.sizes import size_curves, size_title
-from planner.report.theme import DARK, LIGHT, THEMES
+from planner.show.theme import DARK, LIGHT, THEMES
 from planner.specs.catalogue import Catalogue
 from planner.validation.compare import Row, joined
 from planner.validation.library import Library

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from planner.pages.content import BEST, Block, Cell, Code, Lines, Page, Pairs, Table
+from planner.show.page import BEST, Block, Cell, Code, Lines, Page, Pairs, Table
 
 MOST_ROWS = 20
 """Rows of a table; the page and the result have all."""
@@ -67,9 +67,7 @@ def _table(table: Table) -> Iterator[str]:
     yield "| " + " | ".join(plain(head.text) for head in table.heads) + " |"
     yield "|" + "|".join("--:" if head.numeric else "---" for head in table.heads) + "|"
     for number, row in enumerate(table.rows[:MOST_ROWS]):
-        words = [
-            f"{plain(cell.text)}{f' ({plain(cell.more)})' if cell.more else ''}" for cell in row
-        ]
+        words = [*map(_cell, row)]
         if table.mark_of(number) == BEST and words:
             words[0] = f"**{words[0]}**"
         yield "| " + " | ".join(words) + " |"

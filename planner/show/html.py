@@ -10,14 +10,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import MissingDependencyError
-from planner.pages.content import Bars, Page
-from planner.report.theme import THEMES, Theme, part_colors, part_label
+from planner.show.page import Bars, Page
+from planner.show.theme import THEMES, Theme, part_colors, part_label
 from planner.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_PACKAGE = "planner.pages"
+_PACKAGE = "planner.show"
 
 
 def check_installed(extra: str = "report") -> None:

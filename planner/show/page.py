@@ -1,0 +1,286 @@
+"""What a page consists of, before anything writes it: texts, tables and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import Any, ClassVar, TypeAlias
+
+from planner.base.records import record
+
+BEST, TIE, BAD, TOTAL, FAINT = "best", "tie", "bad", "total", "faint"
+"""Marks of cells, rows and lines: the winner, what published runs do not tell from it, no plan, a
+sum or a head, what matters less.
+"""
+
+_LINE = 42
+
+
+@record(kw_only=True)
+class Cell:
+    """A cell: its text, in small what stands beside it, and the number that it is sorted by.
+
+    ``ends`` are those of the interval, in the unit of ``number``.
+    """
+
+    text: str
+    more: str = ""
+    number: float | None = None
+    ends: tuple[float, float] | None = None
+    mark: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its text needs more than a line."""
+        return len(self.text) > _LINE
+
+
+@record(kw_only=True)
+class Head:
+    """The head of a column; ``title`` says at length what it is.
+
+    Where a terminal has no room the columns of the largest ``rank`` go first, after heads became
+    ``short``.
+    """
+
+    name: str
+    text: str
+    title: str = ""
+    numeric: bool = False
+    rank: int = 0
+    short: str = ""
+
+
+@record(kw_only=True)
+class Table:
+    """Rows of cells; ``marked`` are the marks of rows.
+
+    ``is_small``: nobody needs to filter it; ``is_folded``: the reader opens it. ``is_whole``: a
+    terminal leaves out columns and says that they are ``elsewhere``, and folds no cell.
+    """
+
+    kind: ClassVar[str] = "table"
+    name: str = ""
+    caption: str = ""
+    heads: Sequence[Head]
+    rows: Sequence[Sequence[Cell]]
+    marked: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    is_small: bool = False
+    is_folded: bool = False
+    is_whole: bool = False
+    elsewhere: str = "--csv and --json have them"
+
+    def mark_of(self, row: int) -> str:
+        """The mark of a row."""
+        return self.marked[row] if row < len(self.marked) else ""
+
+
+@record(kw_only=True)
+class Scatter:
+    """Points whose axes the reader may choose among the columns of a table on the page.
+
+    ``table`` is its name, ``x``, ``y``, ``by`` and ``label`` those of columns: what is drawn first,
+    what has a colour of its own, and what a point is called.
+    """
+
+    kind: ClassVar[str] = "scatter"
+    name: str
+    caption: str
+    table: str
+    x: str
+    y: str
+    by: str
+    label: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the script of the page reads it."""
+        return {"kind": self.kind, "table": self.table, "x": self.x, "y": self.y} | {
+            "by": self.by,
+            "label": self.label,
+        }
+
+
+@record(kw_only=True)
+class Bars:
+    """Stacked bars: for each of ``labels`` the values of parts, in order, in one unit."""
+
+    kind: ClassVar[str] = "bars"
+    name: str
+    caption: str
+    unit: str
+    labels: Sequence[str]
+    parts: Mapping[str, Sequence[float]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the script of the page reads it."""
+        parts = {name: [*values] for name, values in self.parts.items()}
+        return {"kind": self.kind, "unit": self.unit, "labels": [*self.labels], "parts": parts}
+
+
+@record(kw_only=True)
+class Pairs:
+    """Names and what they are; ``is_beside``: two a line where there is room for whole ones."""
+
+    kind: ClassVar[str] = "pairs"
+    pairs: Mapping[str, str]
+    is_beside: bool = False
+
+
+@record(kw_only=True)
+class Lines:
+    """Sentences, each a line of its own.
+
+    A terminal folds one after its ``indent`` over no more than ``most`` lines.
+    """
+
+    kind: ClassVar[str] = "lines"
+    lines: Sequence[str]
+    mark: str = ""
+    indent: str = "  "
+    most: int = 9
+
+
+@record(kw_only=True)
+class Title:
+    """What is above the blocks that follow."""
+
+    kind: ClassVar[str] = "title"
+    text: str
+
+
+@record(kw_only=True)
+class Code:
+    """A command, to be copied, or lines that stay as they are."""
+
+    kind: ClassVar[str] = "code"
+    text: str
+
+
+@record(kw_only=True)
+class Drawn:
+    """A picture of characters, drawn for a width and with or without characters beyond ASCII."""
+
+    kind: ClassVar[str] = "drawn"
+    lines: Callable[[int, bool], Sequence[str]]
+
+
+@record(kw_only=True)
+class Beside:
+    """Tables under titles, beside each other where there is room."""
+
+    kind: ClassVar[str] = "beside"
+    tables: Mapping[str, Table]
+
+
+Block: TypeAlias = Table | Scatter | Bars | Pairs | Lines | Title | Code | Drawn | Beside
+
+GAP = Lines(lines=("",))
+"""An empty line."""
+
+
+def said(*lines: str, mark: str = "", indent: str = "  ", most: int = 9) -> Lines:
+    """Sentences."""
+    return Lines(lines=lines, mark=mark, indent=indent, most=most)
+
+
+def grid(
+    heads: Iterable[str],
+    rows: Iterable[Sequence[str | Cell]],
+    *,
+    words: Iterable[int] = (0,),
+    late: Iterable[int] = (),
+    marked: Sequence[str] = (),
+) -> Table:
+    """A table under these heads, of numbers but for the columns ``words``.
+
+    A narrow terminal leaves out columns that are ``late``.
+    """
+    of_words, last = {*words}, {*late}
+    return Table(
+        heads=[
+            Head(name=text, text=text, numeric=at not in of_words, rank=int(at in last))
+            for at, text in enumerate(heads)
+        ],
+        rows=[[c if isinstance(c, Cell) else Cell(text=c) for c in row] for row in rows],
+        marked=marked,
+        is_small=True,
+    )
+
+
+@record(kw_only=True)
+class Column:
+    """Cells under a head; ``marks`` are theirs."""
+
+    name: str
+    header: str
+    cells: Sequence[str]
+    numeric: bool
+    marks: Sequence[str] = ()
+    short: str = ""
+
+
+def fitted(
+    columns: Sequence[Column],
+    rank: Callable[[str], int] | None = None,
+    marked: Sequence[str] = (),
+    elsewhere: str = "--csv and --json have them",
+) -> Table:
+    """Columns as a table of which a terminal shows as many as it has room for, the first ones of
+    ``rank``, or as they come.
+    """
+    order = [column.name for column in columns].index if rank is None else rank
+    return Table(
+        heads=[
+            Head(
+                name=one.name, text=one.header, numeric=one.numeric, rank=order(one.name),
+                short=one.short,
+            )
+            for one in columns
+        ],
+        rows=[*zip(*map(_cells, columns), strict=True)],
+        marked=marked,
+        is_whole=True,
+        elsewhere=elsewhere,
+    )  # fmt: skip
+
+
+def _cells(column: Column) -> list[Cell]:
+    marks = column.marks or [""] * len(column.cells)
+    return [Cell(text=text, mark=mark) for text, mark in zip(column.cells, marks, strict=True)]
+
+
+@record(kw_only=True)
+class Section:
+    """Blocks under a title; a folded one is opened by the reader."""
+
+    title: str
+    blocks: Sequence[Block]
+    is_folded: bool = False
+
+
+@record(kw_only=True)
+class Page:
+    """A page: its title, what was asked, the answer in a sentence, and everything else."""
+
+    title: str
+    question: Sequence[str]
+    answer: Sequence[str]
+    reached: Mapping[str, str] = field(default_factory=dict)
+    sure: Sequence[str] = ()
+    sections: Sequence[Section] = ()
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.blocks if isinstance(one, Table | Scatter | Bars)]
+        if len({*names}) < len(names):
+            raise ValueError(f"Blocks of a page share a name: {names}.")
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks of all sections."""
+        return [block for section in self.sections for block in section.blocks]
+
+    @property
+    def charts(self) -> dict[str, dict[str, Any]]:
+        """What the script of the page draws, by name."""
+        return {one.name: one.to_dict() for one in self.blocks if isinstance(one, Scatter | Bars)}

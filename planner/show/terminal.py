@@ -1,0 +1,280 @@
+"""A page on a terminal or in a pipe: as wide as there is room, in plain text where it is none."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, NoReturn
+
+from rich.box import SIMPLE_HEAD, Box
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.segment import Segment
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from planner.base.text import printable
+from planner.errors import OutputError
+from planner.show import page
+
+_PIPED_WIDTH = 80
+_NARROW, _SIDE_BY_SIDE = 60, 78
+# Read on a light and on a dark ground.
+_STYLES: Mapping[str, str] = {
+    page.BEST: "bold green", page.TIE: "magenta", page.BAD: "red", page.TOTAL: "bold",
+    page.FAINT: "dim",
+}  # fmt: skip
+_PLAIN_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
+
+
+class _Console(Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich does, without its padding at the end of lines where a file takes them."""
+        try:
+            self._print(*objects, **options)
+            self.file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            name = "stderr" if self.file is sys.stderr else "stdout"
+            raise OutputError(f"{name}: cannot be written ({error.strerror or error}).") from error
+
+    def _print(self, *objects: Any, **options: Any) -> None:
+        if self.is_terminal:
+            super().print(*objects, **options)
+            return
+        with self.capture() as printed:
+            super().print(*objects, **options)
+        lines = printed.get().split("\n")
+        self.file.write("\n".join(line.rstrip(" ") for line in lines))
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """As rich does, without control characters that came with a name.
+
+        Styles and the moves of a progress bar are no part of the text.
+        """
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console on stdout or stderr: plain text of 80 columns where it is not a terminal."""
+    file = sys.stderr if stderr else sys.stdout
+    width = None if file.isatty() else _piped_width()
+    return _Console(file=file, width=width, highlight=False, emoji=False, markup=False)
+
+
+def terminal_text(blocks: Iterable[page.Block], width: int) -> str:
+    """Blocks as plain text of a width."""
+    stream = io.StringIO()
+    console = _Console(
+        file=stream, width=width, highlight=False, emoji=False, markup=False, no_color=True
+    )
+    write(console, blocks)
+    return stream.getvalue().rstrip("\n")
+
+
+def write(console: Console, blocks: Iterable[page.Block]) -> None:
+    """Print blocks one after the other."""
+    for block in blocks:
+        _WRITERS[type(block)](console, block)
+
+
+def _write_title(console: Console, title: page.Title) -> None:
+    console.print()
+    console.print(title.text, style="bold")
+
+
+def _write_lines(console: Console, lines: page.Lines) -> None:
+    """Sentences over as many lines as they take; words stay whole."""
+    for line in lines.lines:
+        folded = textwrap.wrap(
+            line,
+            max(console.width, 20),
+            subsequent_indent=lines.indent,
+            max_lines=lines.most,
+            placeholder=" ...",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for words in folded or [""]:
+            console.print(words, style=_STYLES.get(lines.mark), soft_wrap=True)
+
+
+def _write_code(console: Console, code: page.Code) -> None:
+    is_command = "\n" not in code.text
+    text = folded(code.text, console.width) if is_command else code.text
+    console.print(text, soft_wrap=True)
+
+
+def folded(command: str, width: int) -> str:
+    """A command over several lines that a shell reads as one; an option stays with its value."""
+    pieces: list[str] = []
+    for word in shlex.split(command):
+        if pieces and pieces[-1].startswith("--") and not word.startswith("--"):
+            pieces[-1] += f" {shlex.quote(word)}"
+        else:
+            pieces.append(shlex.quote(word))
+    lines = [pieces[0]]
+    for piece in pieces[1:]:
+        if len(lines[-1]) + len(piece) + 1 > width - (2 if len(lines) == 1 else 6):
+            lines.append(piece)
+        else:
+            lines[-1] += f" {piece}"
+    return " \\\n    ".join(lines)
+
+
+def _write_pairs(console: Console, pairs: page.Pairs) -> None:
+    """Names and values in aligned columns."""
+    listed = [*pairs.pairs.items()]
+    half = -(-len(listed) // 2)
+    lines: list[Sequence[str]] = [
+        [*left, *right]
+        for left, right in zip_longest(listed[:half], listed[half:], fillvalue=("", ""))
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    is_beside = pairs.is_beside and sum(widths) + 2 * (len(widths) - 1) <= console.width
+    table = _empty_table(console, has_head=False)
+    for number in range(4 if is_beside else 2):
+        is_whole = not pairs.is_beside and number == 0
+        table.add_column(no_wrap=is_whole, overflow="ellipsis" if is_whole else "fold")
+    for line in lines if is_beside else listed:
+        table.add_row(*line)
+    console.print(table)
+
+
+def _write_table(console: Console, table: page.Table) -> None:
+    console.print(_made(console, table))
+    if table.is_whole:
+        names = {head.name for head in _fitting(table, console.width)[0]}
+        missing = [head.name for head in table.heads if head.name not in names]
+        if missing:
+            console.print(f"No room here for {', '.join(missing)}: {table.elsewhere}.")
+    for note in table.notes:
+        console.print(note)
+
+
+def _made(console: Console, table: page.Table) -> RichTable:
+    """A table that leaves out columns, or folds words where it has no room for them."""
+    heads, gap = [*table.heads], 2
+    if table.is_whole:
+        heads, gap = _fitting(table, console.width)
+    elif console.width < _NARROW:
+        heads = [head for head in heads if not head.rank]
+    names = {head.name for head in heads}
+    kept = [at for at, head in enumerate(table.heads) if head.name in names]
+    stacked = [(h.text.split() or [""]) if table.is_whole else h.text.split("\n") for h in heads]
+    highest = max(map(len, stacked))
+    if not table.is_whole and _natural_width(table, stacked, kept) > console.width:
+        gap = 1
+    has_head = any(head.text.strip() for head in heads)
+    made = _empty_table(console, gap=gap if has_head else 2, has_head=has_head)
+    for head, words in zip(heads, stacked, strict=True):
+        is_whole = head.numeric or table.is_whole
+        made.add_column(
+            Text("\n" * (highest - len(words)) + "\n".join(words)),
+            justify="right" if head.numeric else "left",
+            no_wrap=is_whole,
+            overflow="ellipsis" if is_whole else "fold",
+        )
+    for number, row in enumerate(table.rows):
+        mark = table.mark_of(number)
+        if mark == page.TOTAL and number and not table.is_whole:
+            made.add_section()
+        cells = [Text(row[at].text, _STYLES.get(row[at].mark, "")) for at in kept]
+        made.add_row(*cells, style=_STYLES.get(mark))
+    return made
+
+
+def _natural_width(table: page.Table, stacked: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
+    """The width of a table that folds nothing, its columns two apart."""
+    widest = (
+        max(map(len, (*words, *(line for row in table.rows for line in row[at].text.split("\n")))))
+        for words, at in zip(stacked, kept, strict=True)
+    )
+    return sum(widest) + 2 * (len(kept) - 1)
+
+
+def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> RichTable:
+    """A table whose columns stand ``gap`` apart."""
+    return RichTable(
+        box=(SIMPLE_HEAD if console.is_terminal else _PLAIN_HEAD) if has_head else None,
+        show_edge=False,
+        show_header=has_head,
+        pad_edge=False,
+        padding=(0, gap - 1 if has_head else gap, 0, 0),
+        header_style="bold",
+    )
+
+
+def _fitting(table: page.Table, width: int) -> tuple[list[page.Head], int]:
+    """The columns that fit, at best all with whole heads, and the gap between them."""
+    cells = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
+    widest = [max(map(len, column), default=0) for column in cells] or [0] * len(table.heads)
+    short = [page.Head(**{**vars(h), "text": h.short or h.text}) for h in table.heads]
+
+    def total(heads: Sequence[page.Head], gap: int) -> int:
+        words = (max(map(len, head.text.split()), default=0) for head in heads)
+        own = (widest[place[head.name]] for head in heads)
+        return sum(map(max, words, own)) + gap * (len(heads) - 1)
+
+    place = {head.name: at for at, head in enumerate(table.heads)}
+    for heads in ([*table.heads], short):
+        for gap in (2, 1):
+            if total(heads, gap) <= width:
+                return heads, gap
+    by_rank = sorted(short, key=lambda head: head.rank)
+    while len(by_rank) > 2 and total(by_rank, 1) > width:
+        by_rank.pop()
+    kept = {head.name for head in by_rank}
+    return [head for head in short if head.name in kept], 1
+
+
+def _write_beside(console: Console, beside: page.Beside) -> None:
+    """Tables beside each other, or one below the other."""
+    parts = [
+        Group(Text(title, style="bold"), _made(console, table))
+        for title, table in beside.tables.items()
+    ]
+    if console.width >= _SIDE_BY_SIDE:
+        row = RichTable.grid(padding=(0, 4, 0, 0))
+        row.add_row(*parts)
+        console.print()
+        console.print(row)
+        return
+    for part in parts:
+        console.print()
+        console.print(part)
+
+
+def _write_drawn(console: Console, drawn: page.Drawn) -> None:
+    is_plain = not console.is_terminal or console.options.ascii_only
+    for line in drawn.lines(console.width, is_plain):
+        console.print(line, soft_wrap=True)
+
+
+_WRITERS: Mapping[type[Any], Callable[[Console, Any], None]] = {
+    page.Title: _write_title,
+    page.Lines: _write_lines,
+    page.Code: _write_code,
+    page.Pairs: _write_pairs,
+    page.Table: _write_table,
+    page.Beside: _write_beside,
+    page.Drawn: _write_drawn,
+}
+
+
+def _piped_width() -> int:
+    try:
+        return max(20, int(os.environ.get("COLUMNS", _PIPED_WIDTH)))
+    except ValueError:
+        return _PIPED_WIDTH
