@@ -22,7 +22,7 @@ from planner.errors import PlannerError
 from planner.launch.imported import Imported, Status
 from planner.launch.judge import judged
 from planner.launch.read import read_launch
-from planner.terms import terms_of
+from planner.question.terms import terms_of
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "launch_files_read.md"

@@ -29,8 +29,8 @@ def validate_log(
     CalibrationError
         Nothing of it is predicted, or no row can tell it.
     """
+    from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
-    from planner.files import STDOUT, check_path
     from planner.logs.formats import read_log
     from planner.report.console import make_console
     from planner.report.measured import add_row, print_comparison

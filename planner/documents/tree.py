@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError
-from planner.records import record
 from planner.shell import refuse_unreadable
 from planner.shell.syntax import Source
 from planner.shell.text import Given, Span

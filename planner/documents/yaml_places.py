@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from planner.base.records import record
 from planner.documents.tree import Node, followed, members, read_trees
-from planner.records import record
 from planner.shell.text import Given
 from planner.shell.values import Piece, Pieces, computed, cut, span_of
 

@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.target import Argument, Process, Variable
-from planner.records import record
 
 _ROOT = math.sqrt(3)
 # The tools refuse 1, at which a length could be 0.

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
+from planner.base.records import record
 from planner.launch.option_table import shipped_rows
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from planner.base.reading import read_json
 from planner.errors import PlannerError, SpecError
-from planner.pinned import PLAN_FILE, PinnedPlan
-from planner.reading import read_json
+from planner.plan.pinned import PLAN_FILE, PinnedPlan
 
 MANIFEST = "launch.json"
 """What planner wrote into a directory, with digests."""

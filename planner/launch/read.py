@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from planner import reading
+from planner.base import reading
 from planner.documents.tree import Tree, read_trees
 from planner.errors import LaunchError
 from planner.launch.imported import Imported, imported

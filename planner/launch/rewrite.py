@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import field
 from functools import cache
 
+from planner.base.records import record
 from planner.documents.edit import edit_document
 from planner.launch.imported import Imported
 from planner.launch.job import Job
@@ -13,7 +14,6 @@ from planner.launch.option_table import Remark, Role
 from planner.launch.read import is_document, launches
 from planner.launch.target import Target
 from planner.launch.understood import Found, Reading
-from planner.records import record
 from planner.shell.edit import edit_command
 from planner.shell.text import Changes, Edited, Given, diff
 

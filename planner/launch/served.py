@@ -7,18 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from planner.adapter_names import targets_of
+from planner.base.adapter_names import targets_of
+from planner.base.reading import json_of
+from planner.base.records import record
+from planner.base.units import GIB
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
-from planner.inputs import read
 from planner.launch.option_table import Accepted, OptionTable
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
 from planner.launch.understood import Answers, Reading
-from planner.reading import json_of
-from planner.records import record
+from planner.question.inputs import read
+from planner.question.terms import glossary
 from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import checkpoint_of
@@ -26,8 +28,6 @@ from planner.specs.drafting import DraftMethod
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.serving import ServingWorkload
-from planner.terms import glossary
-from planner.units import GIB
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
 _PROMPT_ALONE = "1"

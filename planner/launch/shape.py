@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.enums import AttentionKind, PositionEmbedding
+from planner.base.enums import AttentionKind, PositionEmbedding
+from planner.base.files import written_whole
 from planner.errors import LaunchError
-from planner.files import written_whole
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import check_spec
 from planner.specs.model import LayerGroup, ModelSpec, Placement

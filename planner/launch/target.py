@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.option_table import Accepted, OptionTable, Remark, Setting, Settings
 from planner.launch.understood import Answers, Found, Reading
-from planner.records import record
 from planner.shell.text import Changes, Given
 
 

@@ -8,9 +8,9 @@ from dataclasses import field
 from math import prod
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.option_table import Meaning
-from planner.records import record
 from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind

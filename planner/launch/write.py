@@ -10,18 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from planner.base.files import written_whole
+from planner.base.reading import read_bytes
+from planner.base.records import record
 from planner.errors import LaunchError, OutputError, SpecError
-from planner.files import written_whole
 from planner.launch.job import Job
 from planner.launch.names import WRAPPERS
 from planner.launch.own import MANIFEST, written_files
 from planner.launch.target import Draft, File, Target
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
-from planner.pinned import PLAN_FILE
-from planner.reading import read_bytes
-from planner.records import record
-from planner.request import Request
+from planner.plan.pinned import PLAN_FILE
+from planner.question.request import Request
 from planner.version import __version__
 from planner.workloads.registry import workload_of
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
 from planner.logs import serving
 from planner.logs.reading import OUT_OF_MEMORY, Line, Log, Reading
@@ -22,7 +23,6 @@ from planner.logs.trainers import (
     read_trainer_log,
     reads_hugging_face,
 )
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from planner.base.reading import opened, unreadable
+from planner.base.records import record
 from planner.errors import LaunchError
-from planner.reading import opened, unreadable
-from planner.records import record
 
 OUT_OF_MEMORY = "out_of_memory"
 STEP_TIME = "step_time_s"

@@ -8,6 +8,8 @@ from dataclasses import field, replace
 from statistics import median
 from typing import Any
 
+from planner.base.records import record
+from planner.base.units import GIB
 from planner.logs.reading import (
     SAMPLES,
     STEP_TIME,
@@ -19,8 +21,6 @@ from planner.logs.reading import (
     plain_count,
     plain_number,
 )
-from planner.records import record
-from planner.units import GIB
 
 _NUMBER = r"([\d,]+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 _UNITS = {"ms": 1e-3}

@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
+from planner.base.units import HOUR
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
 from planner.report.compared_things import FOLDER, Thing
@@ -18,7 +19,6 @@ from planner.report.spec_numbers import plain_fields, spec_table
 from planner.specs.catalogue import Catalogue
 from planner.specs.files import names
 from planner.specs.paths import SpecKind
-from planner.units import HOUR
 
 _WORDS = ("notes", "aliases", "sources", "name", "source", "description")
 _IN_FOLDERS = (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 
-from planner.records import record
+from planner.base.records import record
 from planner.shell import refuse_unreadable
 from planner.shell.follow import Follower, variable_word
 from planner.shell.parsing import Parser

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import unified_diff
 
+from planner.base.reading import MEBIBYTE
+from planner.base.records import record
 from planner.errors import LaunchError
-from planner.reading import MEBIBYTE
-from planner.records import record
 
 LARGEST = 4 * MEBIBYTE
 """Bytes of a file, or characters of a text, up to which it is read."""

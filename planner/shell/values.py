@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from planner.records import record
+from planner.base.records import record
 from planner.shell.syntax import Source
 from planner.shell.text import Span
 

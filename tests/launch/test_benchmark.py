@@ -13,7 +13,7 @@ from planner.errors import LaunchError
 from planner.launch.benchmark import length_notes, serving_benchmark, training_benchmark
 from planner.launch.target import Process, Variable
 from planner.launch.write import Launch, launch_of
-from planner.request import Request
+from planner.question.request import Request
 
 ACCEPTED = Path(planner.__file__).parent / "launch" / "accepted"
 

@@ -18,9 +18,9 @@ from planner.launch.targets import target_of
 from planner.logs.formats import read_log
 from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step, steady_state
 from planner.optimize.collector import first_row
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, one_configuration
-from planner.request import Request
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration
+from planner.question.request import Request
 from planner.validation.logs.compare import compare
 from planner.validation.logs.planned import Planned
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import planner.sweeps.run as run_module
-from planner.given import make_request
 from planner.launch.write import launch_of, save_launch
+from planner.plan.given import make_request
 from planner.report.rows import row_files
 from planner.sweeps import identity, store
 from planner.sweeps.parts import Part, run_part

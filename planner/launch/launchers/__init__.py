@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.heading import WRITTEN
 from planner.launch.launchers.peel import Peeled, peeled
@@ -15,7 +16,6 @@ from planner.launch.launchers.world import (
     world_of,
 )
 from planner.launch.understood import World
-from planner.records import record
 from planner.shell import Script, Word, read_shell
 from planner.shell.text import Given
 

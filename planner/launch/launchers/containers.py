@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
+from planner.base.records import record
 from planner.documents.yaml_places import Place, documents
 from planner.launch.understood import World
-from planner.records import record
 from planner.shell import HereDocument
 from planner.shell.inner import read_inner
 from planner.shell.text import Given, Span

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import SHELLS, program_of
 from planner.launch.launchers.world import Layer, hosts, layer_of
-from planner.records import record
 from planner.shell import Command, HereDocument, Script, Word
 from planner.shell.inner import read_inner
 from planner.shell.values import Piece, Pieces, computed

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
+from planner.base.records import record
 from planner.launch.understood import World
-from planner.records import record
 from planner.shell import Directive, HereDocument, Word
 from planner.shell.text import Given, Span
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.base.enums import Offload
 from planner.documents.writing import yaml_text
-from planner.enums import Offload
 from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.base.enums import Offload
+from planner.base.optimizer_names import transformers_name
 from planner.documents.writing import yaml_text
-from planner.enums import Offload
 from planner.errors import LaunchError
 from planner.launch.benchmark import measured
 from planner.launch.dialect import Dialect
@@ -27,7 +28,6 @@ from planner.launch.trainer.writing import (
     unnamed_optimizer,
 )
 from planner.launch.understood import Answers, Found, Reading
-from planner.optimizer_names import transformers_name
 from planner.shell.text import stated
 
 _DIALECT = Dialect.load("axolotl")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.base.records import record
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
 from planner.launch.heading import heading
@@ -28,7 +29,6 @@ from planner.launch.serving import (
 from planner.launch.target import Argument, Draft, File, Target, Variable
 from planner.launch.targets import sglang, tensorrt_llm, vllm
 from planner.launch.understood import Answers, Reading
-from planner.records import record
 
 
 def answers(reading: Reading) -> Answers:

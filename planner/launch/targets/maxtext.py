@@ -8,6 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd, prod
 from typing import Any
 
+from planner.base.records import record
+from planner.base.software_enums import (
+    CONTEXT,
+    LAYER_INPUT,
+    MLPWI,
+    MLPWO,
+    OUT_PROJ,
+    QKV_PROJ,
+    TENSORS,
+    KeptTensors,
+)
 from planner.errors import LaunchError
 from planner.launch.benchmark import measured
 from planner.launch.job import Job
@@ -26,17 +37,6 @@ from planner.launch.target import (
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.model_names import model_named
 from planner.launch.understood import Answers, Reading, gpus_of, number_of
-from planner.records import record
-from planner.software_enums import (
-    CONTEXT,
-    LAYER_INPUT,
-    MLPWI,
-    MLPWO,
-    OUT_PROJ,
-    QKV_PROJ,
-    TENSORS,
-    KeptTensors,
-)
 from planner.specs.model import ModelSpec
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")

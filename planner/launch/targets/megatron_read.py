@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.adapter_names import ExpertAdapters, targets_of
+from planner.base.adapter_names import ExpertAdapters, targets_of
+from planner.base.optimizer_names import optimizer_of
 from planner.errors import LaunchError, SpecError
 from planner.launch.dialect import Dialect
 from planner.launch.option_table import OptionTable
 from planner.launch.targets.megatron_shape import shape_read, stages_of, told_layout
 from planner.launch.trainer.said import objective_of_word
 from planner.launch.understood import Answers, Found, Reading, gpus_of, require_split
-from planner.optimizer_names import optimizer_of
 from planner.shell.text import Given
 
 _AS_THEY_ARE = (

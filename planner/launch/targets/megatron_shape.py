@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from planner.enums import AttentionKind
+from planner.base.enums import AttentionKind
 from planner.errors import LaunchError, SpecError
 from planner.estimators.stages import chunk_split, layer_kinds
 from planner.launch.job import Job

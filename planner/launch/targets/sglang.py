@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from planner.base.units import GIB
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -40,7 +41,6 @@ from planner.launch.target import (
 )
 from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
-from planner.units import GIB
 
 NAME = "sglang"
 _MODULES = ("sglang.launch_server", "dynamo.sglang")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.base.units import GIB
 from planner.documents.writing import yaml_text
 from planner.launch.option_table import OptionTable, Remark
 from planner.launch.served import (
@@ -33,7 +34,6 @@ from planner.launch.target import Argument, File, Process, Variable
 from planner.launch.understood import Answers, Reading
 from planner.shell.text import Given
 from planner.specs.model import ModelSpec
-from planner.units import GIB
 
 _MODULE = "dynamo.trtllm"
 _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}

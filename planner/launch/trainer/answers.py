@@ -6,14 +6,14 @@ import re
 from functools import cache
 from typing import Any
 
-from planner.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
+from planner.base.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
+from planner.base.optimizer_names import optimizer_of
+from planner.base.training_objectives import TrainingObjective
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.said import OBJECTIVE_OPTIONS, Collected, Said, objective_said, whole
 from planner.launch.understood import Answers, World
-from planner.optimizer_names import optimizer_of
 from planner.specs.catalogue import Catalogue
-from planner.training_objectives import TrainingObjective
 from planner.workloads.run_length import UNKNOWN_TOKENS
 
 # LLaMA-Factory's (0.9, hparams/finetuning_args.py) and ms-swift's (3.x, arguments/tuner_args.py).

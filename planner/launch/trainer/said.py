@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from planner.base.records import record
+from planner.base.training_objectives import WITH_ROLLOUTS, TrainingObjective, objective_named
 from planner.errors import SpecError
 from planner.launch.dialect import Dialect
 from planner.launch.option_table import Meaning
 from planner.launch.understood import World
-from planner.records import record
 from planner.shell.text import Given, stated
-from planner.training_objectives import WITH_ROLLOUTS, TrainingObjective, objective_named
 
 
 @dataclass(kw_only=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.heading import Assumed, comment, one_line, variables_of
 from planner.launch.job import Job
 from planner.launch.target import Argument, Process, Variable
-from planner.records import record
 from planner.shell.text import shell_word
 
 MASTER_PORT = 29500

@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Sequence
 
+from planner.base.text import duration
+from planner.base.units import DAY, HOUR
 from planner.launch.benchmark import STEPS
 from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
@@ -28,8 +30,6 @@ from planner.launch.wrappers.shell import (
     visible_gpus,
 )
 from planner.launch.wrappers.templates import Value, filled
-from planner.text import duration
-from planner.units import DAY, HOUR
 
 _ALL_CPUS = '--cpus-per-task="$SLURM_CPUS_ON_NODE"'
 _ALSO = (

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.enums import LinkKind
+from planner.base.enums import LinkKind
+from planner.base.records import record
+from planner.base.units import UNITS
 from planner.errors import LaunchError
 from planner.logs.reading import (
     OUT_OF_MEMORY,
@@ -18,9 +20,7 @@ from planner.logs.reading import (
     Steady,
     steady_state,
 )
-from planner.records import record
-from planner.terms import terms_of
-from planner.units import UNITS
+from planner.question.terms import terms_of
 from planner.validation.columns import INFERENCE, TRAINING, ColumnType, Schema, is_path
 from planner.validation.inference.cases import Mode
 from planner.validation.kinds import KINDS

@@ -20,7 +20,7 @@ from planner.launch.targets import target_of
 from planner.launch.targets.maxtext import KEYS, is_of, maxtext_name, model_of_maxtext, starts
 from planner.launch.understood import Answers, Found, World
 from planner.launch.write import launch_of, with_profiles
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
 TARGET = target_of("maxtext")
