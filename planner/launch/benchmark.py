@@ -255,7 +255,7 @@ def serving_benchmark(
     answers; with both, at most so many requests are under way. ``prefix_cache_hit_rate`` is the
     share of the prompt that all requests have in common. ``input_variation`` and
     ``output_variation``: standard deviations of the lengths over their means [1], as near as the
-    tool draws them (`planner.launch.lengths.length_notes`). Engines without a tool of their own are
+    tool draws them (`length_notes`). Engines without a tool of their own are
     measured by aiperf over the OpenAI interface, which writes to a folder, ``result_file`` without
     its ending.
 

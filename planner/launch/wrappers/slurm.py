@@ -67,7 +67,7 @@ def _batch(target: Target, job: Job, draft: Draft, *, is_benchmark: bool) -> Fil
     also = (*_ALSO, *cores)
     gpus = min(_gpus_of_node(job, places), job.cluster.gpus_per_node)
     days, why = _limit_of_benchmark(job) if is_benchmark else _limit(job)
-    several = len(places) > 1
+    several = len(places) != 1
     values: dict[str, Value] = {
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", job.model.name).strip("-").lower() or "planner",
         "nodes": num_nodes(places),
