@@ -77,8 +77,8 @@ def show(
     specs: how.Specs = None,
 ) -> None:
     """Show what a sweep found: a summary, or the rows, matrix or differences asked for."""
+    from planner.base.files import check_outputs
     from planner.errors import SearchSpaceError
-    from planner.files import check_outputs
     from planner.report.console import make_console
     from planner.sweeps.show import Shown
     from planner.sweeps.show import show as show_asked

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
 
 _RATE_ROUNDS = 12
 _REQUEST_ROUNDS = 30

@@ -10,14 +10,14 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from planner.enums import AttentionKind
+from planner.base.enums import AttentionKind
+from planner.base.files import written_whole
+from planner.base.user_cache import cache_file
 from planner.errors import LaunchError
-from planner.files import written_whole
 from planner.launch.shape import model_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
-from planner.user_cache import cache_file
 
 # Options of frameworks leave these open, or say them of a tokenizer.
 _UNSAID = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")

@@ -6,16 +6,16 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from planner import text
-from planner.open_facts import MovingFact
+from planner.base import text
+from planner.decide.open_facts import MovingFact
 from planner.pages.document import Document, Row
 from planner.pages.facts import ends_in
 from planner.pages.table import plan_of
+from planner.question.terms import glossary
 from planner.report.front import objective_column, percentile_columns
 from planner.report.reached import reached_pairs, told_names
 from planner.report.sure import fits_words
 from planner.report.told import label, limit_label, told
-from planner.terms import glossary
 
 _FIRST = 3
 _MEMORY = "peak_memory_gib"

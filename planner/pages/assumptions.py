@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.base.records import record
 from planner.errors import PlannerError
 from planner.pages.content import Block, Cell, Head, Lines, Section, Table
-from planner.records import record
 from planner.specs.catalogue import Catalogue
 
 # A figure that nobody measured, or that its class of GPUs has.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, TypeAlias
 
-from planner.records import record
+from planner.base.records import record
 
 BEST, TIE, BAD = "best", "tie", "bad"
 """What marks a cell or row: the winner, what published runs do not tell from it, no plan."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from planner import text
+from planner.base import text
 from planner.errors import InfeasibleError, SpecError
 from planner.pages.answer import goals_of, reached, sentence, sure_lines
 from planner.pages.assumptions import assumptions, rests_of
@@ -14,9 +14,9 @@ from planner.pages.facts import facts_of, facts_section
 from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
 from planner.pages.table import layout_of
+from planner.question.terms import terms_of
 from planner.report.told import label
 from planner.specs.catalogue import Catalogue
-from planner.terms import terms_of
 
 
 def estimate_page(document: Document, catalogue: Catalogue) -> Page:

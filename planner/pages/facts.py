@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from planner.decide.open_facts import MovingFact, widened
 from planner.errors import SpecError
-from planner.open_facts import MovingFact, widened
 from planner.optimize.result_columns import ends_of
 from planner.pages.content import Block, Cell, Head, Lines, Section, Table
 from planner.pages.document import Document, Row

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from planner.base.reading import RESULT, read_json
 from planner.errors import InfeasibleError, PlannerError
 from planner.pages.content import Page
 from planner.pages.document import ESTIMATE, SEARCH, SIZE, Document, version_notes
@@ -17,9 +18,8 @@ from planner.pages.searched import search_page
 from planner.pages.sized import sizes_page
 from planner.pages.swept import sweep_page
 from planner.pages.what_if import with_what_if
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, one_configuration, result_of
-from planner.reading import RESULT, read_json
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration, result_of
 from planner.report.estimate_object import add_estimate
 from planner.report.infeasible import infeasible_message
 from planner.report.objects import object_text

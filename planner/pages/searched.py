@@ -14,10 +14,10 @@ from planner.pages.facts import facts_of, facts_section
 from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
 from planner.pages.table import PLACES, PLAN, layout_of, make_table, plan_of, shown_columns
+from planner.question.terms import terms_of
 from planner.report.short import share
 from planner.report.told import label, told
 from planner.specs.catalogue import Catalogue
-from planner.terms import terms_of
 from planner.workloads.base import Workload
 
 _MOST_BARS = 6

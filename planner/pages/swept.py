@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.pages.assumptions import Rests, assumptions, specs_of_rows
 from planner.pages.content import BAD, BEST, TIE, Block, Cell, Head, Lines, Page, Section, Table
 from planner.pages.document import Row as DocumentRow
@@ -15,8 +15,8 @@ from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
 from planner.pages.searched import front_chart
 from planner.pages.table import MOST_ROWS, PLACES, make_table, shown_columns
+from planner.question.cells import limit_column
 from planner.report.sure import fits_words
-from planner.result_cells import limit_column
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, Row, column_of_measure
 from planner.sweeps.columns import PLACES as TERMS

@@ -8,8 +8,8 @@ from planner.errors import PlannerError
 from planner.explaining.explanation import Explanation
 from planner.pages.content import Block, Cell, Head, Lines, Page, Table
 from planner.pages.facts import CHANGES
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, one_configuration
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration
 from planner.report.what_if import HEADS, question_lines, what_if_rows
 
 _OTHER_SPECS = (

@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
 from planner.explaining.against import Difference, Term
 from planner.explaining.numbers import seconds
 from planner.explaining.what_if import change
+from planner.question.terms import term_of_column
 from planner.report.console import BAD, make_table, print_folded, print_title
 from planner.report.told import label, told
-from planner.terms import term_of_column
 
 _MOST = 4
 _FIRST = 2

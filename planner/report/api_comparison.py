@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from planner import text
-from planner.api_comparison import ApiComparison, Offer
+from planner.base import text
+from planner.base.units import HOUR
+from planner.decide.api_comparison import ApiComparison, Offer
 from planner.report.console import GOOD, TIE, make_table, print_folded, print_title
 from planner.report.told import token_costs
-from planner.units import HOUR
 
 _MOST = 6
 _THOUSAND = 1e3

@@ -11,15 +11,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from planner import text
+from planner.base import text
+from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
-from planner.open_facts import MovingFact, moving_facts, widened
+from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row
 from planner.optimize.constraints import with_rate
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.result_columns import intervals
 from planner.optimize.source import Candidates
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.compared import print_comparisons
 from planner.report.console import GOOD, make_table, print_folded
 from planner.report.front import limited, of_objective, print_short_front
@@ -38,7 +39,6 @@ from planner.report.reproduce import estimate_command, folded
 from planner.report.short import share, short_plan
 from planner.report.sure import limits_line
 from planner.report.told import label, told
-from planner.units import GIB
 from planner.workloads.base import Evaluation
 
 _MOST_ASSUMED = 4

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.open_facts import moving_facts
+from planner.decide.open_facts import moving_facts
 from planner.optimize.collector import known_value
 from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
-from planner.pinned import PinnedPlan
-from planner.plan import Plan
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import Plan
 
 
 def chosen_plans(plan: Plan, result: SearchResult) -> dict[str, Any]:

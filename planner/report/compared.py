@@ -9,17 +9,17 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from planner import text
+from planner.base import text
 from planner.optimize.collector import rows_of
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import ends_of, full_columns
-from planner.plan import Plan
+from planner.plan.plan import Plan
+from planner.question.request import ALL
 from planner.report.console import BAD, GOOD, make_table, print_folded
 from planner.report.front import of_objective
 from planner.report.overview import describe
 from planner.report.short import share, shortest_plan
 from planner.report.told import label, told
-from planner.request import ALL
 
 _MOST, _LINES, _ALL_LINES = 8, 7, 1000
 _CHANGE = len("-99.9 %")

@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
+from planner.base.units import HOUR
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
 from planner.report.compared_things import FOLDER, Thing
@@ -17,7 +18,6 @@ from planner.report.console import make_table, print_folded, print_title
 from planner.report.spec_numbers import plain_fields, spec_table
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind, names
-from planner.units import HOUR
 
 _WORDS = ("notes", "aliases", "sources", "name", "source", "description")
 _IN_FOLDERS = (

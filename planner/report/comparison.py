@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
 from planner.explaining.compared import ComparedPlans, Result
 from planner.report.console import GOOD, TIE, make_table, print_folded, print_title
 from planner.report.overview import question_title

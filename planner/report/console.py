@@ -13,8 +13,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 
+from planner.base.text import printable
 from planner.errors import OutputError
-from planner.text import printable
 
 _PIPED_WIDTH = 80
 # Read on a light and on a dark ground.

@@ -6,12 +6,12 @@ import math
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
+from planner.base.units import HOUR
+from planner.decide.sizing.day import Day
+from planner.decide.sizing.size import Sizes
 from planner.report.console import GOOD, print_folded, print_title
 from planner.report.fitted import Column, print_fitted
-from planner.sizing.day import Day
-from planner.sizing.size import Sizes
-from planner.units import HOUR
 
 _SECONDARY = {"at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
 

@@ -8,18 +8,18 @@ from typing import Any
 
 from rich.console import Console
 
+from planner.base.records import record
+from planner.base.units import GIB
+from planner.decide.open_facts import moving_facts
 from planner.estimators.timeline.spans import Timeline
-from planner.open_facts import moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
+from planner.question.terms import term_of_column
 from planner.report.console import print_folded, print_pairs, print_title
 from planner.report.open_facts import open_lines
 from planner.report.parts import host_words, memory_table
 from planner.report.sure import sure_pairs
-from planner.terms import term_of_column
-from planner.units import GIB
 from planner.workloads.base import Evaluation
 
 

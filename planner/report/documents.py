@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from planner.files import written_whole
+from planner.base.files import written_whole
 from planner.version import __version__
 
 

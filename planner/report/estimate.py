@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from planner.optimize.collector import first_row
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.configuration import settings_text
 from planner.report.console import print_folded, print_title
 from planner.report.details import details_of, print_memory

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from planner.optimize.constraints import limit_rows, with_rate
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.chosen import open_facts, sureness
 from planner.report.details import details_of
 from planner.report.manifest import plan_manifest

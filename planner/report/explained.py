@@ -9,12 +9,12 @@ from typing import Any
 from planner.errors import InfeasibleError
 from planner.explaining.against import Seen
 from planner.explaining.explanation import Explanation
-from planner.plan import evaluated, one_configuration, result_of
+from planner.plan.plan import evaluated, one_configuration, result_of
+from planner.question.request import Request
 from planner.report.against import against_lines
 from planner.report.documents import write_document
 from planner.report.infeasible import infeasible_message
 from planner.report.manifest import plan_manifest
-from planner.request import Request
 
 
 def explained_plan(

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from planner.base.units import GIB
 from planner.explaining.assumptions import Assumption
 from planner.explaining.explanation import MEMORY, Explanation
 from planner.explaining.formulas import FORMULAS
 from planner.explaining.numbers import seconds
 from planner.explaining.sources import Sources
 from planner.explaining.steps import ExplainedPart, ExplainedStep, keys_of
+from planner.question.terms import term_of_column
 from planner.report.against import print_difference
 from planner.report.console import make_table, print_folded, print_title
 from planner.report.load import load_line
@@ -20,8 +22,6 @@ from planner.report.overview import question_title
 from planner.report.short import short_plan
 from planner.report.told import label, told, told_alike
 from planner.report.what_if import LEAST, print_sensitivities
-from planner.terms import term_of_column
-from planner.units import GIB
 
 _LONGEST = 10
 _ASSUMED = 3

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from planner.records import record
+from planner.base.records import record
 from planner.report.console import make_table
 
 

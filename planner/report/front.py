@@ -11,16 +11,16 @@ from typing import Any
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
+from planner.base.records import record
 from planner.optimize.collector import first_row, rows_of
 from planner.optimize.result import SearchResult
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
+from planner.question.terms import glossary, percentile_of, term_of_column, terms_of
 from planner.report.console import GOOD, TIE, print_folded, print_title
 from planner.report.fitted import Column, print_fitted
 from planner.report.short import SHORT_WORDS, degrees
 from planner.report.sure import ties
-from planner.terms import glossary, percentile_of, term_of_column, terms_of
 from planner.workloads.base import Wording
 
 # What does not tell rows apart that something else does not tell, too.

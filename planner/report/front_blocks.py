@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from rich.console import Console
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 from planner.optimize.result import SearchResult
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.console import print_folded, print_title
 from planner.report.front_points import FrontPoints, front_points
 from planner.report.told import label, told_alike

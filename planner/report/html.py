@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from planner.open_facts import moving_facts
+from planner.decide.open_facts import moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.source import Candidates
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.brief import (
     assumed_line,
     fastest_line,

@@ -8,15 +8,15 @@ from typing import Any
 
 from rich.console import Console
 
+from planner.base.units import GIB
 from planner.explaining.largest import Largest
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.console import GOOD, make_table, print_folded
 from planner.report.overview import question_title
 from planner.report.short import short_plan
 from planner.report.sure import fits_words
 from planner.report.told import label, told
 from planner.specs.checked import unchecked
-from planner.units import GIB
 
 _PEAK = "peak_memory_gib"
 _COLUMNS = 3

@@ -10,10 +10,10 @@ from rich.console import Console
 from planner.launch.own import MANIFEST
 from planner.launch.targets import targets
 from planner.launch.write import Launch, with_profiles
-from planner.pinned import PinnedPlan
+from planner.plan.pinned import PinnedPlan
+from planner.question.request import Request
 from planner.report.console import make_table, print_folded, print_title
 from planner.report.recommended import recommended_of
-from planner.request import Request
 
 
 def recommended_plan(request: Request, target: str) -> PinnedPlan:

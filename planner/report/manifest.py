@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from planner.optimize.result import SearchResult
-from planner.pinned import asked_of
-from planner.plan import Plan
+from planner.plan.pinned import asked_of
+from planner.plan.plan import Plan
+from planner.question.request import Request
 from planner.report.brief import question_lines
-from planner.request import Request
 from planner.version import __version__
 
 

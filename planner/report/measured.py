@@ -9,14 +9,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
+from planner.base.enums import TemplateKind
+from planner.base.files import written_whole
+from planner.base.reading import read_csv
 from planner.confidence.intervals import LEVEL
-from planner.enums import TemplateKind
 from planner.errors import CalibrationError
-from planner.files import written_whole
 from planner.launch.logs.compare import Compared, Comparison
 from planner.launch.logs.planned import STATIC, Planned
-from planner.reading import read_csv
 from planner.report.cells import csv_cell
 from planner.report.console import make_table, print_pairs, print_title
 from planner.validation.columns import schema_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
 from planner.errors import InfeasibleError
 from planner.explaining.methods import Methods
 from planner.report.console import print_folded

@@ -7,7 +7,7 @@ from io import StringIO
 from typing import Any
 
 from planner.optimize.result import SearchResult
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.chosen import chosen_plans
 from planner.report.manifest import make_manifest
 from planner.report.rows import RowFiles

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.open_facts import MovingFact
+from planner.decide.open_facts import MovingFact
 from planner.optimize.result_columns import FOLLOWING
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.told import label, told_alike
 from planner.workloads.base import Wording
 

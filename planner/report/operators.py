@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from planner import text
+from planner.base import text
 from planner.explaining.numbers import quantity, seconds
 from planner.explaining.operator_kinds import KINDS
 from planner.explaining.operators import OperatorTimes, work_dict
+from planner.question.terms import glossary, term_of_column
 from planner.report.console import print_folded
 from planner.report.documents import command_manifest
 from planner.report.fitted import Column, print_fitted
 from planner.report.html import columns_table
 from planner.report.rows import RowFiles, blocks
-from planner.terms import glossary, term_of_column
 
 # What a narrow terminal leaves out comes last.
 _RANKS = {

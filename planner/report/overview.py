@@ -6,13 +6,13 @@ import shlex
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
 from planner.confidence.quantiles import MEDIAN
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.console import make_table, print_pairs, print_title
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind

@@ -9,9 +9,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from planner.base.units import GIB
 from planner.estimators.machine import Machine
 from planner.report.console import make_table
-from planner.units import GIB
 
 _PREFIX, _UNIT = "memory_", "_gib"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.files import written_whole
+from planner.base.files import written_whole
 from planner.optimize.result import row_of
 from planner.optimize.source import Candidates
-from planner.pinned import PinnedPlan
-from planner.plan import Plan
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import Plan
 
 
 def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:

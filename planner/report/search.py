@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
 from planner.optimize.result import SearchResult, row_of
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.brief import print_brief
 from planner.report.compared import print_comparisons
 from planner.report.configuration import settings_text

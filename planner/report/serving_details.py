@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from planner import text
+from planner.base import text
+from planner.base.units import GIB
 from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.percentiles import percentile
@@ -19,7 +20,7 @@ from planner.estimators.inference.timeline import step_timeline
 from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.console import make_table, print_pairs, print_title
 from planner.report.details import Details, print_memory, print_sure
 from planner.report.electricity import electricity_pairs
@@ -27,7 +28,6 @@ from planner.report.engine_start import start_pairs
 from planner.report.parts import first
 from planner.report.step_operators import print_steps, step_parts, step_rows
 from planner.report.told import token_costs, token_costs_of
-from planner.units import GIB
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.replicas import Replicas

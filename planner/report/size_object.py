@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.decide.sizing.size import Sizes
 from planner.report.manifest import question_manifest
 from planner.report.rows import RowFiles, blocks
 from planner.report.sizes import best_lines, note_lines, question_lines
-from planner.sizing.size import Sizes
 
 
 def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:

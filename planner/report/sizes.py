@@ -9,18 +9,18 @@ from typing import Any
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
 from planner.confidence.quantiles import MEDIAN
+from planner.decide.sizing.fleet import RATE, Fleet, Margin, Size
+from planner.decide.sizing.floor import DEADLINES
+from planner.decide.sizing.size import Sizes
+from planner.question.terms import glossary
 from planner.report.console import GOOD, print_folded, print_title
 from planner.report.days import print_days
 from planner.report.fitted import Column, print_fitted
 from planner.report.html import columns_table
 from planner.report.short import degrees
 from planner.report.told import label, told
-from planner.sizing.fleet import RATE, Fleet, Margin, Size
-from planner.sizing.floor import DEADLINES
-from planner.sizing.size import Sizes
-from planner.terms import glossary
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
 

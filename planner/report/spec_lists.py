@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console
 
-from planner import text
-from planner.enums import Precision
+from planner.base import text
+from planner.base.enums import Precision
+from planner.base.units import GIB, GIGA, HOUR, TERA
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.parameters import count_parameters
 from planner.report.console import make_table, print_pairs
 from planner.report.fitted import Column, print_fitted
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
-from planner.units import GIB, GIGA, HOUR, TERA
 
 Row = Callable[[Catalogue, str], Iterator[str]]
 

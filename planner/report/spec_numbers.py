@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
 from planner.report.console import make_table, print_pairs, print_title

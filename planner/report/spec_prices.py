@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
+from planner.base.units import HOUR, KILOWATT_HOUR, MONTH, YEAR
 from planner.estimators.ownership import owned, used_figures
 from planner.report.console import make_table, print_title
 from planner.specs.catalogue import Catalogue
@@ -15,7 +16,6 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.offer import Price
 from planner.specs.ownership import ASSUMED, DIMENSIONS, Figure
 from planner.specs.price import CONTRACTS, contracts_of
-from planner.units import HOUR, KILOWATT_HOUR, MONTH, YEAR
 
 _TYPICAL = ("contract", "typical", "from", "to", "offers", "newest")
 _OFFER = ("contract", "USD /h", "provider", "region", "date")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from planner.base.records import record
 from planner.estimators.inference.step import InferenceStep
-from planner.records import record
 from planner.report.console import make_table, print_title
 from planner.report.parts import first
 

@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.confidence.intervals import Confidence
-from planner.open_facts import MovingFact, moving_facts, widened
+from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row
 from planner.optimize.constraints import Constraint
 from planner.optimize.result_columns import fit_probability, intervals
 from planner.optimize.source import Candidates
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.told import limit_label
 
 # What is told of one plan; other columns follow from these.

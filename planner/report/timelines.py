@@ -7,7 +7,7 @@ from pathlib import Path
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.details import details_of
 from planner.report.overview import question_title
 from planner.report.plots.drawn import draw

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from planner.base.files import written_whole
+from planner.base.units import GIB
 from planner.estimators.timeline.spans import BUBBLE, MORE, STREAMS, Span, Timeline
-from planner.files import written_whole
-from planner.units import GIB
 
 _MICRO = 1e6
 _DIGITS = 4

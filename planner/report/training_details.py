@@ -10,19 +10,19 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from planner import text
+from planner.base import text
+from planner.base.training_objectives import TrainingObjective
+from planner.base.units import GIB, HOUR, TERA
 from planner.estimators.timeline.spans import Timeline
 from planner.estimators.timeline.training import training_timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.console import print_pairs, print_title
 from planner.report.details import Details, print_sure
 from planner.report.electricity import electricity_pairs
 from planner.report.parts import add_part, first, memory_table, parts_table
 from planner.report.training_operators import operator_rows, print_operators
-from planner.training_objectives import TrainingObjective
-from planner.units import GIB, HOUR, TERA
 from planner.workloads.base import Evaluation
 
 _SIDE_BY_SIDE = 78

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
+from planner.base.records import record
 from planner.estimators.estimate import Estimate
 from planner.estimators.step_time import TIME_PARTS, StepTime
-from planner.records import record
 from planner.report.console import make_table, print_title
 from planner.report.parts import first
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from planner.base.files import written_whole
+from planner.base.text import count
 from planner.confidence.intervals import LEVEL
-from planner.files import written_whole
 from planner.report.cells import csv_cell, texts
 from planner.report.console import make_table, print_pairs, print_title
-from planner.text import count
 from planner.validation.assumed import UNKNOWN
 from planner.validation.columns import ADDED, MEASURED, PREDICTED
 from planner.validation.compare import Errors, MemoryVerdicts, Row, errors, memory_verdicts

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from planner.records import record
+from planner.base.records import record
 from planner.specs.cache import kept
 from planner.specs.csv_table import Column, Row, filled, number, optional, records
 from planner.specs.paths import SpecKind, aliases_of, api_price_files, names

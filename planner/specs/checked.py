@@ -21,7 +21,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar, dataclass_transform
 
-from planner.records import record
+from planner.base.records import record
 
 Made = TypeVar("Made")
 Place = tuple[str, ...]

@@ -8,8 +8,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from planner.base.reading import TABLE, csv_of
 from planner.errors import SpecError, did_you_mean
-from planner.reading import TABLE, csv_of
 from planner.specs.load import read_text
 
 Row = Mapping[str, Any]

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 
-from planner.records import record
+from planner.base.records import record
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from planner import reading
+from planner.base import reading
+from planner.base.reading import SMALL, TABLE
 from planner.errors import SpecError, did_you_mean
-from planner.reading import SMALL, TABLE
 from planner.specs.cache import kept, remembered, stamp
 from planner.specs.checked import UNKNOWN, Faults, checked_of, field_types
 from planner.specs.quantity import FileContext

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval, MinLen
 
-from planner.enums import AttentionKind, PositionEmbedding, Quantization
+from planner.base.enums import AttentionKind, PositionEmbedding, Quantization
 from planner.errors import did_you_mean
 from planner.specs.checked import After, Strict, checked
 

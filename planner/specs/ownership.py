@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.base.records import record
+from planner.base.units import to_si
 from planner.errors import SpecError
-from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.csv_table import Column, Row, dated, number, one_of, optional, records
 from planner.specs.paths import SpecKind, beside_specs, find
-from planner.units import to_si
 
 OWNERSHIP = "ownership.csv"
 ASSUMED = "assumed"

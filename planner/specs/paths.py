@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 
+from planner.base.reading import toml_of
 from planner.errors import SpecError
-from planner.reading import toml_of
 from planner.specs.cache import IDENTITY, kept, stamp
 from planner.specs.load import read_text
 

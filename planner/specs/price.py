@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from planner.enums import Contract
+from planner.base.enums import Contract
+from planner.base.units import to_si
 from planner.errors import SpecError, did_you_mean
 from planner.specs.cache import kept
 from planner.specs.csv_table import (
@@ -27,7 +28,6 @@ from planner.specs.csv_table import (
 from planner.specs.offer import Price, by_seller, recent, typical, with_age
 from planner.specs.ownership import can_be_owned
 from planner.specs.paths import SpecKind, beside_specs, find, price_files
-from planner.units import to_si
 
 USD = "USD"
 CURRENCIES = "currencies.csv"

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import CodeArray
-from planner.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
-from planner.records import record
+from planner.base.arrays import CodeArray
+from planner.base.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
+from planner.base.records import record
 
 GGUF_BITS: Mapping[Quantization, float] = {
     Quantization.Q8_0: 8.5008,

@@ -8,12 +8,12 @@ from dataclasses import field
 from functools import partial
 from pathlib import Path
 
+from planner.base.records import record
+from planner.base.units import to_si
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.csv_table import Column, Row, filled, number, one_of, records
 from planner.specs.paths import beside_specs
-from planner.units import to_si
 
 REGIONS = "regions.csv"
 CARBON, PUE, ELECTRICITY = "carbon_intensity", "pue", "electricity_price"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from planner.records import record
+from planner.base.records import record
 from planner.sweeps.columns import COST, TIME, Row, measured_alike
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from planner import text
+from planner.base import text
 from planner.report.console import BAD, GOOD, print_folded
 from planner.report.fitted import Column, print_fitted
 from planner.report.short import share

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from planner import text
-from planner.files import written_whole
+from planner.base import text
+from planner.base.files import written_whole
 from planner.report.cells import csv_cell
 from planner.report.console import print_folded
 from planner.report.fitted import Column, print_fitted

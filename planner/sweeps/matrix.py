@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
-from planner import text
+from planner.base import text
 from planner.report.console import BAD, GOOD, TIE, print_folded
 from planner.report.fitted import Column, print_fitted
 from planner.report.told import label, told_alike

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from planner import text
+from planner.base import text
 from planner.report.console import GOOD, make_table, print_folded, print_title
 from planner.report.fitted import Column, print_fitted
 from planner.report.told import label, told_alike

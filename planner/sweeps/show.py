@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
+from planner.base.records import record
 from planner.errors import SearchSpaceError
-from planner.records import record
 from planner.report.console import print_folded, print_title
 from planner.sweeps.against import compare
 from planner.sweeps.columns import COST, MEASURES, VALUE, Row, find_column, find_columns

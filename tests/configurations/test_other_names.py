@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import planner
+from planner.base.enums import CacheType, ComputePrecision, Quantization
 from planner.configurations.choices import checked
-from planner.enums import CacheType, ComputePrecision, Quantization
 from planner.errors import SearchSpaceError, SpecError
 from planner.specs.model import quantization_word
 from planner.specs.quantization import GGUF_BITS

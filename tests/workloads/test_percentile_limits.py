@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 import planner
-from planner.plan import make_plan
+from planner.plan.plan import make_plan
+from planner.question.request import Request
+from planner.question.terms import glossary, percentile_of
 from planner.report.brief import print_brief
-from planner.request import Request
-from planner.terms import glossary, percentile_of
 from planner.workloads.deployments import PERCENTILES
 
 SERVICE: dict[str, Any] = {

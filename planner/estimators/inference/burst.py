@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.served import Served
@@ -17,7 +18,6 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import emptying_share, wave_wait, whole_waves_share
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.records import record
 from planner.estimators.inference.loop import together_share
 from planner.estimators.inference.serving import (
     decode_steps,
@@ -14,7 +15,6 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import crowded_step, pools_rate, pools_requests
-from planner.records import record
 
 
 @record(kw_only=True)

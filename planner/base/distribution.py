@@ -1,0 +1,127 @@
+"""Whether another installed distribution has a package or a command named ``planner``, too.
+
+The wrong one would run, or a mixture of both. It is asked before every command: what was found in
+a folder of packages is kept until the folder changes, and little is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from planner.base.user_cache import cache_file, keep_lines, read_lines
+from planner.version import DISTRIBUTION, __version__
+
+PACKAGE = "planner"
+_MOST_KEPT = 64
+# A folder may change twice within one tick of its file system's clock.
+_SETTLED_AFTER_NS = 2_000_000_000
+
+Kept = dict[str, tuple[str, list[str]]]  # of a folder: its time, and others' names and versions
+
+
+def version_line() -> str:
+    """What runs: version, distribution and folder of the package."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    return f"planner {__version__} (distribution {DISTRIBUTION}, in {folder})"
+
+
+def warn_of_others() -> None:
+    """Say on stderr which other distributions bring a ``planner``, and what to do."""
+    if "_PLANNER_COMPLETE" in os.environ:  # a shell reads what is printed
+        return
+    # A stream that cannot be written is told of by the command itself.
+    with contextlib.suppress(OSError, ValueError):
+        folders = sys.path[0 if sys.flags.safe_path else 1 :]  # the first is the script's own
+        for other, folder in others(folders, cache_file("distributions.tsv")):
+            print(_warning(other, folder), file=sys.stderr)
+
+
+def _warning(other: str, folder: str) -> str:
+    name = other.split()[0]
+    return (
+        f"Warning: {other} in {folder} also installs a package or command named planner, and "
+        f"overwrites that of {DISTRIBUTION}, or is overwritten by it.\n"
+        f"Keep one: pip uninstall {name} {DISTRIBUTION}, then install {DISTRIBUTION} again."
+    )
+
+
+def others(folders: Iterable[str], cache: str) -> list[tuple[str, str]]:
+    """Other distributions with a ``planner``, as name and version, and the folder of each.
+
+    What a folder had is read from the file ``cache`` while the folder's time is the same, else
+    looked up and kept there.
+    """
+    kept = _read(cache)
+    looked_up, found = False, []
+    for folder in dict.fromkeys(folders):
+        time_ns = _time_ns(folder)
+        if not time_ns:
+            continue
+        if kept.get(folder, ("", []))[0] != str(time_ns):
+            # Moved to the end: the oldest are dropped first.
+            kept.pop(folder, None)
+            names = [*_others_in(folder)]
+            is_settled = time.time_ns() - time_ns > _SETTLED_AFTER_NS
+            kept[folder] = (str(time_ns) if is_settled else "", names)
+            looked_up |= is_settled
+        found += [(name, folder) for name in kept[folder][1]]
+    if looked_up:
+        rows = ["\t".join((folder, time_ns, *names)) for folder, (time_ns, names) in kept.items()]
+        keep_lines(cache, rows[-_MOST_KEPT:])
+    return found
+
+
+def _time_ns(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except (OSError, ValueError):
+        return 0
+
+
+def _others_in(folder: str) -> Iterator[str]:
+    try:
+        entries = sorted(os.listdir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        stem, kind = os.path.splitext(entry)
+        if kind in (".dist-info", ".egg-info"):
+            name, _, version = stem.partition("-")
+            plain = name.replace("_", "-").replace(".", "-").lower()
+            if plain != DISTRIBUTION and _has_planner(plain, os.path.join(folder, entry)):
+                yield f"{plain} {version.split('-')[0]}".strip()
+
+
+def _has_planner(name: str, metadata: str) -> bool:
+    """Whether a distribution brings the package or the command; one of that name is one that does.
+
+    An installation for development lists none of its files.
+    """
+    return (
+        name == PACKAGE
+        or _names_command(read_lines(os.path.join(metadata, "entry_points.txt")))
+        or PACKAGE in read_lines(os.path.join(metadata, "top_level.txt"))
+        or any(
+            line.startswith((f"{PACKAGE}/", f"{PACKAGE}.py,"))
+            for line in read_lines(os.path.join(metadata, "RECORD"))
+        )
+    )
+
+
+def _names_command(entry_points: Sequence[str]) -> bool:
+    section, names = "", set()
+    for line in entry_points:
+        if line.startswith("["):
+            section = line.strip()
+        elif section in ("[console_scripts]", "[gui_scripts]"):
+            names.add(line.partition("=")[0].strip())
+    return PACKAGE in names
+
+
+def _read(cache: str) -> Kept:
+    rows = (line.split("\t") for line in read_lines(cache) if "\t" in line)
+    return {row[0]: (row[1], [name for name in row[2:] if name]) for row in rows}
