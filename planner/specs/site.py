@@ -8,8 +8,8 @@ from typing import Any
 
 from planner.enums import Contract
 from planner.records import record
-from planner.specs.offer import Price
 from planner.specs.power import PowerProfile
+from planner.specs.price import Price
 from planner.specs.reliability import IDEAL, ReliabilitySpec
 from planner.units import HOUR
 
