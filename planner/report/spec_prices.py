@@ -13,9 +13,8 @@ from planner.report.console import make_table, print_title
 from planner.specs.catalogue import Catalogue
 from planner.specs.csv_table import UNDATED
 from planner.specs.gpu import GpuSpec
-from planner.specs.offer import Price
 from planner.specs.ownership import ASSUMED, DIMENSIONS, Figure
-from planner.specs.price import CONTRACTS, contracts_of
+from planner.specs.price import CONTRACTS, Price, contracts_of
 
 _TYPICAL = ("contract", "typical", "from", "to", "offers", "newest")
 _OFFER = ("contract", "USD /h", "provider", "region", "date")
