@@ -11,9 +11,9 @@ from planner.formulas.power import range_of_product
 from planner.specs.catalogue import Catalogue
 from planner.specs.csv_table import UNDATED
 from planner.specs.gpu import GpuSpec
-from planner.specs.offer import Price
 from planner.specs.ownership import ASSUMED, DIMENSIONS, PRICES, Figure, ownership_of
 from planner.specs.power import POWER, PowerProfile
+from planner.specs.price import Price
 from planner.specs.regions import PUE
 
 Place: TypeAlias = Mapping[str, Figure]

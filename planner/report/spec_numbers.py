@@ -30,10 +30,9 @@ from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
-from planner.specs.offer import Price
 from planner.specs.ownership import ASSUMED, DIMENSIONS, Figure
 from planner.specs.paths import SpecKind
-from planner.specs.price import CONTRACTS, contracts_of
+from planner.specs.price import CONTRACTS, Price, contracts_of
 from planner.specs.profile import profile_table
 from planner.specs.reliability import ReliabilitySpec, reliability_table
 

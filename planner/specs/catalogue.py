@@ -28,10 +28,9 @@ from planner.specs.hardware import (
 from planner.specs.load import check_spec, digest, read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
-from planner.specs.offer import Price
 from planner.specs.paths import SpecKind, find, names, price_files, spec_folders
 from planner.specs.power import PowerProfile, load_power
-from planner.specs.price import offers_of, price_of
+from planner.specs.price import Price, offers_of, price_of
 from planner.specs.profile import load_engine, load_framework
 from planner.specs.regions import Region, find_region
 from planner.specs.reliability import ReliabilitySpec, load_reliability

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from planner.base.enums import Contract
+from planner.base.records import record
 from planner.base.units import to_si
 from planner.errors import SpecError, did_you_mean
 from planner.specs.cache import kept
@@ -20,15 +21,16 @@ from planner.specs.csv_table import (
     Row,
     dated,
     filled,
+    month,
     number,
     one_of,
     optional,
     records,
 )
-from planner.specs.offer import Price, by_seller, recent, typical, with_age
 from planner.specs.ownership import can_be_owned
 from planner.specs.paths import SpecKind, beside_specs, find, price_files
 
+_MONTHS = 12
 USD = "USD"
 CURRENCIES = "currencies.csv"
 CONTRACTS = tuple(str(contract) for contract in Contract)
@@ -45,6 +47,95 @@ _USUAL = (
     Contract.RESERVED_5Y,
     Contract.SPOT,
 )
+
+
+@record(kw_only=True)
+class Price:
+    """What one GPU costs in USD/s under a contract, who says so, and of when that is.
+
+    ``value`` is that of one offer, or what is typical of ``offers`` of them, which ask from
+    ``low`` to ``high`` USD/s. ``provider`` is empty where several sell; ``date`` is that of the
+    newest offer, and ``is_old`` tells that there is none of the last twelve months of its list.
+    ``on_demand`` is what the same sellers ask on demand in USD/s, None where that is unknown:
+    contracts have different sellers, so that a longer one may cost more than is usual on demand.
+    """
+
+    value: float
+    source: str
+    date: str
+    low: float
+    high: float
+    contract: str = Contract.ON_DEMAND
+    provider: str = ""
+    region: str = ""
+    offers: int = 1
+    is_old: bool = False
+    on_demand: float | None = None
+
+    @property
+    def when(self) -> str:
+        """The date in words: ``2026-10-24``, ``old: 2024-12``, ``old: undated``."""
+        if not self.is_old:
+            return self.date
+        return f"old: {self.date or UNDATED}"
+
+
+def one_price(value: float, source: str, contract: str) -> Price:
+    """A single price in USD/s that somebody states, today's."""
+    return Price(value=value, low=value, high=value, source=source, date="", contract=contract)
+
+
+def typical(offers: Sequence[Price]) -> Price:
+    """What is usual among offers of one GPU and contract: the median of their sellers.
+
+    Recent offers count alone where there are any. A seller counts once, with the median of its
+    regions; the range is that of all offers.
+    """
+    counted = recent(offers)
+    sellers = by_seller(counted)
+    first = counted[0]
+    sources = {offer.source for offer in counted}
+    regions = {offer.region for offer in counted}
+    return replace(
+        first,
+        value=median(sellers.values()),
+        low=min(offer.low for offer in counted),
+        high=max(offer.high for offer in counted),
+        provider=first.provider if len(sellers) == 1 else "",
+        region=first.region if len(regions) == 1 else "",
+        source=first.source if len(sources) == 1 else f"{len(sources)} sources",
+        date=max(offer.date for offer in counted),
+        offers=len(counted),
+    )
+
+
+def recent(offers: Sequence[Price]) -> list[Price]:
+    """Those that are not old, or all where every one is."""
+    return [offer for offer in offers if not offer.is_old] or list(offers)
+
+
+def by_seller(offers: Sequence[Price]) -> dict[str, float]:
+    """What each seller asks, the median of its regions, in USD/s."""
+    asked: dict[str, list[float]] = {}
+    for offer in offers:
+        asked.setdefault(offer.provider, []).append(offer.value)
+    return {seller: median(values) for seller, values in asked.items()}
+
+
+def with_age(offers: Sequence[Price]) -> list[Price]:
+    """Offers of a list, each told whether it is old: a year behind the newest, or undated.
+
+    Today's date does not matter, so that answers do not change with it. A list without dates
+    has no old offers.
+    """
+    months = [month(offer.date) for offer in offers]
+    newest = max((number for number in months if number is not None), default=None)
+    if newest is None:
+        return list(offers)
+    return [
+        replace(offer, is_old=number is None or number < newest - _MONTHS)
+        for offer, number in zip(offers, months, strict=True)
+    ]
 
 
 @kept

@@ -9,8 +9,8 @@ from typing import Any
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import HOUR
-from planner.specs.offer import Price
 from planner.specs.power import PowerProfile
+from planner.specs.price import Price
 from planner.specs.reliability import IDEAL, ReliabilitySpec
 
 

@@ -13,10 +13,9 @@ from planner.question.request import Request
 from planner.specs.cache import kept
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import digest
-from planner.specs.offer import Price, one_price
 from planner.specs.ownership import OWNERSHIP
 from planner.specs.paths import SpecKind, beside_specs
-from planner.specs.price import contracts_of, price_of, providers_of, unknown_gpus
+from planner.specs.price import Price, contracts_of, one_price, price_of, providers_of, unknown_gpus
 from planner.workloads.electricity import owned_place
 from planner.workloads.notes import Notes
 

@@ -16,7 +16,7 @@ from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
-from planner.specs.offer import one_price
+from planner.specs.price import one_price
 from planner.specs.site import Site
 from planner.specs.workload import TrainingWorkload
 

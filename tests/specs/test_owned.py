@@ -10,7 +10,6 @@ import pytest
 from planner.errors import SpecError
 from planner.estimators.ownership import assumed_figures, owned, used_figures
 from planner.specs.catalogue import Catalogue, names
-from planner.specs.offer import Price
 from planner.specs.ownership import (
     COLUMNS,
     DIMENSIONS,
@@ -19,6 +18,7 @@ from planner.specs.ownership import (
     unknown_owned,
 )
 from planner.specs.paths import beside_specs
+from planner.specs.price import Price
 
 H100 = "h100-sxm-80gb"
 

@@ -14,18 +14,20 @@ from hypothesis import strategies as st
 from planner.errors import SpecError
 from planner.specs.catalogue import names
 from planner.specs.csv_table import month
-from planner.specs.offer import Price, typical, with_age
 from planner.specs.paths import price_files
 from planner.specs.price import (
     COLUMNS,
     CONTRACTS,
+    Price,
     contracts_of,
     gpus_of,
     offers_of,
     price_of,
     providers_of,
     read_prices,
+    typical,
     unknown_gpus,
+    with_age,
 )
 
 H100 = "h100-sxm-80gb"
