@@ -11,6 +11,12 @@ from planner.report.told import Ends, label, told
 from planner.workloads.base import Wording
 
 _MEMORY = "peak_memory_gib"
+# What a prompt that is embedded or scored has none of: its answer is its first token.
+_OF_ANSWERS = (
+    *("time_per_output_token_s", "output_tokens_per_s_per_gpu", "tokens_per_s_per_user"),
+    "cost_per_million_tokens_usd",
+)
+_OF_PROMPTS = "cost_per_million_input_tokens_usd"
 
 
 def told_names(
@@ -18,7 +24,9 @@ def told_names(
 ) -> list[str]:
     """The columns to tell of a row: the workload's own, those of limits, the first of ``goals``."""
     goal = [name for name in goals[:1] if name != "num_gpus"]
-    told_of = (*(wording.told or goals), *limited, *told_columns(row), *goal)
+    told_of = [*(wording.told or goals), *limited, *told_columns(row), *goal]
+    if row.get("output_tokens") == 1:
+        told_of = [*(name for name in told_of if name not in _OF_ANSWERS), _OF_PROMPTS]
     return [*dict.fromkeys(name for name in told_of if name in row)]
 
 

@@ -153,7 +153,9 @@ def recommended_pairs(
 ) -> dict[str, str]:
     """What a plan reaches and costs, each with its interval, widened by what ``facts`` move."""
     goals = [of_objective(plan, objective.name, row) for objective in plan.problem.objectives]
-    told_of = told_names(plan.workload.wording, goals, limited(plan, row), row)
+    asked = plan.source_of(row).asked
+    told_of = told_names(plan.workload.wording, goals, limited(plan, row), {**asked, **row})
+    told_of = [name for name in told_of if name in row]
     ends = widened(intervals(row, sure), facts)
     capacity = plan.source_of(row).setting.machine.gpu.allocatable_memory / GIB
     pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
