@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         validate_log,
         write_launch,
     )
-    from planner.request import Request
+    from planner.question.request import Request
 
 __all__ = [
     "Request",
@@ -48,7 +48,7 @@ def __getattr__(name: str) -> object:
 
         return getattr(api, name)
     if name == "Request":
-        from planner.request import Request
+        from planner.question.request import Request
 
         return Request
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

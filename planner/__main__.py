@@ -13,8 +13,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from planner.distribution import warn_of_others
-from planner.interrupts import INTERRUPTED, install_handlers
+from planner.base.distribution import warn_of_others
+from planner.base.interrupts import INTERRUPTED, install_handlers
 
 _CLOSED_PIPE = 141
 # What a standard stream fails with; a file is named in its error.
@@ -83,7 +83,7 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _fail(message: str, exit_code: int, debug: bool) -> int:
-    from planner.text import printable
+    from planner.base.text import printable
 
     if debug:
         import traceback

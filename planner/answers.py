@@ -7,16 +7,16 @@ from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from planner.api_comparison import ApiComparison, check_comparable, compared_with_apis
+from planner.base.records import record
+from planner.decide.api_comparison import ApiComparison, check_comparable, compared_with_apis
+from planner.decide.open_facts import MovingFact, moving_facts
+from planner.decide.sizing.size import Sizes
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.explaining.compared import ComparedPlans
 from planner.explaining.explanation import Explanation
 from planner.explaining.operators import OperatorTimes
-from planner.open_facts import MovingFact, moving_facts
 from planner.optimize.result import SearchResult
-from planner.plan import Plan, answered, result_of
-from planner.records import record
-from planner.sizing.size import Sizes
+from planner.plan.plan import Plan, answered, result_of
 from planner.workloads.base import Evaluation
 
 if TYPE_CHECKING:

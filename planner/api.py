@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.answers import Answer, Estimated, Operators, Sized
+from planner.base.processes import num_cores
+from planner.decide.sizing.load import read_load
+from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import SearchSpaceError
 from planner.explaining.operator_question import read_question
 from planner.explaining.operators import operator_times
-from planner.given import make_request, question_of, read_burst, read_driver
-from planner.inputs import shown, whole
 from planner.launch.read import read_launch as read_file
 from planner.launch.save import save_launch
 from planner.launch.write import Launch, launch_of
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, make_plan, one_configuration
+from planner.plan.given import make_request, question_of, read_burst, read_driver
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, make_plan, one_configuration
 from planner.plan_questions import compare, explain, max_batch, max_batches, max_length
-from planner.processes import num_cores
+from planner.question.inputs import shown, whole
+from planner.question.request import Request
+from planner.question.signature import signature_of
 from planner.report.launch import recommended_plan
-from planner.request import Request
-from planner.signature import signature_of
-from planner.sizing.load import read_load
-from planner.sizing.size import contracts_given, size_all
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.results import Sweep
@@ -142,7 +142,7 @@ def size(
     ----------
     contract : one or several, or ``all``; where not given the usual one of each GPU
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
-        `planner.sizing.load.read_load`. ``contract`` are those that its GPUs may be had under
+        `planner.decide.sizing.load.read_load`. ``contract`` are those that its GPUs may be had under
     progress : is told how many GPUs are done
     workers : processes that share the GPUs
     request : those of `search` but ``objectives``. Training needs a limit of time or cost,

@@ -14,13 +14,13 @@ from planner.explaining.largest import largest_batch as _largest_batch
 from planner.explaining.largest import largest_length as _largest_length
 from planner.explaining.methods import Methods, methods_of_layouts
 from planner.explaining.other import changed_request
-from planner.given import make_request, read_burst
-from planner.plan import Plan
+from planner.plan.given import make_request, read_burst
+from planner.plan.plan import Plan
+from planner.question.request import Request
+from planner.question.signature import signature_of
 from planner.report.compared_things import compared_plans, has_question, things_of
 from planner.report.explained import explained_plan
 from planner.report.recommended import planned, recommended_of
-from planner.request import Request
-from planner.signature import signature_of
 from planner.sweeps.any_plan import pinned_in
 from planner.workloads.base import Evaluation
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from fit_profiles import STEPS, Step, calibration_runs, fitted, rows_of
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 from planner.calibration.measured import Measured, log_ratios
 from planner.calibration.parameters import Parameter
 

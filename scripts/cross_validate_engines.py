@@ -20,7 +20,7 @@ from compile_runs import COLLECTION
 from cross_validate import FOLDS
 from fit_engines import STEPS, EngineStep, fitted, measurements, profiles_with_runs
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 from planner.calibration.measured import Measured, log_ratios, thinned
 from planner.validation.inference.cases import Mode
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 import planner
+from planner.base.units import GIB
 from planner.estimators.inference.burst import burst
-from planner.units import GIB
 
 LENGTH = 350
 A800, RTX4090 = "a800-node", "rtx4090-pcie"

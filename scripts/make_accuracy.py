@@ -19,9 +19,9 @@ from accuracy_targets import reached
 from spec_pages import plain, table
 
 import planner
+from planner.base.text import count
 from planner.confidence.intervals import LEVEL
 from planner.specs.catalogue import Catalogue
-from planner.text import count
 from planner.validation.compare import Errors, Row, group_errors, joined, memory_verdicts
 from planner.validation.kinds import Compared
 from planner.validation.library import Library

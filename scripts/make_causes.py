@@ -23,8 +23,8 @@ from make_accuracy import shipped_rows
 from spec_pages import table
 
 import planner
+from planner.base.text import count
 from planner.confidence.tables import read_table
-from planner.text import count
 from planner.validation.compare import Row
 
 ROOT = Path(planner.__file__).parents[1]

@@ -2,7 +2,7 @@
 
     python scripts/make_prices.py INPUT.csv
 
-Contracts become the words of `planner.enums.Contract`, dates ISO dates or ``undated``, names of
+Contracts become the words of `planner.base.enums.Contract`, dates ISO dates or ``undated``, names of
 one company one name. Left out is what nobody sells: indices, and unnamed markets; and what its
 own source calls doubtful where the same GPU has another price under that contract.
 """
@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from planner.enums import Contract
+from planner.base.enums import Contract
 from planner.specs.catalogue import names
 from planner.specs.price_file import COLUMNS
 

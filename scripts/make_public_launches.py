@@ -23,7 +23,7 @@ from planner.launch.imported import Imported
 from planner.launch.judge import judged
 from planner.launch.lines import Status
 from planner.launch.read import read_launch
-from planner.terms import terms_of
+from planner.question.terms import terms_of
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "launch_files_read.md"

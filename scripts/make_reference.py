@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import planner
-from planner import text
+from planner.base import text
 from planner.cli.app import app, command_line
 from planner.cli.help import TITLES
-from planner.terms import Term, glossary
+from planner.question.terms import Term, glossary
 
 FILE = Path(planner.__file__).parents[1] / "docs" / "reference.md"
 
@@ -46,7 +46,7 @@ _TYPES = {
 _PLACEHOLDERS = {int: "N", float: "X", str: "NAME", Path: "FILE"}
 _HEAD = """# Reference
 
-Made by `python scripts/make_reference.py` from the table of terms (`planner/terms/terms.csv`)
+Made by `python scripts/make_reference.py` from the table of terms (`planner/question/terms.csv`)
 and the commands.
 
 A name is the same everywhere: in `--set`, search spaces, columns, plans and `planner.Request`.

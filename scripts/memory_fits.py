@@ -17,9 +17,9 @@ import numpy as np
 from publishers import publisher
 from start_logs import logged_errors
 
-from planner.arrays import BoolArray, FloatArray
+from planner.base.arrays import BoolArray, FloatArray
+from planner.base.units import GIB
 from planner.confidence.classes import batching
-from planner.units import GIB
 from planner.validation.compare import Row
 from planner.validation.inference.cases import InferenceCase
 from planner.validation.prediction import MEMORY

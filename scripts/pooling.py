@@ -30,7 +30,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrays import BoolArray, FloatArray
+from planner.base.arrays import BoolArray, FloatArray
 from planner.confidence.intervals import LEVEL
 
 Keys = tuple[str, ...]

@@ -74,9 +74,9 @@ Results
    :members:
 .. autoclass:: planner.explaining.operators.OperatorTimes
    :members:
-.. autoclass:: planner.api_comparison.ApiComparison
+.. autoclass:: planner.decide.api_comparison.ApiComparison
    :members:
-.. autoclass:: planner.api_comparison.Offer
+.. autoclass:: planner.decide.api_comparison.Offer
 
 Errors
 ------

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.enums import Precision
+from planner.base.enums import Precision
+from planner.base.text import count
+from planner.base.units import GIB, GIGA, HOUR, TERA
 from planner.estimators.parameters import count_parameters
 from planner.specs.catalogue import Catalogue
 from planner.specs.efficiency import with_defaults
@@ -17,8 +19,6 @@ from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
 from planner.specs.profile import profile_table
-from planner.text import count
-from planner.units import GIB, GIGA, HOUR, TERA
 
 _PEAKS = (Precision.BF16, Precision.FP8, Precision.FP4)
 _GPUS = """# GPUs

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.enums import CacheType, Quantization
+from planner.base.units import GIB
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import CacheType, Quantization
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import Catalogue, default_cluster
 from planner.specs.serving import ServingWorkload
-from planner.units import GIB
 
 CATALOGUE = Catalogue(None)
 LONG = 2**16

@@ -13,8 +13,8 @@ from draws import IS_THOROUGH
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from planner import processes
 from planner.__main__ import run
+from planner.base import processes
 from planner.validation.compare import Row
 
 GIVEN_SEED = os.environ.get("PLANNER_SEED")

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from planner.advice import remedies, rounded_outward
+from planner.decide.advice import remedies, rounded_outward
 from planner.optimize.constraints import constraints
 from planner.optimize.exhaustive import exhaustive_search
-from planner.plan import make_plan
-from planner.request import Request
+from planner.plan.plan import make_plan
+from planner.question.request import Request
 
 TIGHT = Request(model="llama-65b", num_gpus=8, space="small", framework="deepspeed")
 

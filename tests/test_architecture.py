@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.enums import Recompute
-from planner.terms import glossary, term_of_column
+from planner.base.enums import Recompute
+from planner.question.terms import glossary, term_of_column
 
 ROOT = Path(__file__).parents[1]
 CODE = sorted(path for path in (ROOT / "planner").rglob("*.py"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.distribution import others, version_line, warn_of_others
+from planner.base.distribution import others, version_line, warn_of_others
 from planner.version import DISTRIBUTION, __version__
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from typing import Any
 from planner.cli.app import command_line
 from planner.configurations.as_given import FOLLOWING
 from planner.configurations.choices import checked
-from planner.terms import terms_of
+from planner.question.terms import terms_of
 
 _PAGE = Path(__file__).parent.parent / "docs" / "training.md"
 _TITLE = "### Arguments of llm-analysis"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.open_facts import MOVES, MovingFact, moving_facts, widened
+from planner.decide.open_facts import MOVES, MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row
 from planner.optimize.result_columns import intervals
 from planner.workloads.open_facts import Chosen, open_network

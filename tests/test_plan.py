@@ -6,8 +6,8 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError, SpecError
-from planner.plan import make_plan
-from planner.request import Request
+from planner.plan.plan import make_plan
+from planner.question.request import Request
 from planner.specs.catalogue import names
 
 

@@ -13,8 +13,8 @@ import pytest
 
 import planner
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.given import make_request
-from planner.terms import terms_of
+from planner.plan.given import make_request
+from planner.question.terms import terms_of
 
 TRAIN = {"model": "llama-7b", "num_gpus": 8}
 SERVE = {"workload": "serve", "model": "llama-7b", "num_gpus": 1, "gpu": "h100"}
@@ -214,8 +214,8 @@ def test_every_short_name_is_of_one_term():
 
 
 def test_the_words_of_optuna_are_its_own():
-    from planner import given
     from planner.optimize import optuna_search
+    from planner.plan import given
 
     assert given.SAMPLERS == optuna_search.SAMPLERS
     asked = given.read_driver({"driver": "optuna"})

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from planner import errors, reading
+from planner import errors
+from planner.base import reading
 from planner.errors import LaunchError, SpecError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -111,7 +112,7 @@ def test_files_are_read_in_one_place() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if _READS.search(line) and not _OTHERS.search(f"{path}{line}")
     ]
-    assert found == [], "read files by planner.reading"
+    assert found == [], "read files by planner.base.reading"
 
 
 def test_the_table_of_exit_codes_is_that_of_the_errors() -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from planner.records import record
+from planner.base.records import record
 
 
 @record(kw_only=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.enums import LinkKind
+from planner.base.enums import LinkKind
 from planner.errors import SpecError
-from planner.plan import make_plan
-from planner.request import Request
+from planner.plan.plan import make_plan
+from planner.question.request import Request
 from planner.specs.catalogue import Catalogue, find
 from planner.validation.library import Library, replacing
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from planner import inputs
 from planner.configurations.enumerate import AXES
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.configurations.training import TrainingConfigurations
-from planner.request import Request
-from planner.terms import glossary, plain_values, remedies_of, terms_of
+from planner.question import inputs
+from planner.question.request import Request
+from planner.question.terms import glossary, plain_values, remedies_of, terms_of
 from planner.workloads.batches import Batches
 from planner.workloads.pools import PoolDeployments
 from planner.workloads.replicas import Replicas

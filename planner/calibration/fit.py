@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import least_squares
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.records import record
 from planner.calibration.measured import Measured, log_ratios
 from planner.calibration.parameters import Parameter
 from planner.errors import CalibrationError
-from planner.records import record
 from planner.validation.predict import Progress
 
 NOISE = 0.08

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from planner.base.records import record
 from planner.calibration.inference import engine_parameters, request_times, with_engine_values
 from planner.calibration.parameters import Parameter
 from planner.calibration.training import framework_parameters, step_and_memory, with_values
-from planner.records import record
 from planner.specs.paths import SpecKind
 from planner.validation.columns import TableKind
 from planner.validation.inference.cases import Mode

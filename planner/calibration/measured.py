@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.records import record
 from planner.calibration.kinds import CALIBRATED, Calibrated
 from planner.calibration.parameters import Parameter
 from planner.errors import CalibrationError
-from planner.records import record
 from planner.validation.kinds import KINDS
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted

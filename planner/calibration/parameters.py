@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from planner.base.records import record
 from planner.errors import CalibrationError, did_you_mean
-from planner.records import record
 from planner.specs.framework import Execution, Memory, Overlap
 
 SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}

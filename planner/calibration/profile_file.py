@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.base.reading import read_text
+from planner.base.units import GIB
 from planner.errors import MissingDependencyError
-from planner.reading import read_text
-from planner.units import GIB
 
 if TYPE_CHECKING:
     from planner.calibration.fit import Fit

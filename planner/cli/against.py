@@ -6,10 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.options import Given, option_name
-from planner.given import parse_settings
+from planner.plan.given import parse_settings
 
 if TYPE_CHECKING:
-    from planner.request import Request
+    from planner.question.request import Request
 
 
 def against_request(given: Given, base: Request) -> Request | None:

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from planner.base.text import printable
 from planner.cli.plain_values import PlainCommand, PlainGroup
 from planner.errors import did_you_mean
-from planner.text import printable
 
 WIDEST = 100
 """Columns of the help where a terminal has more: longer lines are hard to read."""
@@ -97,8 +97,8 @@ def _explain(error: Any) -> None:
 
 def _meant(option: str, known: Iterable[str], command: str | None) -> str:
     """A hint for an unknown option: one that is like it, or the parameter of its name."""
-    from planner.inputs import full_name
-    from planner.terms import glossary
+    from planner.question.inputs import full_name
+    from planner.question.terms import glossary
 
     parameters = {
         name: term
@@ -118,7 +118,7 @@ def _meant(option: str, known: Iterable[str], command: str | None) -> str:
 
 def _limits() -> dict[str, str]:
     """Options of limits, with the result that each bounds."""
-    from planner.terms import glossary
+    from planner.question.terms import glossary
 
     return {
         option: term.header.rpartition(" ")[0] or name.replace("_", " ")
@@ -194,7 +194,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from planner.distribution import version_line
+        from planner.base.distribution import version_line
 
         typer.echo(version_line())
         raise typer.Exit

@@ -43,8 +43,8 @@ def calibrate(
     quiet: how.Quiet = False,
 ) -> None:
     """Fit a framework or engine profile to measured runs."""
+    from planner.base.files import check_path, written_whole
     from planner.calibration.profile_file import profile_text, require_fitting
-    from planner.files import check_path, written_whole
     from planner.show.terminal import make_console, write
     from planner.specs.catalogue import Catalogue
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.cli import options
 from planner.cli.request import given_answers
-from planner.given import parse_settings
+from planner.plan.given import parse_settings
 
 
 @options.taking(
@@ -20,7 +20,7 @@ from planner.given import parse_settings
 )  # fmt: skip
 def compare(given: options.Given) -> None:
     """Show things side by side: what differs, who wins where, what is a tie."""
-    from planner.files import check_outputs
+    from planner.base.files import check_outputs
     from planner.report.compared_specs import compared_specs, specs_blocks
     from planner.report.compared_things import compared_plans, has_question, things_of
     from planner.report.comparison import comparison_blocks, comparison_dict

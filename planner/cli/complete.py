@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from planner.adapter_names import SavedModules
-from planner.enums import (
+from planner.base.adapter_names import SavedModules
+from planner.base.enums import (
     AdapterKind,
     AdapterTargets,
     ComputePrecision,
@@ -19,12 +19,12 @@ from planner.enums import (
     Padding,
     Quantization,
 )
-from planner.given import DRIVERS, SAMPLERS
-from planner.inputs import full_name
 from planner.launch.names import TARGETS, WRAPPERS
+from planner.plan.given import DRIVERS, SAMPLERS
+from planner.question.inputs import full_name
+from planner.question.request import ALL, Request
+from planner.question.terms import Term, terms_of
 from planner.report.plots.names import PICTURES
-from planner.request import ALL, Request
-from planner.terms import Term, terms_of
 from planner.workloads.registry import workload_names
 
 Found: TypeAlias = list[tuple[str, str]]

@@ -30,10 +30,10 @@ from planner.cli.request import make_request
 def estimate(given: options.Given) -> None:
     """Show one configuration in full."""
     request = make_request(given)
-    from planner.api_comparison import compared_with_apis
+    from planner.base.files import check_outputs
+    from planner.decide.api_comparison import compared_with_apis
     from planner.errors import InfeasibleError
-    from planner.files import check_outputs
-    from planner.plan import evaluated, one_configuration, result_of
+    from planner.plan.plan import evaluated, one_configuration, result_of
     from planner.report.api_comparison import api_comparison_blocks
     from planner.report.estimate import estimate_blocks, misfit_blocks, write_estimate
     from planner.report.infeasible import infeasible_message

@@ -23,8 +23,8 @@ from planner.cli.request import as_started, make_request
 def explain(given: options.Given) -> None:
     """Explain a plan, or the one that is recommended: what bounds it, what would change it."""
     request = make_request(given)
+    from planner.base.files import check_outputs
     from planner.cli.against import against_request
-    from planner.files import check_outputs
     from planner.report.explained import explained_plan, write_explanation
     from planner.report.explanation import explanation_blocks
     from planner.report.recommended import recommended_of

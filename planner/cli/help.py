@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.cli.how import HOW
 from planner.cli.plain_values import PlainCommand
-from planner.terms import Term, glossary, terms_of
+from planner.question.terms import Term, glossary, terms_of
 from planner.workloads.registry import workload_names
 
 TITLES = {

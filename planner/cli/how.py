@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import complete
-from planner.given import DRIVERS, SAMPLERS, TRIALS
 from planner.launch.names import WRAPPERS
+from planner.plan.given import DRIVERS, SAMPLERS, TRIALS
+from planner.question.request import Request
 from planner.report.plots.names import PICTURES, USUAL_WIDTH
-from planner.request import Request
 from planner.workloads.registry import workload_names
 
 Settings = Annotated[
@@ -76,7 +76,7 @@ def _text(words: str, metavar: str, completed: complete.Completer | None = None)
 
 
 # Options that say how a command works, by name: their group, their type and their value where not
-# given. Numbers are text here: `planner.inputs` reads them.
+# given. Numbers are text here: `planner.question.inputs` reads them.
 HOW: Mapping[str, tuple[str, Any, Any]] = {
     "workload": ("question", WorkloadChoice, Request.workload),
     "num_gpus": ("hardware", Gpus, None),

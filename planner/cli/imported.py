@@ -12,22 +12,22 @@ from planner.cli.picture import draw_plan, picture_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from planner.improve import Change
+    from planner.decide.improve import Change
     from planner.launch.imported import Imported
     from planner.launch.rewrite import Rewritten
-    from planner.plan import Plan
-    from planner.request import Request
+    from planner.plan.plan import Plan
+    from planner.question.request import Request
     from planner.show.page import Block
     from planner.workloads.base import Evaluation
 
 
 def estimate_imported(given: options.Given, request: Request) -> None:
     """Say what the file means, how it runs, and what to change in it."""
+    from planner.base.files import check_outputs
+    from planner.decide.improve import best_changes
     from planner.errors import InfeasibleError, LaunchError
-    from planner.files import check_outputs
-    from planner.improve import best_changes
     from planner.launch.judge import full_row, judged
-    from planner.plan import result_of
+    from planner.plan.plan import result_of
     from planner.report.estimate import write_estimate
     from planner.report.imported import by_hand_blocks
     from planner.report.infeasible import infeasible_message
@@ -64,8 +64,8 @@ def _may_be(
     given: options.Given, request: Request, row: Mapping[str, Any]
 ) -> Callable[[str, Any], bool]:
     """Whether a change may give a parameter a value: the target can say it, and the load stays."""
-    from planner.given import parse_settings
     from planner.launch.judge import most_asked
+    from planner.plan.given import parse_settings
 
     imported: Imported = given["imported"]
     beside = parse_settings(given["settings"] or [])
@@ -81,7 +81,7 @@ def _chosen(
 
     The best one whose file reads back as the configuration that was promised; else the best.
     """
-    from planner.improve import recommended_change
+    from planner.decide.improve import recommended_change
 
     best = recommended_change(changes)
     if best is None:
@@ -102,7 +102,7 @@ def _reads_as(given: options.Given, made: Rewritten, change: Change) -> bool:
     from planner.cli.request import make_request
     from planner.errors import PlannerError
     from planner.launch.judge import full_row, judged
-    from planner.terms import terms_of
+    from planner.question.terms import terms_of
 
     again = {**given, "launch_text": made.after, "quiet": True}
     try:
@@ -120,8 +120,8 @@ def _rewritten(imported: Imported, plan: Plan, found: Evaluation, change: Change
     """The user's file with a change."""
     from planner.launch.job import Job
     from planner.launch.rewrite import rewritten
-    from planner.pinned import PinnedPlan
-    from planner.plan import evaluated, one_configuration
+    from planner.plan.pinned import PinnedPlan
+    from planner.plan.plan import evaluated, one_configuration
 
     after = one_configuration(PinnedPlan.of(plan, change.row).request())
     jobs = Job.of_plan(plan, found), Job.of_plan(after, evaluated(after))
@@ -194,8 +194,8 @@ def _blocks(
 
 def _write(path: Path, rewritten: Rewritten, *, quiet: bool) -> None:
     """Put the change into the user's file; its text before stays in a file beside it."""
+    from planner.base.files import written_whole
     from planner.errors import OutputError
-    from planner.files import written_whole
     from planner.show.terminal import make_console
 
     names = [f"{path.name}.orig", *(f"{path.name}.orig{number}" for number in range(1, 100))]

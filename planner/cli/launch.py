@@ -10,7 +10,7 @@ from planner.cli.request import make_request
 from planner.launch.names import WRAPPERS
 
 if TYPE_CHECKING:
-    from planner.request import Request
+    from planner.question.request import Request
 
 
 @options.taking(

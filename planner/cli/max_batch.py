@@ -11,8 +11,8 @@ from planner.cli.request import as_started, given_answers, make_request
 
 if TYPE_CHECKING:
     from planner.explaining.largest import Largest
-    from planner.plan import Plan
-    from planner.request import Request
+    from planner.plan.plan import Plan
+    from planner.question.request import Request
     from planner.workloads.base import Evaluation
 
 _HOW = (
@@ -58,9 +58,9 @@ def _is_open(given: options.Given) -> bool:
 
 def _show_methods(given: options.Given, request: Request) -> None:
     """A row for each method that the question lists."""
+    from planner.base.files import check_outputs
     from planner.errors import SearchSpaceError
     from planner.explaining.methods import methods_of_layouts
-    from planner.files import check_outputs
     from planner.report.largest import add_methods, check_some, methods_blocks
     from planner.report.rows import row_files
     from planner.show.terminal import make_console, write
@@ -83,10 +83,10 @@ def _show(
     find: Callable[[Plan, Evaluation], Sequence[Largest]],
 ) -> None:
     request = _with_limits(given, as_started(given, asked))
+    from planner.base.files import check_outputs
     from planner.errors import InfeasibleError
-    from planner.files import check_outputs
     from planner.optimize.collector import first_row
-    from planner.plan import result_of
+    from planner.plan.plan import result_of
     from planner.report.documents import plan_manifest, write_document
     from planner.report.engine_start import no_start
     from planner.report.largest import largest_blocks, largest_lines
@@ -113,7 +113,7 @@ def _show(
 
 def _with_limits(given: options.Given, request: Request) -> Request:
     """The request with the limits of the command line, beside a plan of a file too."""
-    from planner.given import make_request as read_request
+    from planner.plan.given import make_request as read_request
 
     _, limits = given_answers(given)
     if not limits:

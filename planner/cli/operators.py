@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.cli import options
-from planner.inputs import several
+from planner.question.inputs import several
 
 _TEXTS = {
     "gpu": "the GPU, or several, or all; a100-sxm-80gb where not given",
@@ -19,9 +19,9 @@ _HOW = ("operators", "num_gpus", "precision", "csv", "json", "specs", "quiet")
 @options.taking("operator", how=_HOW, texts=_TEXTS)
 def operators(given: options.Given) -> None:
     """Show how long one kernel, one collective or one copy takes, and what bounds it."""
+    from planner.base.files import check_outputs
     from planner.explaining.operator_question import read_question
     from planner.explaining.operators import operator_times
-    from planner.files import check_outputs
     from planner.report.operators import add_operators, operators_blocks
     from planner.report.rows import row_files
     from planner.show.terminal import make_console, write

@@ -12,8 +12,8 @@ import typer
 from planner.cli import complete
 from planner.cli.help import PlanningCommand
 from planner.cli.how import HOW
-from planner.given import DRIVERS, read_driver
-from planner.terms import Term, glossary
+from planner.plan.given import DRIVERS, read_driver
+from planner.question.terms import Term, glossary
 
 Given: TypeAlias = dict[str, Any]
 """What a command was given: the value of every option by name, and its ``context``."""

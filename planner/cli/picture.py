@@ -9,7 +9,7 @@ from planner.cli.options import Given
 
 if TYPE_CHECKING:
     from planner.optimize.source import Candidates
-    from planner.plan import Plan
+    from planner.plan.plan import Plan
     from planner.report.plots.picture import Picture
 
 _NAMES = ("plot", "picture", "dark", "picture_width")

@@ -36,8 +36,8 @@ def report(
     quiet: how.Quiet = False,
 ) -> None:
     """Write a result as one page: the answer, its alternatives, the front, what it rests on."""
+    from planner.base.files import check_path
     from planner.errors import SearchSpaceError
-    from planner.files import check_path
     from planner.pages.read import page_of
     from planner.show.html import check_installed, page_html
     from planner.show.markdown import markdown as as_markdown
@@ -61,7 +61,7 @@ def report(
 
 
 def _write(path: Path, words: str, quiet: bool) -> None:
-    from planner.files import STDOUT, written_whole
+    from planner.base.files import STDOUT, written_whole
 
     with written_whole(path) as file:
         file.write(words)

@@ -9,11 +9,11 @@ import typer
 
 from planner.cli.how import HOW
 from planner.cli.options import Given, is_given, option_name
-from planner.given import make_request as _make_request
-from planner.given import parse_settings, question_of, read_burst
-from planner.inputs import read, whole
-from planner.request import Request
-from planner.terms import glossary
+from planner.plan.given import make_request as _make_request
+from planner.plan.given import parse_settings, question_of, read_burst
+from planner.question.inputs import read, whole
+from planner.question.request import Request
+from planner.question.terms import glossary
 
 # Options that do nothing alone: what they need, and whether it is there.
 _NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
@@ -64,7 +64,7 @@ def make_request(given: Given, *, is_search: bool = False) -> Request:
     request = _make_request({**asked, "settings": settings}, base=plan, said=option_name)
     _refuse_useless(given)
     if given.get("compare_api"):
-        from planner.api_comparison import check_comparable
+        from planner.decide.api_comparison import check_comparable
 
         check_comparable(given["workload"], option_name)
     given["burst"] = read_burst(request.workload, given.get("burst"), option_name)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from planner.cli import options
 from planner.cli.picture import picture_of
 from planner.cli.request import make_request
-from planner.given import DRIVERS
+from planner.plan.given import DRIVERS
 
 if TYPE_CHECKING:
-    from planner.api_comparison import ApiComparison
+    from planner.decide.api_comparison import ApiComparison
     from planner.optimize.exhaustive import Sink
     from planner.optimize.problem import Problem
     from planner.optimize.result import SearchResult
-    from planner.plan import Plan
+    from planner.plan.plan import Plan
+    from planner.question.request import Request
     from planner.report.plots.picture import Picture
-    from planner.request import Request
 
 
 @options.taking(
@@ -44,8 +44,8 @@ def search(given: options.Given) -> None:
         from planner.launch.write import with_profiles
 
         request = with_profiles(request, given["launch"])
-    from planner.files import check_outputs
-    from planner.plan import answered, make_plan
+    from planner.base.files import check_outputs
+    from planner.plan.plan import answered, make_plan
     from planner.report.documents import finish_search
     from planner.report.rows import result_blocks, row_files
 
@@ -88,7 +88,7 @@ def search(given: options.Given) -> None:
     if wrapper is not None and result.recommended is not None:
         from planner.cli.launch import write_launch
         from planner.optimize.result import row_of
-        from planner.pinned import PinnedPlan
+        from planner.plan.pinned import PinnedPlan
 
         chosen = PinnedPlan.of(plan, row_of(result.recommended)).request()
         write_launch(given, chosen, given["launch"], wrapper, stdout_taken=_takes_stdout(given))
@@ -153,7 +153,7 @@ def _drive(
 
 
 def _compared(plan: Plan, result: SearchResult) -> ApiComparison | None:
-    from planner.api_comparison import compared_with_apis
+    from planner.decide.api_comparison import compared_with_apis
 
     return None if result.recommended is None else compared_with_apis(plan, result.recommended)
 

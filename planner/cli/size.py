@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NoReturn
 from planner.cli import options
 from planner.cli.picture import picture_of
 from planner.cli.request import make_request
-from planner.inputs import whole
+from planner.question.inputs import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.request import Request
-    from planner.sizing.load import Load
-    from planner.sizing.size import Sizes
+    from planner.decide.sizing.load import Load
+    from planner.decide.sizing.size import Sizes
+    from planner.question.request import Request
 
 
 @options.taking(
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def size(given: options.Given) -> None:
     """Find the fewest and the cheapest GPUs of each type and contract that keep limits."""
-    from planner.files import check_outputs
+    from planner.base.files import check_outputs
+    from planner.decide.sizing.load import read_load
+    from planner.decide.sizing.size import contracts_given
     from planner.report.sizes import sizes_blocks
     from planner.show.terminal import make_console, write
-    from planner.sizing.load import read_load
-    from planner.sizing.size import contracts_given
 
     csv, json = given["csv"], given["json"]
     contracts = contracts_given(
@@ -59,9 +59,9 @@ def size(given: options.Given) -> None:
 def _sized(
     given: options.Given, request: Request, contracts: Sequence[str | None], load: Load | None
 ) -> Sizes:
-    from planner.processes import num_cores
+    from planner.base.processes import num_cores
+    from planner.decide.sizing.size import size_all, tasks_of
     from planner.report.progress import progress_bar
-    from planner.sizing.size import size_all, tasks_of
 
     workers = whole(given["workers"] or num_cores(), "--workers", 1)
     number = len(tasks_of(request, contracts, load=load, said=options.option_name))

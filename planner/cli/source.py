@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from planner.cli.options import Given, option_name
 from planner.cli.request import given_answers
-from planner.given import parse_settings
-from planner.inputs import read_all, whole
-from planner.request import ALL, Request
-from planner.terms import glossary
+from planner.plan.given import parse_settings
+from planner.question.inputs import read_all, whole
+from planner.question.request import ALL, Request
+from planner.question.terms import glossary
 
 if TYPE_CHECKING:
-    from planner.pinned import PinnedPlan
+    from planner.plan.pinned import PinnedPlan
 
 _HEAD = 2**12
 # What the beginning of a plan or a result has, and no launch file.
@@ -94,8 +94,8 @@ def _one(given: str | None) -> str | None:
 
 def _is_ours(path: Path) -> bool:
     """Whether a file is a plan or a result of planner, not a launch file."""
+    from planner.base.reading import opened
     from planner.errors import PlannerError
-    from planner.reading import opened
 
     if os.path.isdir(path) or path.suffix == ".csv":
         return True

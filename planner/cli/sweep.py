@@ -13,8 +13,8 @@ from planner.cli.picture import picture_of
 from planner.cli.plain_values import PlainGroup
 from planner.cli.request import given_answers
 from planner.cli.sweep_show import EPILOG, show
-from planner.given import parse_settings
-from planner.inputs import whole
+from planner.plan.given import parse_settings
+from planner.question.inputs import whole
 
 if TYPE_CHECKING:
     from planner.report.plots.picture import Picture
@@ -70,7 +70,7 @@ sweep.command("show", epilog=EPILOG)(show)
 )  # fmt: skip
 def run(given: options.Given) -> None:
     """Run every combination of what a plan lists, each one search; go on where one was ended."""
-    from planner.files import check_path
+    from planner.base.files import check_path
     from planner.sweeps.run import run_sweep
 
     if given["save_sweep"] is not None:
@@ -79,7 +79,7 @@ def run(given: options.Given) -> None:
     workers = _workers(given)
     plan = _plan(given)
     if given["save_sweep"] is not None:
-        from planner.files import written_whole
+        from planner.base.files import written_whole
 
         with written_whole(given["save_sweep"]) as file:
             file.write(plan.to_toml())
@@ -124,7 +124,7 @@ def _refuse_none(folder: Path) -> None:
 
 def _workers(given: options.Given) -> Run:
     """Where the work is done: on the cores here, or on a cluster."""
-    from planner.processes import num_cores
+    from planner.base.processes import num_cores
     from planner.sweeps.workers import on_cores
 
     if given["dask"] is None:

@@ -77,8 +77,8 @@ def show(
     specs: how.Specs = None,
 ) -> None:
     """Show what a sweep found: a summary, or the rows, matrix or differences asked for."""
+    from planner.base.files import check_outputs
     from planner.errors import SearchSpaceError
-    from planner.files import check_outputs
     from planner.show.terminal import make_console, write
     from planner.sweeps.show import Shown, shown_blocks
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from planner.base.enums import TemplateKind
 from planner.cli import how
 from planner.cli.picture import picture_of
-from planner.enums import TemplateKind
 
 if TYPE_CHECKING:
     from planner.report.plots.picture import Picture
@@ -95,8 +95,8 @@ def validate(
         others = {"RUNS": runs, "--template": template, "--profile": profile, "--plot": plot}
         validate_log(log, plan, log_format, output=output, specs=specs, others=others, quiet=quiet)
         return
+    from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
-    from planner.files import STDOUT, check_path
     from planner.report.validation import (
         not_understood,
         nothing_compared,
@@ -151,7 +151,7 @@ def _title(files: Sequence[Path], shipped: bool) -> str:
 def _write_template(kind: TemplateKind, path: Path) -> None:
     import csv
 
-    from planner.files import written_whole
+    from planner.base.files import written_whole
     from planner.validation.template import template
 
     with written_whole(path) as stream:

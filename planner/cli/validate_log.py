@@ -29,8 +29,8 @@ def validate_log(
     CalibrationError
         Nothing of it is predicted, or no row can tell it.
     """
+    from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
-    from planner.files import STDOUT, check_path
     from planner.launch.logs.compare import compare
     from planner.launch.logs.formats import read_log
     from planner.launch.logs.planned import Planned

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.enums import LinkKind, Precision
+from planner.base.enums import LinkKind, Precision
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec

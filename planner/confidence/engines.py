@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from planner.base.records import record
 from planner.confidence.tables import read_table
-from planner.records import record
 from planner.specs.engine import EngineProfile
 
 

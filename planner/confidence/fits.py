@@ -7,10 +7,10 @@ from functools import cache
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
 from planner.confidence.intervals import Tables
 from planner.confidence.tables import read_table
-from planner.records import record
 
 
 @record(kw_only=True)

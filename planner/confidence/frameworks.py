@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 from functools import cache
 
+from planner.base.enums import AdapterTargets
+from planner.base.records import record
+from planner.base.software_enums import AttentionKernel, LossKernel
 from planner.confidence.tables import read_table
-from planner.enums import AdapterTargets
-from planner.records import record
-from planner.software_enums import AttentionKernel, LossKernel
 
 # TRL's max_length, where neither a run nor what is known of its framework says one.
 _SAMPLE_LENGTH = 1024

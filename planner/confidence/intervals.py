@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
+from planner.base.records import record
 from planner.confidence.tables import read_table
-from planner.records import record
 
 LEVEL = 0.9
 FEWEST_ROWS = 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from planner.base.training_objectives import TrainingObjective
 from planner.confidence.classes import (
     batching,
     gpu_class,
@@ -22,7 +23,6 @@ from planner.confidence.intervals import (
     basis_of,
     interval_of,
 )
-from planner.training_objectives import TrainingObjective
 
 TRAINING, INFERENCE = "training", "inference"
 

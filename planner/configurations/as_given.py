@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray
+from planner.base.arrays import BoolArray
+from planner.base.records import record
 from planner.configurations.choices import checked, listed
 from planner.configurations.training import TrainingConfigurations
 from planner.errors import SearchSpaceError
-from planner.records import record
 
 FOLLOWING = ("data_parallel", "gradient_accumulation_steps")
 _DEGREES = ("tensor_parallel", "context_parallel", "pipeline_parallel")

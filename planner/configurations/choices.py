@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from planner.errors import SearchSpaceError
-from planner.inputs import LARGEST, read, suggestion
+from planner.question.inputs import LARGEST, read, suggestion
+from planner.question.terms import Term, glossary
 from planner.specs.search_space import (
     Dense,
     Divisors,
@@ -15,7 +16,6 @@ from planner.specs.search_space import (
     SearchSpace,
     expand,
 )
-from planner.terms import Term, glossary
 
 
 def refuse_unknown(

@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from planner.base.records import record
 from planner.configurations.table import ConfigurationTable
 from planner.configurations.training import TrainingConfigurations
-from planner.records import record
-from planner.terms import terms_of
+from planner.question.terms import terms_of
 
 Table = TypeVar("Table", bound=ConfigurationTable)
 Factor: TypeAlias = Mapping[str, Any]

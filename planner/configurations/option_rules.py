@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray
-from planner.configurations.rule import indivisible
-from planner.configurations.training import TrainingConfigurations
-from planner.enums import (
+from planner.base.arrays import BoolArray, CodeArray
+from planner.base.enums import (
     ContextExchange,
     MainPrecision,
     Offload,
@@ -21,7 +19,9 @@ from planner.enums import (
     TokenDispatcher,
     ZeroStage,
 )
-from planner.software_enums import ExpertCompute
+from planner.base.software_enums import ExpertCompute
+from planner.configurations.rule import indivisible
+from planner.configurations.training import TrainingConfigurations
 from planner.specs.framework import FrameworkProfile
 
 if TYPE_CHECKING:

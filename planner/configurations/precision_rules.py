@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import BoolArray
+from planner.base.arrays import BoolArray
+from planner.base.enums import ComputePrecision, Fp8Recipe, Precision
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ComputePrecision, Fp8Recipe, Precision
 from planner.specs.quantization import NARROW
 
 if TYPE_CHECKING:

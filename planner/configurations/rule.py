@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, first_true
-from planner.records import record
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, first_true
+from planner.base.records import record
 
 Violation = Callable[[Any, Any], BoolArray]
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
+from planner.base.arrays import CodeArray, FloatArray
+from planner.base.records import record
 from planner.configurations.table import ConfigurationTable
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray
+from planner.base.arrays import BoolArray, CodeArray
+from planner.base.enums import AttentionKind, CacheType, Precision, Quantization
+from planner.base.records import record
 from planner.configurations.rule import (
     OUT_OF_HOST_MEMORY,
     Rule,
@@ -17,8 +19,6 @@ from planner.configurations.rule import (
     uneven_widths,
 )
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import AttentionKind, CacheType, Precision, Quantization
-from planner.records import record
 from planner.specs.engine import EngineProfile
 from planner.specs.gguf import GGUF_BITS
 from planner.specs.gpu import GpuSpec

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import BoolArray
+from planner.base.arrays import BoolArray
+from planner.base.software_enums import AttentionKernel, LossKernel
 from planner.configurations.training import TrainingConfigurations
-from planner.software_enums import AttentionKernel, LossKernel
 from planner.specs.gpu import GpuSpec
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from planner.arrays import IndexArray
-from planner.terms import glossary, plain_values
+from planner.base.arrays import IndexArray
+from planner.question.terms import glossary, plain_values
 
 
 class ConfigurationTable:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray
+from planner.base.arrays import BoolArray, CodeArray, FloatArray
+from planner.base.enums import PipelineSchedule
+from planner.base.records import record
+from planner.base.software_enums import AttentionKernel
 from planner.configurations.table import ConfigurationTable
-from planner.enums import PipelineSchedule
-from planner.records import record
-from planner.software_enums import AttentionKernel
 
 
 @record(kw_only=True)

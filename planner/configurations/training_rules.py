@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray
+from planner.base.arrays import BoolArray, CodeArray
+from planner.base.enums import (
+    AttentionKind,
+    Offload,
+    Recompute,
+    ZeroStage,
+)
+from planner.base.records import record
 from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
 from planner.configurations.option_rules import (
     OPTION_RULES,
@@ -35,13 +42,6 @@ from planner.configurations.software_rules import (
     loss_chunks,
 )
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import (
-    AttentionKind,
-    Offload,
-    Recompute,
-    ZeroStage,
-)
-from planner.records import record
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.adapter_names import ExpertAdapters
-from planner.arrays import FloatArray, Numeric, add
-from planner.enums import AdapterKind, AdapterTargets
+from planner.base.adapter_names import ExpertAdapters
+from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.enums import AdapterKind, AdapterTargets
+from planner.base.records import record
 from planner.estimators.expert_operators import expert_pairs
 from planner.estimators.operators import Operator
 from planner.estimators.parameters import layer_parameters
@@ -17,7 +18,6 @@ from planner.estimators.share import Setting, Share
 from planner.formulas.adapters import adapter_parameters, dequantize_bytes
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Product, Split
-from planner.records import record
 from planner.specs.model import LayerGroup, ModelSpec
 
 _CHOSEN = {

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
-from planner.enums import AttentionKernels, ContextExchange
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.enums import AttentionKernels, ContextExchange
 from planner.estimators.attention_rates import rates
 from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, timed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
-from planner.enums import AttentionKernels
-from planner.software_enums import AttentionKernel
+from planner.base.arrays import CodeArray, FloatArray
+from planner.base.enums import AttentionKernels
+from planner.base.software_enums import AttentionKernel
 from planner.specs.gpu import AttentionKernelEfficiency, Efficiency
 
 _OWN = AttentionKernelEfficiency(forward=1.0, backward=1.0)

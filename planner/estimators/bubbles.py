@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.arrays import FloatArray, add, largest
+from planner.base.arrays import FloatArray, add, largest
+from planner.base.enums import PipelineSchedule
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import PipelineSchedule
 from planner.estimators.step_time import Block
 from planner.formulas.pipeline import (
     bubble_time,

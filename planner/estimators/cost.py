@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.records import record
 from planner.estimators.estimate import Estimate
 from planner.estimators.goodput import Goodput, goodput
 from planner.formulas.goodput import calendar_time
 from planner.formulas.money import gpu_seconds, time_to_train
-from planner.records import record
 from planner.specs.site import Site
 
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, Numeric
+from planner.base.enums import ZeroStage
+from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ZeroStage
 from planner.estimators.frozen import gathered_bytes
 from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group
 from planner.estimators.number_bytes import widened
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
+from planner.base.arrays import CodeArray, FloatArray
 from planner.specs.gpu import AttentionEfficiency
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, Numeric
+from planner.base.enums import ComputePrecision
+from planner.base.records import record
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
-from planner.enums import ComputePrecision
 from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.memory import Memory, peak_memory
 from planner.estimators.pretraining import step_time
@@ -17,7 +18,6 @@ from planner.estimators.sharding import stage_parameters
 from planner.estimators.share import Setting
 from planner.estimators.stages import logits_in_layers
 from planner.estimators.step_time import StepTime
-from planner.records import record
 
 REJECTIONS = tuple(rule.name for rule in REJECTING)
 

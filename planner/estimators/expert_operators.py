@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.enums import TokenDispatcher, ZeroStage
+from planner.base.software_enums import ExpertCompute
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import TokenDispatcher, ZeroStage
 from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, timed
 from planner.estimators.share import Share, repeats_outputs
@@ -16,7 +17,6 @@ from planner.formulas.collectives import distinct_share
 from planner.formulas.overlap import partly_hidden
 from planner.layers.model import Layer
 from planner.layers.operators import ExpertBias, ExpertExchange, Experts, Permute
-from planner.software_enums import ExpertCompute
 
 # In fp32, two casts and two products of 8 bytes each and a sum of 4 for both gradients.
 _BIAS_BACKWARD = 1.5

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.adapter_names import ExpertAdapters
-from planner.arrays import BoolArray, FloatArray, Numeric, add
-from planner.enums import AdapterKind
+from planner.base.adapter_names import ExpertAdapters
+from planner.base.arrays import BoolArray, FloatArray, Numeric, add
+from planner.base.enums import AdapterKind
 from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.kept_tensors import spared
 from planner.estimators.parameters import count_parameters, logits_met, tower_parameters

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, Numeric
+from planner.base.enums import AdapterKind, ZeroStage
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import AdapterKind, ZeroStage
 from planner.estimators.number_bytes import compute_bytes, widened
 from planner.estimators.sharding import StageParameters, sharded
 from planner.estimators.share import Setting

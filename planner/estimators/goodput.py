@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from planner.arrays import FloatArray
-from planner.enums import Contract
+from planner.base.arrays import FloatArray
+from planner.base.enums import Contract
+from planner.base.records import record
 from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
 from planner.formulas import goodput as formulas
-from planner.records import record
 from planner.specs.reliability import Checkpoints
 from planner.specs.site import Site
 

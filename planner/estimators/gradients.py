@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, Numeric
-from planner.enums import ComputePrecision, MainPrecision
+from planner.base.arrays import CodeArray, Numeric
+from planner.base.enums import ComputePrecision, MainPrecision
+from planner.base.records import record
 from planner.estimators.number_bytes import WIDE_BYTES, is_wide
-from planner.records import record
 from planner.specs.framework import FrameworkProfile
 
 _MAIN_BYTES = np.array([np.nan, 4.0, 2.0])
@@ -36,7 +36,7 @@ class Gradients:
     ) -> Gradients:
         """Those of a framework under each precision code; ``main``: formats they are told to have.
 
-        As `planner.enums.MainPrecision`; they are reduced in that format, too.
+        As `planner.base.enums.MainPrecision`; they are reduced in that format, too.
         """
         states = framework.states
         is_fp16 = precision == ComputePrecision.FP16

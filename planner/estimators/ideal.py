@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.enums import Precision
+from planner.base.enums import Precision
 from planner.specs.checked import unchecked
 from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives

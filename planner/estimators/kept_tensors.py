@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric, add
+from planner.base.arrays import CodeArray, FloatArray, Numeric, add
+from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, has_tensor
 from planner.estimators.expert_operators import expert_pairs
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Share
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan, Split
 from planner.layers.sizes import Spread
-from planner.software_enums import LAYER_INPUT, MLPWI, MLPWO, has_tensor
 from planner.specs.model import LayerGroup
 
 _SUM_BYTES = 4.0  # Of the softmax, which is kept beside what it weights.

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from planner.arrays import FloatArray
-from planner.enums import Precision
-from planner.records import record
+from planner.base.arrays import FloatArray
+from planner.base.enums import Precision
+from planner.base.records import record
 from planner.specs.efficiency import gemm_key
 from planner.specs.gpu import Efficiency, GpuSpec, GroupedGemmEfficiency, TiledGemmEfficiency
 from planner.specs.quantization import KernelFormat, first_of

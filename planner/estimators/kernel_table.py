@@ -11,8 +11,9 @@ from dataclasses import field
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
-from planner.enums import Precision
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.enums import Precision
+from planner.base.records import record
 from planner.estimators.efficiencies import nearest_head
 from planner.estimators.kernel_rows import (
     SIXTEEN_BIT_BYTES,
@@ -26,7 +27,6 @@ from planner.estimators.ledger import Ledger
 from planner.formulas.attention import wave_fill_factor
 from planner.formulas.interpolation import trilinear
 from planner.formulas.roofline import memory_bound_time, roofline_time, tiled_gemm_flops
-from planner.records import record
 from planner.specs.gemm_table import GemmTable
 from planner.specs.gpu import GpuSpec
 

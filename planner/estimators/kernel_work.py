@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
 from planner.estimators.kernel_rows import Rows
 from planner.estimators.ledger import COMPUTE, HOST, LAUNCH, MEMORY, Work
-from planner.records import record
 from planner.specs.gpu import GpuSpec
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any, TypeVar
 
-from planner.arrays import FloatArray, Numeric
-from planner.records import record
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
 
 COMPUTE, MEMORY, LINK, NETWORK = "compute", "memory", "link", "network"
 LAUNCH, LATENCY, HOST = "launch", "latency", "host"

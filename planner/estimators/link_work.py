@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, Numeric
+from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.estimators.ledger import LATENCY, LINK, NETWORK, Work
 from planner.specs.cluster import ClusterSpec
 

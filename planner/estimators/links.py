@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, Numeric
+from planner.base.arrays import BoolArray, FloatArray, Numeric
+from planner.base.records import record
 from planner.estimators.ledger import Ledger, Work
 from planner.estimators.link_work import exchange_work, message_work
 from planner.formulas.collectives import (
@@ -23,7 +24,6 @@ from planner.formulas.collectives import (
     ranks_per_domain,
     ring_latency,
 )
-from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import CollectiveEfficiency, GpuSpec

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.software_enums import LossKernel
 from planner.estimators.share import Share
-from planner.software_enums import LossKernel
 
 EAGER_BYTES = 14.0
 """Bytes per logit of a loss in several kernels [1]_."""

@@ -8,9 +8,10 @@ from itertools import chain
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric, add, largest
+from planner.base.arrays import FloatArray, Numeric, add, largest
+from planner.base.enums import ZeroStage
+from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ZeroStage
 from planner.estimators.frozen import gathered_bytes, stage_gathered_bytes
 from planner.estimators.loss_kernels import logit_bytes
 from planner.estimators.memory_overheads import (
@@ -43,7 +44,6 @@ from planner.estimators.sharding import StageParameters, sharded
 from planner.estimators.share import Share
 from planner.estimators.tower import TowerShare, frozen_tower_bytes
 from planner.formulas.pipeline import micro_batches_in_flight
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.enums import OptimizerKind, StatePrecision, ZeroStage
+from planner.base.units import GIB
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import OptimizerKind, StatePrecision, ZeroStage
 from planner.estimators.frozen import stage_gathered_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting, Share
-from planner.units import GIB
 
 # A CUDA context with the kernels of PyTorch is 0.4 to 0.6 GiB.
 _CONTEXT = 0.5 * GIB

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
-from planner.configurations.training import TrainingConfigurations
-from planner.enums import (
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
+from planner.base.enums import (
     ComputePrecision,
     Fp8Recipe,
     MainPrecision,
@@ -14,6 +13,8 @@ from planner.enums import (
     StatePrecision,
     ZeroStage,
 )
+from planner.base.records import record
+from planner.configurations.training import TrainingConfigurations
 from planner.estimators.gradients import Gradients
 from planner.estimators.number_bytes import WIDE_BYTES, compute_bytes, is_narrow, is_wide
 from planner.estimators.sharding import StageParameters
@@ -21,7 +22,6 @@ from planner.estimators.share import Setting, recipe_of
 from planner.formulas.optimizers import block_scaled_bytes, newton_schulz_flops
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Product, Split
-from planner.records import record
 from planner.specs.framework import States
 
 # Blocks of bitsandbytes and of torchao.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.enums import ComputePrecision
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
+from planner.base.enums import ComputePrecision
 from planner.specs.quantization import NARROW, WIDE
 
 WIDE_BYTES = 4.0

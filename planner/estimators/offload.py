@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
+from planner.base.enums import AdapterKind, Offload, ZeroStage
+from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import AdapterKind, Offload, ZeroStage
 from planner.estimators.frozen import gathered_bytes
 from planner.estimators.kept_tensors import offloaded_bytes
 from planner.estimators.model_states import ModelStates
@@ -14,7 +15,6 @@ from planner.estimators.number_bytes import widened
 from planner.estimators.saved_activations import layer_bytes, layer_input_bytes
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting, Share
-from planner.records import record
 from planner.specs.model import LayerGroup
 
 HOST_GRADIENT_BYTES = 4.0

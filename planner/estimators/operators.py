@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric, add
+from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.records import record
 from planner.estimators.ledger import Work
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Share
 from planner.layers.operators import Op
-from planner.records import record
 
 COLLECTIVES = ("tensor_parallel", "context_parallel", "expert_parallel")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from planner.base.records import record
 from planner.layers.model import Layer, describe, embedding_of, layer_of, logits_of, prediction_of
 from planner.layers.operators import Holder, Op
-from planner.records import record
 from planner.specs.model import LayerGroup, ModelSpec, VisionTower
 
 

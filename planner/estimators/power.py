@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
 from planner.estimators.machine import Machine
 from planner.formulas.power import (
     facility_power,
@@ -14,7 +15,6 @@ from planner.formulas.power import (
     range_of_product,
     range_of_sum,
 )
-from planner.records import record
 from planner.specs.power import Between, PowerProfile
 
 # Domains of so many GPUs are racks of trays.

@@ -10,9 +10,9 @@ from operator import attrgetter
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, add, largest
+from planner.base.arrays import BoolArray, FloatArray, add, largest
+from planner.base.enums import PipelineSchedule, ZeroStage
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import PipelineSchedule, ZeroStage
 from planner.estimators.adapters import adapter_block, adapter_launches, without_adapters
 from planner.estimators.attention_core import softmax_launches
 from planner.estimators.bubbles import pipeline_bubble

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
 from planner.estimators.loss_kernels import logit_passes
 from planner.estimators.operators import Operator, timed
 from planner.estimators.share import Share, repeats_outputs

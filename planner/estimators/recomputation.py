@@ -6,11 +6,11 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray
+from planner.base.arrays import BoolArray, CodeArray, FloatArray
+from planner.base.enums import Recompute
+from planner.base.records import record
+from planner.base.software_enums import has_tensor
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import Recompute
-from planner.records import record
-from planner.software_enums import has_tensor
 
 
 @record(kw_only=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.enums import ZeroStage
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ZeroStage
 from planner.estimators.frozen import end_bytes, frozen_bytes
 from planner.estimators.sharding import StageParameters, sharded
 from planner.estimators.share import Setting

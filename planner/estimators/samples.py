@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.base.enums import Padding
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import Padding
 from planner.estimators.share import Setting, Share
 from planner.formulas.samples import longest_sample, mean_square_length
 from planner.specs.workload import TrainingWorkload

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric, add
-from planner.enums import AdapterTargets
+from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.enums import AdapterTargets
 from planner.estimators.adapters import adapted_matrices, expert_matrices
 from planner.estimators.expert_operators import expert_pairs
 from planner.estimators.kept_tensors import kept_tensor_bytes

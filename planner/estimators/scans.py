@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 from planner.formulas.linear_attention import chunked_scan_bytes, chunked_scan_flops
 from planner.layers.operators import Scan
 

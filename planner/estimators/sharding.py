@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, Numeric, add
+from planner.base.arrays import BoolArray, FloatArray, Numeric, add
+from planner.base.enums import AdapterKind, ZeroStage
+from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import AdapterKind, ZeroStage
 from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.machine import Group
 from planner.estimators.parameters import tower_parameters
@@ -18,7 +19,6 @@ from planner.estimators.stages import StageLayers, stage_layers
 from planner.formulas.model_states import sharded_bytes
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of, prediction_of
 from planner.layers.operators import Experts, Product
-from planner.records import record
 from planner.specs.model import ModelSpec
 
 _END_BYTES = 2.0

@@ -6,17 +6,17 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, Numeric
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
+from planner.base.enums import Fp8Recipe
+from planner.base.records import record
 from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import Fp8Recipe
 from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group, Machine
 from planner.estimators.number_bytes import compute_bytes, is_wide, widened
 from planner.estimators.recomputation import Recomputation
 from planner.formulas.overlap import partly_hidden
 from planner.layers.sizes import heads_on_rank
-from planner.records import record
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import training_format

@@ -7,10 +7,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.records import record
 from planner.configurations.training_rules import END_CHUNKS
 from planner.estimators.parameters import count_parameters, logits_met
-from planner.records import record
 from planner.specs.model import LayerGroup, ModelSpec, Placement
 from planner.specs.pipeline_layout import layers_of_chunks
 

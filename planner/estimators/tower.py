@@ -16,9 +16,10 @@ from operator import attrgetter
 
 import numpy as np
 
-from planner.arrays import FloatArray, add
+from planner.base.arrays import FloatArray, add
+from planner.base.enums import ZeroStage
+from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ZeroStage
 from planner.estimators.data_parallel import DataParallelTime
 from planner.estimators.layer_operators import layer_operators
 from planner.estimators.ledger import attributed
@@ -30,7 +31,6 @@ from planner.estimators.share import Setting, Share
 from planner.estimators.step_time import Block
 from planner.layers.model import Layer
 from planner.layers.tower import patch_embedding, projector, tower_layer
-from planner.records import record
 from planner.specs.model import ModelSpec, VisionTower
 
 _SIXTEEN_BIT = 2.0

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from planner.base.records import record
 from planner.confidence.intervals import Confidence
+from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.explaining.changed import broken
 from planner.explaining.steps import ExplainedStep, explained_steps
 from planner.explaining.what_if import change
-from planner.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import intervals
-from planner.pinned import PinnedPlan
-from planner.plan import Plan
-from planner.records import record
-from planner.terms import terms_of
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import Plan
+from planner.question.terms import terms_of
 from planner.workloads.base import Evaluation
 
 _MEMORY, _UNIT, _HEADROOM = "memory_", "_gib", "memory_headroom_gib"

@@ -6,11 +6,11 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from planner.base.records import record
 from planner.explaining.against import Seen
 from planner.explaining.changed import outcome, scaled
 from planner.explaining.what_if import STEP, change
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
 
 _OF_MEMORY = ("peak_memory_gib", "memory_headroom_gib")
 _PARTS_OF_KERNELS = 3  # efficiency.gemm.bf16

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import PlannerError
 from planner.optimize.collector import first_row
 from planner.optimize.source import Source
-from planner.plan import Plan, evaluated, one_configuration
-from planner.records import record
-from planner.request import Request
+from planner.plan.plan import Plan, evaluated, one_configuration
+from planner.question.request import Request
 from planner.specs.checked import unchecked
 from planner.workloads.base import Evaluation
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from planner.base.records import record
 from planner.explaining.against import Seen
 from planner.optimize.collector import known_value
 from planner.optimize.result_columns import FOLLOWING
-from planner.records import record
 
 _MEMORY = "peak_memory_gib"
 _HIGH = ("per_s", "utilization", "headroom", "probability", "tflops", "goodput")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import PlannerError
 from planner.explaining.against import Difference, Seen
 from planner.explaining.assumptions import Assumption, assumptions
@@ -15,9 +16,8 @@ from planner.explaining.sources import Sources
 from planner.explaining.steps import ExplainedStep, keys_of, step_dict
 from planner.explaining.what_if import Sensitivity, sensitivities
 from planner.optimize.collector import first_row, known_value
-from planner.pinned import PinnedPlan
-from planner.plan import Plan, evaluated
-from planner.records import record
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import Plan, evaluated
 from planner.workloads.base import Evaluation
 
 MEMORY = ("peak_memory_gib", "memory_headroom_gib")

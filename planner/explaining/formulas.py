@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from planner.base.records import record
 from planner.estimators.ledger import HOST
 from planner.explaining.numbers import product_of, quantity, seconds
 from planner.formulas import collectives, overlap, pipeline, roofline
-from planner.records import record
 from planner.workloads.timed import Done
 
 WAITING = "waiting"

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.records import record
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.source import Source
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
 from planner.specs.checked import unchecked
 from planner.workloads.base import Evaluation
 

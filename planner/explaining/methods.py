@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.records import record
 from planner.errors import SearchSpaceError
 from planner.explaining.largest import Largest, largest_batch_of
 from planner.optimize.collector import known_value
-from planner.plan import Plan, make_plan
-from planner.records import record
-from planner.request import ALL, Request
-from planner.terms import glossary
+from planner.plan.plan import Plan, make_plan
+from planner.question.request import ALL, Request
+from planner.question.terms import glossary
 from planner.workloads.base import only
 from planner.workloads.registry import workload_of
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import FloatArray
-from planner.enums import AttentionKernels, ComputePrecision, Fp8Recipe
+from planner.base.arrays import FloatArray
+from planner.base.enums import AttentionKernels, ComputePrecision, Fp8Recipe
+from planner.base.records import record
+from planner.base.software_enums import AttentionKernel
 from planner.estimators.attention_core import fused_work
 from planner.estimators.attention_rates import rates
 from planner.estimators.machine import Group, Machine
-from planner.records import record
-from planner.software_enums import AttentionKernel
+from planner.question.terms import glossary
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
-from planner.terms import glossary
 
 _NUMBER_BYTES = 2.0
 OWN_OF_FRAMEWORK = AttentionKernel.AUTO.word

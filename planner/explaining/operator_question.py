@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import SearchSpaceError
 from planner.explaining.operator_kinds import KINDS
-from planner.inputs import chosen, read, read_all, several, whole
-from planner.records import record
-from planner.request import ALL
-from planner.terms import glossary
+from planner.question.inputs import chosen, read, read_all, several, whole
+from planner.question.request import ALL
+from planner.question.terms import glossary
 from planner.workloads.place import every_count
 
 Said = Callable[[str], str]

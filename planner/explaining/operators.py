@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import FloatArray
-from planner.enums import ComputePrecision
+from planner.base.arrays import FloatArray
+from planner.base.enums import ComputePrecision
+from planner.base.records import record
 from planner.errors import SearchSpaceError
 from planner.estimators.ledger import Ledger, Work
 from planner.estimators.machine import Machine
@@ -18,11 +19,10 @@ from planner.explaining.formulas import FORMULAS
 from planner.explaining.operator_kinds import KINDS, OWN_OF_FRAMEWORK, Case, Kind
 from planner.explaining.operator_question import OperatorQuestion
 from planner.explaining.steps import largest_term
-from planner.records import record
-from planner.request import ALL
+from planner.question.request import ALL
+from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
-from planner.terms import glossary
 from planner.workloads.notes import Notes
 from planner.workloads.place import hardware
 from planner.workloads.timed import Done

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from planner.given import Said, make_request
-from planner.inputs import full_name
-from planner.request import Request
-from planner.terms import terms_of
+from planner.plan.given import Said, make_request
+from planner.question.inputs import full_name
+from planner.question.request import Request
+from planner.question.terms import terms_of
 
 _FIELDS = {field.name for field in fields(Request)}
 _NO_ANSWERS = {"settings", "constraints", "objectives", "workload"}

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from planner.plan import Plan
-from planner.records import record
+from planner.base.records import record
+from planner.plan.plan import Plan
 from planner.specs.catalogue import Catalogue
 from planner.workloads.timed import Done
 

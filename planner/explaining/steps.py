@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from planner.base.records import record
 from planner.explaining.formulas import FORMULAS, UNITS, WAITS, references_of
 from planner.explaining.sources import Sources
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
 from planner.workloads.base import Evaluation
 from planner.workloads.timed import Done, TimedPart, TimedStep, with_ledger
 

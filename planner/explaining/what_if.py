@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.records import record
 from planner.explaining.changed import Outcome, asked, outcome, scaled
 from planner.optimize.collector import known_value
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
 from planner.workloads.base import Evaluation
 
 SOFTWARE = "software"

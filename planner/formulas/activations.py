@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, Numeric
+from planner.base.arrays import BoolArray, FloatArray, Numeric
 
 
 def kept_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArray:

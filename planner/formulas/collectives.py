@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
 
 
 def ranks_per_domain(*, group_size: Numeric, stride: Numeric, domain_size: Numeric) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
 
 LEAST_RATIO = 1e-12
 """Runs that would reach less never end in practice; keeping above it keeps times finite."""

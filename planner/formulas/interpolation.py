@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.arrays import FloatArray, IndexArray, Numeric
+from planner.base.arrays import FloatArray, IndexArray, Numeric
 
 
 def trilinear(

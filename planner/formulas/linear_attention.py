@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
 
 MAMBA2_CHUNK = 128
 DELTA_CHUNK = 64

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric
-from planner.enums import ZeroStage
+from planner.base.arrays import CodeArray, FloatArray, Numeric
+from planner.base.enums import ZeroStage
 
 
 def sharded_bytes(

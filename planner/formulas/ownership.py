@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
-from planner.units import YEAR
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.units import YEAR
 
 _YEARS_OF_RESALE = 3.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, Numeric
+from planner.base.arrays import BoolArray, FloatArray, Numeric
 
 
 def bubble_time(

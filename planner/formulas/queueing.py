@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
 
 
 def decoding_sequences(

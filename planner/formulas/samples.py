@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
 
 _POINTS = 2049
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
+from planner.base.records import record
 from planner.launch.option_table import FLAG, OptionTable
-from planner.records import record
 
 _FLAG_VALUES = "0"
 _SECTION = "dict"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.adapter_names import served_targets, targets_of
-from planner.enums import AdapterTargets
+from planner.base.adapter_names import served_targets, targets_of
+from planner.base.enums import AdapterTargets
 from planner.launch.job import Job
 from planner.launch.served import Told, whole
 from planner.launch.target import Argument

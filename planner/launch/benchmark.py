@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.lengths import common_width, longest_and_ratio, range_word
 from planner.launch.target import Argument, Process, Variable
-from planner.records import record
 
 STEPS = 50
 """Steps of a benchmark of training: the first ones warm up, a median of the rest is steady."""

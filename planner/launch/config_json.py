@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.enums import AttentionKind
+from planner.base.enums import AttentionKind
 from planner.errors import SpecError
 from planner.specs.hugging_face_families import FAMILIES
 from planner.specs.hugging_face_reader import ConfigReader

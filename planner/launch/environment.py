@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.base.records import record
 from planner.launch.job import Job
 from planner.launch.target import Process, Target
-from planner.records import record
 
 # What loses less than this share of the activations packs them without gaps. [1]
 _PACKED = 0.02

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import Any
 
+from planner.base.text import chance as percent
+from planner.base.text import count, limit, printable
+from planner.base.units import DAY, GIB
 from planner.launch.environment import fabric
 from planner.launch.job import Job
 from planner.launch.target import Argument, Draft, Process, Target, Variable
 from planner.optimize.result_columns import fit_probability
-from planner.terms import plain_values, terms_of
-from planner.text import chance as percent
-from planner.text import count, limit, printable
-from planner.units import DAY, GIB
+from planner.question.terms import plain_values, terms_of
 from planner.version import __version__
 
 WRITTEN = "Written by planner"

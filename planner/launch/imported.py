@@ -9,9 +9,8 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError, PlannerError
-from planner.given import Said, make_request
-from planner.inputs import LARGEST, read, shown
 from planner.launch.lines import Line, Status, lines_of
 from planner.launch.option_table import Role
 from planner.launch.own import told_by_plan
@@ -20,13 +19,14 @@ from planner.launch.target import Target
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
 from planner.launch.versions import Version, version_of
-from planner.records import record
-from planner.request import Request
+from planner.plan.given import Said, make_request
+from planner.question.inputs import LARGEST, read, shown
+from planner.question.request import Request
+from planner.question.terms import glossary, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
 from planner.specs.files import aliased
 from planner.specs.paths import SpecKind
-from planner.terms import glossary, terms_of
 from planner.workloads.registry import workload_of
 
 # What a plan needs and a launch file may leave open, with what it is called in a message.

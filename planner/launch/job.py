@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
 
-from planner import software_enums
+from planner.base import software_enums
+from planner.base.records import record
+from planner.base.software_enums import AttentionKernel
+from planner.base.training_objectives import TrainingObjective
 from planner.errors import InfeasibleError, LaunchError
 from planner.optimize.result_rows import full_rows
-from planner.pinned import PinnedPlan
-from planner.plan import Plan, evaluated, one_configuration
-from planner.records import record
-from planner.request import Request
-from planner.software_enums import AttentionKernel
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import Plan, evaluated, one_configuration
+from planner.question.request import Request
+from planner.question.terms import glossary
 from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.terms import glossary
-from planner.training_objectives import TrainingObjective
 from planner.workloads.base import Evaluation
 from planner.workloads.deployments import DISAGGREGATED
 

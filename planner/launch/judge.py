@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from planner.optimize.result_rows import full_rows
-from planner.plan import Plan, evaluated, one_configuration
-from planner.request import Request
+from planner.plan.plan import Plan, evaluated, one_configuration
+from planner.question.request import Request
 from planner.workloads.base import Evaluation
 
 _OUT = "out_of_memory"

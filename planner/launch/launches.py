@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from planner.base.reading import read_text, toml_of
 from planner.errors import LaunchError
 from planner.launch.gpus import number_of
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
@@ -21,7 +22,6 @@ from planner.launch.target import Target
 from planner.launch.targets import targets
 from planner.launch.text import LARGEST, Given
 from planner.launch.understood import Found, World
-from planner.reading import read_text, toml_of
 
 _MOST_NAMED = 5
 # All but one of so many options of a list must be known.

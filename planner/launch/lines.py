@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
+from planner.base.records import record
 from planner.errors import did_you_mean
 from planner.launch.option_table import Meaning
 from planner.launch.target import Target
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
-from planner.records import record
 
 
 class Status(StrEnum):

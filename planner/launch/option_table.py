@@ -29,7 +29,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Self
 
-from planner.records import record
+from planner.base.records import record
 
 FLAG = "flag"
 VALUE = "{}"

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from planner.base.reading import read_json
 from planner.errors import PlannerError, SpecError
-from planner.pinned import PinnedPlan
-from planner.reading import read_json
+from planner.plan.pinned import PinnedPlan
 
 PLAN_FILE = "plan.toml"
 """What the plan is called in the directory of a launch."""

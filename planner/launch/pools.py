@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from planner.base.records import record
 from planner.configurations.serving import OF_PREFILL, PREFILL
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
 from planner.launch.serving import PREFILL_POOL, Worker, port_of, workers_of
 from planner.launch.target import PORT, Argument, Draft, File, Process, Variable
-from planner.records import record
 
 _OF_POOL = ("checkpoint_quantization",)
 _NO_ROUTER = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from planner import reading
+from planner.base import reading
 from planner.errors import LaunchError
 from planner.launch.imported import Imported, imported
 from planner.launch.launches import launches, nothing_found

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import field
 from functools import cache
 
+from planner.base.records import record
 from planner.launch.imported import Imported
 from planner.launch.job import Job
 from planner.launch.launches import is_document, launches
@@ -14,7 +15,6 @@ from planner.launch.reading.edit import Changes, Edited, edit_command, edit_docu
 from planner.launch.target import Target
 from planner.launch.text import Given, diff
 from planner.launch.understood import Found, Reading
-from planner.records import record
 
 _Texts = tuple[str, ...]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.cells import cell_value
+from planner.base.cells import cell_value
+from planner.base.files import manifest_path
+from planner.base.reading import RESULT, read_csv, read_json
 from planner.errors import LaunchError, SpecError
-from planner.files import manifest_path
-from planner.pinned import PinnedPlan
-from planner.reading import RESULT, read_csv, read_json
-from planner.terms import glossary, plain_values, terms_of
+from planner.plan.pinned import PinnedPlan
+from planner.question.terms import glossary, plain_values, terms_of
 
 # A column that the results of one workload alone have.
 _TELLING = {"step_time_s": "train", "prefill_latency_s": "inference", "mode": "serve"}

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.enums import AttentionKind
+from planner.base.enums import AttentionKind
+from planner.base.files import written_whole
 from planner.errors import LaunchError
-from planner.files import written_whole
 from planner.launch.shape import model_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec

@@ -8,12 +8,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from planner.base.files import written_whole
+from planner.base.reading import read_bytes
 from planner.errors import OutputError, SpecError
-from planner.files import written_whole
 from planner.launch.own import MANIFEST, written_files
 from planner.launch.target import File
 from planner.launch.write import Launch
-from planner.reading import read_bytes
 from planner.version import __version__
 
 

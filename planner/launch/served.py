@@ -7,27 +7,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
+from planner.base.reading import json_of
+from planner.base.records import record
+from planner.base.units import GIB
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
-from planner.inputs import read
 from planner.launch.accepted import Accepted
 from planner.launch.option_table import OptionTable
 from planner.launch.serving import DECODE_POOL, PREFILL_POOL
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Reading
-from planner.reading import json_of
-from planner.records import record
+from planner.question.inputs import read
+from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
 from planner.specs.checkpoint_names import checkpoint_of
 from planner.specs.drafting import DraftMethod
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.serving import ServingWorkload
-from planner.terms import glossary
-from planner.units import GIB
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
 _PROMPT_ALONE = "1"

@@ -8,7 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from planner.adapter_names import served_targets
+from planner.base.adapter_names import served_targets
+from planner.base.records import record
+from planner.base.units import GIB
 from planner.configurations.serving import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
 from planner.errors import LaunchError
 from planner.estimators.inference.memory import ServingMemory, serving_memory
@@ -19,7 +21,7 @@ from planner.launch.drafting import draft_method, named_draft
 from planner.launch.job import Job
 from planner.launch.lengths import length_notes
 from planner.launch.target import Argument, Process, Variable
-from planner.records import record
+from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
 from planner.specs.draft_heads import head_of
 from planner.specs.drafting import DraftMethod
@@ -27,8 +29,6 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.serving import ServingWorkload
-from planner.terms import glossary
-from planner.units import GIB
 from planner.workloads.engine_options import eager, limited
 
 AGGREGATED, PREFILL_POOL, DECODE_POOL = "serve", "prefill", "decode"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.enums import AttentionKind, PositionEmbedding
+from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.errors import LaunchError
 from planner.specs.load import check_spec
 from planner.specs.model import LayerGroup, ModelSpec, Placement

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.accepted import Accepted
 from planner.launch.job import Job
@@ -13,7 +14,6 @@ from planner.launch.option_table import OptionTable, Remark, Setting, Settings
 from planner.launch.reading.edit import Changes
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
-from planner.records import record
 
 
 @record(kw_only=True)

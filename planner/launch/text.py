@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
 
-from planner.reading import MEBIBYTE
-from planner.records import record
+from planner.base.reading import MEBIBYTE
+from planner.base.records import record
 
 LARGEST = 4 * MEBIBYTE
 """Bytes of a file, or characters of a text, up to which it is read."""

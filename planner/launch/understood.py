@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.option_table import Meaning
 from planner.launch.text import Given
-from planner.records import record
 
 _LARGEST = 1e18
 

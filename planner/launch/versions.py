@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from planner.base.records import record
 from planner.launch.understood import Found
-from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.names import WRAPPERS
@@ -12,8 +13,7 @@ from planner.launch.own import PLAN_FILE
 from planner.launch.target import Draft, File, Target
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
-from planner.records import record
-from planner.request import Request
+from planner.question.request import Request
 from planner.workloads.registry import workload_of
 
 _OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.enums import AdapterTargets, AttentionKind
+from planner.base.enums import AdapterTargets, AttentionKind
+from planner.base.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
 from planner.layers.linear_attention import linear_attention
 from planner.layers.operators import (
     AttentionCore,
@@ -31,7 +32,6 @@ from planner.layers.operators import (
 )
 from planner.layers.residual import norm, residual
 from planner.layers.sizes import Columns, Element, Kept, Part, Spread, columns, kept, plain
-from planner.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
 from planner.specs.model import AttentionSpec, LayerGroup
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.enums import PositionEmbedding
+from planner.base.enums import PositionEmbedding
 from planner.layers.operators import (
     Holder,
     Lookup,

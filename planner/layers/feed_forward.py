@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.enums import AdapterTargets
+from planner.base.enums import AdapterTargets
+from planner.base.software_enums import MLPWI, MLPWO
 from planner.layers.operators import (
     BlockExchange,
     Elementwise,
@@ -28,7 +29,6 @@ from planner.layers.operators import (
 )
 from planner.layers.residual import norm, residual
 from planner.layers.sizes import Columns, Element, Part, Spread, kept, plain
-from planner.software_enums import MLPWI, MLPWO
 from planner.specs.model import FeedForwardSpec, LayerGroup
 
 

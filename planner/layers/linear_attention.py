@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.enums import AdapterTargets, AttentionKind
+from planner.base.enums import AdapterTargets, AttentionKind
+from planner.base.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
 from planner.layers.operators import (
     Elementwise,
     HeadExchange,
@@ -22,7 +23,6 @@ from planner.layers.operators import (
     Split,
 )
 from planner.layers.sizes import Element, Part, Spread, columns, kept, plain
-from planner.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
 from planner.specs.model import AttentionSpec
 
 

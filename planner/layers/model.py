@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
-from planner.enums import PositionEmbedding
+from planner.base.enums import PositionEmbedding
+from planner.base.records import record
 from planner.layers import ends
 from planner.layers.attention import attention_block
 from planner.layers.feed_forward import feed_forward_block
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
 from planner.layers.sizes import Element, Kept, Part, columns
-from planner.records import record
 from planner.specs.model import LayerGroup, ModelSpec
 
 Kind = TypeVar("Kind", bound=Op)

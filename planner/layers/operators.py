@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from planner.base.records import record
 from planner.layers.sizes import Columns, Kept, Part, Spread, columns
-from planner.records import record
 
 
 class Holder(StrEnum):
@@ -40,7 +40,7 @@ class Op:
     ``weights``: parameters, counted in ``holder``; tensor parallelism divides them if
     ``sharded``. ``keeps``: what it keeps for the backward pass. ``cheap``: selective recomputation
     may repeat it. ``in_feed_forward``: recomputation of feed-forward blocks repeats it.
-    ``repeatable``: full recomputation does. ``makes``: the tensor (``planner.software_enums``)
+    ``repeatable``: full recomputation does. ``makes``: the tensor (``planner.base.software_enums``)
     that it makes, which full recomputation may keep instead; ``unread``: nothing of the backward
     pass reads that.
     """

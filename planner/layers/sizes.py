@@ -6,9 +6,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from planner.arrays import Numeric
-from planner.enums import AdapterTargets
-from planner.records import record
+from planner.base.arrays import Numeric
+from planner.base.enums import AdapterTargets
+from planner.base.records import record
 
 
 class Spread(StrEnum):

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.base.arrays import CodeArray, FloatArray, IndexArray
+from planner.base.records import record
 from planner.optimize.narrowing import count_codes
 from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Simplest
 from planner.optimize.source import Candidates, Columns, Source
-from planner.records import record
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
 _MERGED_ROWS = 2**16

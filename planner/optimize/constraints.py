@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray
+from planner.base.arrays import BoolArray, FloatArray
+from planner.base.records import record
 from planner.confidence.quantiles import MEDIAN
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.source import Candidates, Source, at_load
 from planner.optimize.sureness import limit_chance, sure_factor, sure_value
-from planner.records import record
-from planner.terms import terms_of
+from planner.question.terms import terms_of
 
 
 @record(kw_only=True)

@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from planner.arrays import IndexArray
+from planner.base.arrays import IndexArray
+from planner.base.records import record
 from planner.optimize.collector import Collector, NearestMiss
 from planner.optimize.pareto import pareto_front, useful
 from planner.optimize.problem import MEMORIES, Cell, Problem
 from planner.optimize.recommendation import Choice, Simplest
 from planner.optimize.source import Candidates, Source
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.units import to_si
 from planner.confidence.chance import chance_below
 from planner.optimize.constraints import Constraint
 from planner.optimize.result_columns import ends_of
 from planner.optimize.source import Columns
-from planner.terms import glossary, percentile_of, term_of_column
-from planner.units import to_si
+from planner.question.terms import glossary, percentile_of, term_of_column
 
 PROBABILITY = "limits_probability"
 # Limits whose column is called otherwise.

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from planner.arrays import FloatArray, IndexArray
+from planner.base.arrays import FloatArray, IndexArray
 from planner.optimize.neighbourhood import coarse_mesh, neighbours
 from planner.optimize.samples import Samples
 

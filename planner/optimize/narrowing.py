@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, IndexArray
+from planner.base.arrays import BoolArray, CodeArray, IndexArray
 from planner.configurations.enumerate import Table, steps_of
 
 _MANY = 2**16

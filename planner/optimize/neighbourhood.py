@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from planner.arrays import IndexArray
+from planner.base.arrays import IndexArray
 
 _LARGEST_SHARE = 1 / 16
 _MOST_ROWS = 2**13

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from planner.base.records import record
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.records import record
-from planner.terms import terms_of
+from planner.question.terms import terms_of
 
 MAX_OBJECTIVES = 3
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import IndexArray
+from planner.base.arrays import IndexArray
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.exhaustive import Progress, StopSearch, search_source
 from planner.optimize.groups import grouped

@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrays import BoolArray, FloatArray, IndexArray
+from planner.base.arrays import BoolArray, FloatArray, IndexArray
 
 _PROBES = 8
 _CHUNK = 2**10

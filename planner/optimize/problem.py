@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.records import record
 from planner.optimize.constraints import Constraint
 from planner.optimize.objectives import Objective
 from planner.optimize.source import Candidates, Source
-from planner.records import record
 
 Cell: TypeAlias = Mapping[str, Any]
 """A value of each outer axis: model, GPU, framework or engine, adapter, and so on."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import FloatArray, IndexArray
+from planner.base.arrays import FloatArray, IndexArray
+from planner.base.records import record
 from planner.optimize.source import Candidates, Source
-from planner.records import record
 
 _LEAST_SURE = 0.5
 """Plans that fit less surely are not worth more than half of what they are predicted to be."""

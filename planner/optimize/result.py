@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.base.records import record
 from planner.optimize.collector import NearestMiss, first_row, in_order, stacked
 from planner.optimize.groups import (
     Group,
@@ -25,7 +26,6 @@ from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Choice
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns
-from planner.records import record
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from planner.arrays import FloatArray, IndexArray
+from planner.base.arrays import FloatArray, IndexArray
 from planner.confidence.quantiles import MEDIAN
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.table import word

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.confidence.plans import confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rule import Rule
 from planner.configurations.table import pick
 from planner.optimize.narrowing import in_parts, possible_mesh
-from planner.records import record
 from planner.specs.site import Site
 
 # Predictions take some hundred bytes for each of them at once; rules take few.

@@ -9,13 +9,13 @@ from functools import cache
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 from planner.confidence.chance import chance_below
 from planner.confidence.intervals import Confidence
 from planner.confidence.quantiles import MEDIAN, quantile
 from planner.optimize.result_columns import FOLLOWING
 from planner.optimize.source import Candidates, Source
-from planner.terms import glossary, percentile_of, term_of_column
+from planner.question.terms import glossary, percentile_of, term_of_column
 
 _PERCENTILE = re.compile(r"_p\d+$")
 # Limits that are called otherwise than their result column.

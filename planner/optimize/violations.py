@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.optimize.problem import MEMORIES, Problem
 from planner.optimize.source import Candidates
 

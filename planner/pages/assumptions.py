@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.base.records import record
 from planner.errors import PlannerError
-from planner.records import record
 from planner.show.page import Block, Cell, Head, Lines, Section, Table
 from planner.specs.catalogue import Catalogue
 

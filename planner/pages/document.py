@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NoReturn, Self
 
+from planner.base.records import record
 from planner.errors import SearchSpaceError, SpecError
-from planner.records import record
-from planner.result_cells import cell_reader, is_result
+from planner.question.cells import cell_reader, is_result
 from planner.version import __version__
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_names, workload_of

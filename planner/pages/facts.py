@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from planner.decide.open_facts import MovingFact, widened
 from planner.errors import PlannerError, SpecError
 from planner.explaining.explanation import Explanation
-from planner.open_facts import MovingFact, widened
 from planner.optimize.result_columns import ends_of
 from planner.pages.document import Document, Row
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, one_configuration
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration
 from planner.report.explanation import HEADS, question_lines, what_if_rows
 from planner.report.sure import moved_columns, range_words
 from planner.report.told import Ends

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.show.page import Block, Code, Pairs, Section
 
 _TOLD = ("version", "created", "driver", "trials", "seed", "sampler", "confidence", "objectives")

@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from planner.base.reading import RESULT, read_json
 from planner.errors import InfeasibleError, PlannerError
 from planner.pages.document import ESTIMATE, SEARCH, SIZE, Document, version_notes
 from planner.pages.facts import with_what_if
 from planner.pages.searched import estimate_page, search_page
 from planner.pages.sized import sizes_page
 from planner.pages.swept import sweep_page
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, one_configuration, result_of
-from planner.reading import RESULT, read_json
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration, result_of
 from planner.report.documents import add_estimate, object_text
 from planner.report.infeasible import infeasible_message
 from planner.show.page import Page

@@ -6,15 +6,16 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.decide.open_facts import MovingFact
 from planner.errors import InfeasibleError, SpecError
-from planner.open_facts import MovingFact
 from planner.pages.assumptions import assumptions, rests_of
 from planner.pages.document import Document, Row, numbers, read_row
 from planner.pages.facts import ends_in, facts_of, facts_section
 from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
 from planner.pages.table import PLACES, PLAN, make_table, shown_columns
+from planner.question.terms import terms_of
 from planner.report.front import objective_column, percentile_columns
 from planner.report.reached import reached_pairs, told_names
 from planner.report.search import fastest_line
@@ -35,7 +36,6 @@ from planner.show.page import (
     Table,
 )
 from planner.specs.catalogue import Catalogue
-from planner.terms import terms_of
 from planner.workloads.base import Workload
 
 _MOST_BARS = 6

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.pages.assumptions import Rests, assumptions, specs_of_rows
 from planner.pages.document import Row as DocumentRow
 from planner.pages.document import version_notes
@@ -15,8 +15,8 @@ from planner.pages.manifest import manifest_section
 from planner.pages.parts import breakdowns
 from planner.pages.searched import front_chart
 from planner.pages.table import MOST_ROWS, PLACES, make_table, shown_columns
+from planner.question.cells import limit_column
 from planner.report.sure import fits_words
-from planner.result_cells import limit_column
 from planner.show.page import BEST, Block, Lines, Page, Section
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, Row, column_of_measure

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.optimize.result_columns import ends_of
 from planner.pages.document import numbers
+from planner.question.cells import limit_column
+from planner.question.terms import Term, glossary, term_of_column, terms_of
 from planner.report.short import layout_of
 from planner.report.told import label, scale_alike, told_in
-from planner.result_cells import limit_column
 from planner.show.page import Cell, Head, Table
-from planner.terms import Term, glossary, term_of_column, terms_of
 from planner.workloads.base import Workload
 
 Rows = Sequence[Mapping[str, Any]]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from planner import text
-from planner.api_comparison import ApiComparison, Offer
+from planner.base import text
+from planner.base.units import HOUR
+from planner.decide.api_comparison import ApiComparison, Offer
 from planner.report.told import token_costs
 from planner.show.page import (
     BEST,
@@ -18,7 +19,6 @@ from planner.show.page import (
     grid,
     said,
 )
-from planner.units import HOUR
 
 _MOST = 6
 _THOUSAND = 1e3

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.text import printable
+from planner.base.text import printable
 
 # What a spreadsheet takes for a formula.
 _FORMULA = ("=", "+", "-", "@")

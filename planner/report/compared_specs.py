@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.base.units import HOUR
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
 from planner.report.compared_things import FOLDER, Thing
@@ -21,7 +22,6 @@ from planner.show.page import (
 from planner.specs.catalogue import Catalogue
 from planner.specs.files import names
 from planner.specs.paths import SpecKind
-from planner.units import HOUR
 
 _WORDS = ("notes", "aliases", "sources", "name", "source", "description")
 _IN_FOLDERS = (

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from planner.base.records import record
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.explaining.compared import ComparedPlans
 from planner.explaining.other import changed_request
-from planner.given import Said, make_request
 from planner.launch.own import MANIFEST
-from planner.pinned import PinnedPlan
-from planner.records import record
+from planner.plan.given import Said, make_request
+from planner.plan.pinned import PinnedPlan
+from planner.question.request import Request
 from planner.report.explained import seen_plan
 from planner.report.recommended import recommended_of
-from planner.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.explaining.compared import ComparedPlans, Result
 from planner.report.overview import question_title
 from planner.report.short import short_plan

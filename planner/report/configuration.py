@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.configurations.serving import PREFILL
-from planner.plan import Plan
-from planner.terms import glossary, terms_of
+from planner.plan.plan import Plan
+from planner.question.terms import glossary, terms_of
 from planner.workloads.training_words import FOLLOWING
 
 # The rank of the first parameter of training that few plans set; at its default it is not told.

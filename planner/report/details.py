@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from planner.base.records import record
+from planner.base.units import GIB
+from planner.decide.open_facts import moving_facts
 from planner.estimators.timeline.spans import Timeline
-from planner.open_facts import moving_facts
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
+from planner.question.terms import term_of_column
 from planner.report.parts import host_words, memory_table
 from planner.report.sure import open_lines, sure_pairs
 from planner.show.page import (
@@ -20,8 +22,6 @@ from planner.show.page import (
     Title,
     said,
 )
-from planner.terms import term_of_column
-from planner.units import GIB
 from planner.workloads.base import Evaluation
 
 

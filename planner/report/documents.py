@@ -10,19 +10,19 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from planner.files import written_whole
-from planner.open_facts import moving_facts
+from planner.base.files import written_whole
+from planner.decide.open_facts import moving_facts
 from planner.optimize.collector import known_value
 from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
-from planner.pinned import PinnedPlan, asked_of
-from planner.plan import Plan
+from planner.plan.pinned import PinnedPlan, asked_of
+from planner.plan.plan import Plan
+from planner.question.request import Request
 from planner.report.details import details_of
 from planner.report.overview import question_lines
 from planner.report.rows import RowFiles, result_blocks
-from planner.request import Request
 from planner.version import __version__
 from planner.workloads.base import Evaluation
 

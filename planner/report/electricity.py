@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from planner.base.units import KILOWATT
 from planner.estimators.power import PARTS
 from planner.optimize.result_columns import intervals
 from planner.report.parts import first
 from planner.report.told import label, told
-from planner.units import KILOWATT
 
 _NAMES = {"boards": "GPUs"}
 _COLUMNS = (

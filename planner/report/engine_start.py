@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.estimators.inference.memory import (
     longest_request,
     longest_that_fits,
@@ -16,8 +16,8 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.launch.option_table import Role
 from planner.launch.targets import targets
 from planner.optimize.collector import NearestMiss
+from planner.question.terms import glossary
 from planner.report.sure import fits_words
-from planner.terms import glossary
 
 _OPTION = "max_model_len"
 # A whole context of which the slots of a server have equal parts.

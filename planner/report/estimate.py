@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.optimize.collector import first_row
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.configuration import settings_text
 from planner.report.details import details_of, memory_blocks
 from planner.report.documents import add_estimate

@@ -9,11 +9,11 @@ from typing import Any
 from planner.errors import InfeasibleError
 from planner.explaining.against import Seen
 from planner.explaining.explanation import Explanation
-from planner.plan import evaluated, one_configuration, result_of
+from planner.plan.plan import evaluated, one_configuration, result_of
+from planner.question.request import Request
 from planner.report.documents import plan_manifest, write_document
 from planner.report.explanation import against_lines
 from planner.report.infeasible import infeasible_message
-from planner.request import Request
 
 
 def explained_plan(

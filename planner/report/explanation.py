@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.base.units import GIB
 from planner.explaining.against import Difference, Term
 from planner.explaining.assumptions import Assumption
 from planner.explaining.explanation import MEMORY, Explanation
@@ -14,6 +15,7 @@ from planner.explaining.numbers import seconds
 from planner.explaining.sources import Sources
 from planner.explaining.steps import ExplainedPart, ExplainedStep, keys_of
 from planner.explaining.what_if import SOFTWARE, Sensitivity, change
+from planner.question.terms import term_of_column
 from planner.report.front import of_objective
 from planner.report.load import load_line
 from planner.report.overview import question_title
@@ -29,8 +31,6 @@ from planner.show.page import (
     grid,
     said,
 )
-from planner.terms import term_of_column
-from planner.units import GIB
 
 _LONGEST = 10
 _ASSUMED = 3

@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.optimize.collector import first_row, rows_of
 from planner.optimize.result import SearchResult
-from planner.plan import Plan
+from planner.plan.plan import Plan
+from planner.question.terms import glossary, percentile_of, term_of_column, terms_of
 from planner.report.short import SHORT_WORDS, degrees
 from planner.report.sure import ties
 from planner.show.page import (
@@ -27,7 +28,6 @@ from planner.show.page import (
     fitted,
     said,
 )
-from planner.terms import glossary, percentile_of, term_of_column, terms_of
 from planner.workloads.base import Wording
 
 # What does not tell rows apart that something else does not tell, too.

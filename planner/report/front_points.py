@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.records import record
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.result_columns import ends_of, full_columns
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
 from planner.report.front import of_objective, tied_with_first
 from planner.report.short import short_plan
 from planner.report.sure import told_ends

@@ -6,13 +6,17 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from planner.base.text import chance
+from planner.base.text import value as shown
+from planner.base.units import GIB
+from planner.decide.improve import Change
 from planner.estimators.inference.setting import ServingSetting
-from planner.improve import Change
 from planner.launch.imported import Imported
 from planner.launch.lines import Line, Status
 from planner.launch.rewrite import Rewritten
 from planner.launch.text import Given
-from planner.plan import Plan
+from planner.plan.plan import Plan
+from planner.question.terms import Term, glossary, terms_of
 from planner.report.engine_start import start_line
 from planner.report.short import share
 from planner.report.told import label, told
@@ -25,10 +29,6 @@ from planner.show.page import (
     grid,
     said,
 )
-from planner.terms import Term, glossary, terms_of
-from planner.text import chance
-from planner.text import value as shown
-from planner.units import GIB
 
 _MOST_NAMED = 6
 _TELLABLE = 0.01

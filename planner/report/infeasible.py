@@ -6,18 +6,18 @@ import math
 import textwrap
 from collections.abc import Sequence
 
-from planner import text
-from planner.advice import remedies
+from planner.base import text
+from planner.base.units import GIB
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
+from planner.decide.advice import remedies
 from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.engine_start import no_start
 from planner.report.overview import describe, where
 from planner.report.parts import host_words
 from planner.report.sure import fits_words
-from planner.units import GIB
 from planner.workloads.base import Evaluation
 
 _WIDTH = 80

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.base.units import GIB
 from planner.errors import InfeasibleError
 from planner.explaining.largest import Largest
 from planner.explaining.methods import Methods
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.documents import plan_manifest
 from planner.report.overview import question_title
 from planner.report.rows import RowFiles
@@ -29,7 +30,6 @@ from planner.show.page import (
     said,
 )
 from planner.specs.checked import unchecked
-from planner.units import GIB
 
 _PEAK = "peak_memory_gib"
 _COLUMNS = 3

@@ -9,9 +9,9 @@ from pathlib import Path
 from planner.launch.own import MANIFEST
 from planner.launch.targets import targets
 from planner.launch.write import Launch, with_profiles
-from planner.pinned import PinnedPlan
+from planner.plan.pinned import PinnedPlan
+from planner.question.request import Request
 from planner.report.recommended import recommended_of
-from planner.request import Request
 from planner.show.page import (
     GAP,
     TOTAL,

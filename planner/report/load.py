@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.optimize.collector import first_row
 from planner.optimize.constraints import with_rate
 from planner.optimize.source import Candidates
-from planner.plan import Plan
+from planner.plan.plan import Plan
 
 
 def load_line(plan: Plan, candidates: Candidates) -> str:

@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from planner import text
+from planner.base import text
+from planner.base.enums import TemplateKind
+from planner.base.files import written_whole
+from planner.base.reading import read_csv
 from planner.confidence.intervals import LEVEL
-from planner.enums import TemplateKind
 from planner.errors import CalibrationError
-from planner.files import written_whole
 from planner.launch.logs.compare import Compared, Comparison
 from planner.launch.logs.planned import STATIC, Planned
-from planner.reading import read_csv
 from planner.report.cells import csv_cell
 from planner.show.page import (
     Block,

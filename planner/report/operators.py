@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from planner import text
+from planner.base import text
 from planner.explaining.numbers import quantity, seconds
 from planner.explaining.operator_kinds import KINDS
 from planner.explaining.operators import OperatorTimes, work_dict
+from planner.question.terms import glossary, term_of_column
 from planner.report.documents import command_manifest
 from planner.report.rows import RowFiles, blocks
 from planner.show.page import (
@@ -19,7 +20,6 @@ from planner.show.page import (
     fitted,
     said,
 )
-from planner.terms import glossary, term_of_column
 
 # What a narrow terminal leaves out comes last.
 _RANKS = {

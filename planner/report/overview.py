@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from planner import text
+from planner.base import text
 from planner.confidence.quantiles import MEDIAN
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.show.page import (
     GAP,
     TOTAL,

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.units import GIB
 from planner.estimators.machine import Machine
 from planner.show.page import (
     TOTAL,
     Table,
     grid,
 )
-from planner.units import GIB
 
 _PREFIX, _UNIT = "memory_", "_gib"
 

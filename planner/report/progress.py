@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from planner.interrupts import is_asked_to_stop, patient
+from planner.base.interrupts import is_asked_to_stop, patient
 from planner.optimize.exhaustive import StopSearch
 from planner.show.terminal import make_console
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from planner.errors import InfeasibleError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result import row_of
-from planner.pinned import PinnedPlan
-from planner.plan import Plan, answered, evaluated, make_plan, one_configuration
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import Plan, answered, evaluated, make_plan, one_configuration
+from planner.question.request import Request
 from planner.report.infeasible import infeasible_message
-from planner.request import Request
 from planner.workloads.base import Evaluation
 
 

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from planner.pinned import answers_of, settings_of
-from planner.plan import Plan
-from planner.request import Request
-from planner.terms import Term, terms_of
+from planner.plan.pinned import answers_of, settings_of
+from planner.plan.plan import Plan
+from planner.question.request import Request
+from planner.question.terms import Term, terms_of
 
 
 def estimate_command(plan: Plan, row: Mapping[str, Any]) -> str:

@@ -8,11 +8,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from planner.files import is_device, manifest_path, written_whole
+from planner.base.files import is_device, manifest_path, written_whole
 from planner.optimize.constraints import with_rate
 from planner.optimize.limit_columns import with_limits
 from planner.optimize.result_columns import full_columns
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.cells import csv_cell, joined, json_cell
 
 # The more rows at a time, the fewer values of a column differ.

@@ -7,15 +7,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
-from planner.open_facts import MovingFact, moving_facts, widened
+from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row, rows_of
 from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_columns import ends_of, full_columns, intervals
 from planner.optimize.source import Candidates
-from planner.plan import Plan
+from planner.plan.plan import Plan
+from planner.question.request import ALL
 from planner.report.configuration import settings_text
 from planner.report.details import details_of
 from planner.report.front import front_blocks, limited, of_objective, short_front_blocks
@@ -33,9 +35,7 @@ from planner.report.reproduce import estimate_command
 from planner.report.short import share, short_plan, shortest_plan
 from planner.report.sure import short_open_lines, sure_lines
 from planner.report.told import label, told
-from planner.request import ALL
 from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Code, Pairs, Title, grid, said
-from planner.units import GIB
 from planner.workloads.base import Evaluation
 
 _MOST_ASSUMED = 4

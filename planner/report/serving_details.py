@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.base.records import record
+from planner.base.units import GIB
 from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.percentiles import percentile
@@ -16,8 +18,7 @@ from planner.estimators.inference.timeline import step_timeline
 from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
 from planner.report.details import Details, memory_blocks, sure_blocks
 from planner.report.electricity import electricity_pairs
 from planner.report.engine_start import start_pairs
@@ -33,7 +34,6 @@ from planner.show.page import (
     grid,
     said,
 )
-from planner.units import GIB
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.replicas import Replicas

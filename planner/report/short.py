@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner import text
-from planner.plan import Plan
-from planner.terms import glossary
+from planner.base import text
+from planner.plan.plan import Plan
+from planner.question.terms import glossary
 from planner.workloads.base import Workload
 
 SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}

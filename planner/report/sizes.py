@@ -6,8 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.base.units import HOUR
 from planner.confidence.quantiles import MEDIAN
+from planner.decide.sizing.day import Day
+from planner.decide.sizing.fleet import RATE, Fleet, Margin, Size
+from planner.decide.sizing.floor import DEADLINES
+from planner.decide.sizing.size import Sizes
+from planner.question.terms import glossary
 from planner.report.documents import question_manifest
 from planner.report.rows import RowFiles, blocks
 from planner.report.short import layout_of
@@ -22,12 +28,6 @@ from planner.show.page import (
     fitted,
     said,
 )
-from planner.sizing.day import Day
-from planner.sizing.fleet import RATE, Fleet, Margin, Size
-from planner.sizing.floor import DEADLINES
-from planner.sizing.size import Sizes
-from planner.terms import glossary
-from planner.units import HOUR
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from planner import text
-from planner.enums import Precision
+from planner.base import text
+from planner.base.enums import Precision
+from planner.base.units import GIB, GIGA, HOUR, TERA
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.parameters import count_parameters
 from planner.show.page import (
@@ -18,7 +19,6 @@ from planner.show.page import (
 )
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
-from planner.units import GIB, GIGA, HOUR, TERA
 
 Row = Callable[[Catalogue, str], Iterator[str]]
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.base.units import HOUR, KILOWATT_HOUR, MONTH, YEAR
 from planner.errors import SpecError
 from planner.estimators.ownership import owned, used_figures
 from planner.estimators.parameters import count_parameters
@@ -34,7 +35,6 @@ from planner.specs.paths import SpecKind
 from planner.specs.price import CONTRACTS, contracts_of
 from planner.specs.profile import profile_table
 from planner.specs.reliability import ReliabilitySpec, reliability_table
-from planner.units import HOUR, KILOWATT_HOUR, MONTH, YEAR
 
 _PROFILES = {
     SpecKind.FRAMEWORKS: FrameworkProfile,

@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.confidence.intervals import Confidence
-from planner.open_facts import MovingFact, moving_facts, widened
+from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row
 from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
 from planner.optimize.source import Candidates
-from planner.plan import Plan
+from planner.plan.plan import Plan
+from planner.question.terms import glossary
 from planner.report.told import label, limit_label, told_alike
-from planner.terms import glossary
 from planner.workloads.base import Wording
 
 # What is told of one plan; other columns follow from these.

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from planner import text
-from planner.terms import Term, glossary, term_of_column
-from planner.units import DAY, HOUR
+from planner.base import text
+from planner.base.units import DAY, HOUR
+from planner.question.terms import Term, glossary, term_of_column
 
 Ends = tuple[float, float]
 

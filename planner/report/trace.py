@@ -8,19 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from planner.base.files import written_whole
+from planner.base.units import GIB
 from planner.errors import SearchSpaceError
 from planner.estimators.timeline.spans import BUBBLE, MORE, STREAMS, Span, Timeline
-from planner.files import written_whole
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.details import details_of
 from planner.report.overview import question_title
 from planner.report.plots.drawn import draw
 from planner.report.plots.picture import Picture, read_width
 from planner.report.short import short_plan
 from planner.show.theme import DARK, LIGHT
-from planner.units import GIB
 from planner.version import __version__
 
 _MICRO = 1e6

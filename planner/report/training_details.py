@@ -7,15 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.base.records import record
+from planner.base.training_objectives import TrainingObjective
+from planner.base.units import GIB, HOUR, TERA
 from planner.estimators.estimate import Estimate
 from planner.estimators.step_time import TIME_PARTS, StepTime
 from planner.estimators.timeline.spans import Timeline
 from planner.estimators.timeline.training import training_timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
 from planner.report.details import Details, sure_blocks
 from planner.report.electricity import electricity_pairs
 from planner.report.parts import first, memory_table, parts_table
@@ -29,8 +31,6 @@ from planner.show.page import (
     grid,
     said,
 )
-from planner.training_objectives import TrainingObjective
-from planner.units import GIB, HOUR, TERA
 from planner.workloads.base import Evaluation
 
 _FLAT = (

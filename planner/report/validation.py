@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+from planner.base.files import written_whole
+from planner.base.text import count
 from planner.confidence.intervals import LEVEL
-from planner.files import written_whole
 from planner.report.cells import csv_cell, texts
 from planner.show.page import (
     GAP,
@@ -19,7 +20,6 @@ from planner.show.page import (
     grid,
     said,
 )
-from planner.text import count
 from planner.validation.assumed import UNKNOWN
 from planner.validation.columns import ADDED, MEASURED, PREDICTED
 from planner.validation.compare import Errors, MemoryVerdicts, Row, errors, memory_verdicts

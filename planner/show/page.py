@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, TypeAlias
 
-from planner.records import record
+from planner.base.records import record
 
 BEST, TIE, BAD, TOTAL, FAINT = "best", "tie", "bad", "total", "faint"
 """Marks of cells, rows and lines: the winner, what published runs do not tell from it, no plan, a

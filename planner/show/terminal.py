@@ -17,9 +17,9 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from planner.base.text import printable
 from planner.errors import OutputError
 from planner.show import page
-from planner.text import printable
 
 _PIPED_WIDTH = 80
 _NARROW, _SIDE_BY_SIDE = 60, 78

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from planner.base.records import record
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.step_time import TIME_PARTS
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+from planner.base.records import record
 from planner.errors import SpecError
-from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.csv_table import number, read_table
 from planner.specs.files import aliases_of, names

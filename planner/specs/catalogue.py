@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.enums import LinkKind
+from planner.base.enums import LinkKind
+from planner.base.records import record
 from planner.errors import SpecError
-from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 from annotated_types import Interval, MaxLen, MinLen
 
-from planner.records import record
+from planner.base.records import record
 from planner.specs.validators import After, Before, Strict
 
 Made = TypeVar("Made")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from planner.records import record
+from planner.base.records import record
 from planner.specs.files import aliases_of, names
 from planner.specs.gguf import gguf_word
 from planner.specs.paths import SpecKind

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from annotated_types import Interval
 
-from planner.enums import LinkKind
+from planner.base.enums import LinkKind
 from planner.specs.checked import checked
 from planner.specs.gpu import Count
 from planner.specs.quantity import Bytes, BytesPerSecond, Fraction, Ratio, Seconds, Share

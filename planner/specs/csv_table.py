@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from io import StringIO
 from pathlib import Path
 
+from planner.base.reading import TABLE, csv_of
 from planner.errors import SpecError, did_you_mean
-from planner.reading import TABLE, csv_of
 from planner.specs.load import read_text
 
 Rows = list[tuple[int, Mapping[str, str]]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from planner.records import record
+from planner.base.records import record
 
 
 class DraftMethod(StrEnum):

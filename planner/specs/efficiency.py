@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.enums import LinkKind, Precision
+from planner.base.enums import LinkKind, Precision
 from planner.errors import SpecError, did_you_mean
 from planner.specs.cache import kept, stamp
 from planner.specs.gpu import CollectiveEfficiency, GpuSpec

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from annotated_types import Interval
 
-from planner.enums import AttentionKernels, Quantization
+from planner.base.enums import AttentionKernels, Quantization
 from planner.specs.checked import checked
 from planner.specs.quantity import (
     BytesOrZero,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
+from planner.base.reading import toml_of
 from planner.errors import SpecError
-from planner.reading import toml_of
 from planner.specs.cache import kept, stamp
 from planner.specs.load import read_text
 from planner.specs.paths import SpecKind, listing, spec_folders

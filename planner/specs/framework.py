@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
-from planner.adapter_names import ExpertAdapters
-from planner.enums import AttentionKernels, Fp8Recipe
+from planner.base.adapter_names import ExpertAdapters
+from planner.base.enums import AttentionKernels, Fp8Recipe
 from planner.specs.checked import checked
 from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
 

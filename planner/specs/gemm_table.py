@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.reading import TABLE
+from planner.base.records import record
 from planner.errors import SpecError, did_you_mean
-from planner.reading import TABLE
-from planner.records import record
 from planner.specs.cache import kept, stamp
 from planner.specs.load import read_text
 from planner.specs.paths import kernel_folders, listing

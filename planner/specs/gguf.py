@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.enums import Quantization
+from planner.base.enums import Quantization
 
 GGUF_BITS: Mapping[Quantization, float] = {
     Quantization.Q8_0: 8.5008,

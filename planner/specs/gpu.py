@@ -8,7 +8,7 @@ from typing import Annotated
 
 from annotated_types import Interval
 
-from planner.enums import LinkKind, Precision
+from planner.base.enums import LinkKind, Precision
 from planner.specs.checked import checked
 from planner.specs.quantity import (
     Bytes,

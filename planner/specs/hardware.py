@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from planner.enums import LinkKind
-from planner.records import record
+from planner.base.enums import LinkKind
+from planner.base.records import record
+from planner.base.units import UNITS
 from planner.specs.cache import kept
 from planner.specs.cluster import ClusterSpec, ScaleOut, ScaleUp
 from planner.specs.efficiency import with_defaults
@@ -16,7 +17,6 @@ from planner.specs.gemm_table import gemm_table_file, read_gemm_table
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import check_spec, digest, provenance, read_toml
 from planner.specs.paths import SpecKind
-from planner.units import UNITS
 
 Spec = TypeVar("Spec")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from planner.base.reading import json_of
 from planner.errors import MissingDependencyError, SpecError, did_you_mean
-from planner.reading import json_of
 from planner.specs.hugging_face_families import FAMILIES
 from planner.specs.hugging_face_quantization import published_types
 from planner.specs.hugging_face_reader import ConfigReader

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, NamedTuple
 
-from planner.records import record
+from planner.base.records import record
 from planner.specs import hugging_face_layers as layers
 from planner.specs.hugging_face_layers import Table
 from planner.specs.hugging_face_reader import ConfigReader

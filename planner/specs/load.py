@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from planner import reading
+from planner.base import reading
+from planner.base.reading import SMALL, TABLE
 from planner.errors import SpecError, did_you_mean
-from planner.reading import SMALL, TABLE
 from planner.specs.cache import kept, stamp
 from planner.specs.checked import adapter, field_types, plainly_made
 from planner.specs.quantity import FileContext

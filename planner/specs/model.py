@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval, MinLen
 
-from planner.enums import AttentionKind, PositionEmbedding
+from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs import model_checks
 from planner.specs.checked import checked
 from planner.specs.checkpoint import Checkpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from planner.enums import AttentionKind, PositionEmbedding, Quantization
+from planner.base.enums import AttentionKind, PositionEmbedding, Quantization
 from planner.errors import did_you_mean
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from planner.enums import Contract
-from planner.records import record
+from planner.base.enums import Contract
+from planner.base.records import record
 
 UNDATED = "undated"
 _MONTHS = 12

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.base.records import record
+from planner.base.units import to_si
 from planner.errors import SpecError, did_you_mean
-from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.csv_table import number, read_table
 from planner.specs.files import find
 from planner.specs.offer import month
 from planner.specs.paths import SpecKind, beside_specs
-from planner.units import to_si
 
 OWNERSHIP = "ownership.csv"
 COLUMNS = ("quantity", "gpu", "value", "low", "high", "unit", "source", "date")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from planner.enums import Contract
+from planner.base.enums import Contract
 from planner.errors import SpecError
 from planner.specs.cache import kept
 from planner.specs.files import find

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from planner.enums import Contract
+from planner.base.enums import Contract
+from planner.base.units import to_si
 from planner.errors import SpecError, did_you_mean
 from planner.specs.cache import kept
 from planner.specs.csv_table import number, read_table
 from planner.specs.currency import USD, rate
 from planner.specs.offer import UNDATED, Price, month, with_age
-from planner.units import to_si
 
 COLUMNS = (
     "gpu",

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from annotated_types import Interval
 
+from planner.base.units import to_si
 from planner.specs.validators import Before
-from planner.units import to_si
 
 
 @dataclass(slots=True)

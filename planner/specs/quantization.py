@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import CodeArray
-from planner.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
-from planner.records import record
+from planner.base.arrays import CodeArray
+from planner.base.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
+from planner.base.records import record
 from planner.specs.gguf import GGUF_BITS
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
+from planner.base.records import record
+from planner.base.units import to_si
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
-from planner.records import record
 from planner.specs.cache import kept
 from planner.specs.csv_table import number, read_table
 from planner.specs.paths import beside_specs
-from planner.units import to_si
 
 REGIONS = "regions.csv"
 COLUMNS = ("region", "name", "alias", "quantity", "value", "unit", "source", "year")

@@ -7,8 +7,8 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Interval
 
-from planner.arrays import FloatArray
-from planner.enums import AdapterTargets
+from planner.base.arrays import FloatArray
+from planner.base.enums import AdapterTargets
 from planner.specs.checked import checked
 from planner.specs.drafting import DraftMethod
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from planner.enums import Contract
-from planner.records import record
+from planner.base.enums import Contract
+from planner.base.records import record
+from planner.base.units import HOUR
 from planner.specs.offer import Price
 from planner.specs.power import PowerProfile
 from planner.specs.reliability import IDEAL, ReliabilitySpec
-from planner.units import HOUR
 
 
 @record(kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from planner.records import record
+from planner.base.records import record
 
 
 @record()

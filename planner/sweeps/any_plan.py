@@ -7,7 +7,7 @@ from pathlib import Path
 
 from planner.launch.own import MANIFEST, PLAN_FILE
 from planner.launch.rows import plan_in
-from planner.pinned import PinnedPlan
+from planner.plan.pinned import PinnedPlan
 
 
 def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedPlan:

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from planner.base.text import count
 from planner.errors import PlannerError
-from planner.given import NEEDS, Said
 from planner.optimize.constraints import constraints
-from planner.plan import make_plan
-from planner.request import ALL
+from planner.plan.given import NEEDS, Said
+from planner.plan.plan import make_plan
+from planner.question.request import ALL
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.sweeps.plan import MOST_SCENARIOS, Scenario, SweepPlan, Work
-from planner.text import count
 from planner.workloads.notes import Notes
 from planner.workloads.place import read_place
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from planner.base.units import DAY, GIB, HOUR, parse_quantity
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.explaining.compared import is_better_high
-from planner.inputs import full_name
 from planner.optimize.result_columns import ends_of
-from planner.terms import glossary, term_of_column
-from planner.units import DAY, GIB, HOUR, parse_quantity
+from planner.question.inputs import full_name
+from planner.question.terms import glossary, term_of_column
 
 Row: TypeAlias = Mapping[str, Any]
 

@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from planner.base.interrupts import is_asked_to_stop
+from planner.base.records import record
 from planner.errors import MissingDependencyError, WorkersLost
-from planner.interrupts import is_asked_to_stop
 from planner.optimize.exhaustive import StopSearch
-from planner.records import record
 from planner.sweeps.identity import differences, identity
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan

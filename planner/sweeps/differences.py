@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from planner import text
-from planner.records import record
+from planner.base import text
+from planner.base.records import record
 from planner.report.short import share
 from planner.report.told import label, told_alike
 from planner.show.page import (

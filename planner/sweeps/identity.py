@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.base.reading import TABLE, read_bytes
 from planner.errors import OutputError, SpecError
-from planner.reading import TABLE, read_bytes
 from planner.specs.paths import data_files
 from planner.sweeps.plan import SweepPlan
 from planner.version import __version__

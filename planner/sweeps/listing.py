@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner import text
-from planner.files import written_whole
+from planner.base import text
+from planner.base.files import written_whole
 from planner.report.cells import csv_cell
 from planner.report.told import label, told, told_alike
 from planner.show.page import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner import text
+from planner.base import text
 from planner.report.told import label, told_alike
 from planner.show.page import (
     BAD,

@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from planner.base.reading import TABLE, json_of, lines, opened
+from planner.base.records import record
 from planner.errors import SpecError
-from planner.reading import TABLE, json_of, lines, opened
-from planner.records import record
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.scenario import Outcome, run_scenarios
 

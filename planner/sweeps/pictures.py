@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from planner import text
+from planner.base import text
 from planner.errors import SearchSpaceError
 from planner.report.plots.curves import Curve, Curves
 from planner.report.plots.drawn import draw

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.errors import LaunchError
-from planner.pinned import PinnedPlan
-from planner.plan import make_plan
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import make_plan
 from planner.sweeps.parts import AGAIN
 from planner.sweeps.results import Sweep
 

@@ -11,14 +11,14 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from planner.base.records import record
 from planner.errors import SearchSpaceError
-from planner.given import Said, make_request
-from planner.inputs import shown
-from planner.pinned import toml_value
-from planner.records import record
-from planner.request import Request
-from planner.result_cells import limit_column
-from planner.terms import Term, terms_of
+from planner.plan.given import Said, make_request
+from planner.plan.pinned import toml_value
+from planner.question.cells import limit_column
+from planner.question.inputs import shown
+from planner.question.request import Request
+from planner.question.terms import Term, terms_of
 from planner.workloads.registry import known_workload
 
 MOST_SCENARIOS = 1_000_000

@@ -10,9 +10,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import PlannerError, SearchSpaceError
-from planner.inputs import shown
-from planner.records import record
+from planner.question.inputs import shown
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import MEASURES, VALUE, Row, find_column, measured_alike, read_value
 from planner.sweeps.names import name_of

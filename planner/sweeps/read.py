@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import PlannerError, SearchSpaceError, did_you_mean
-from planner.given import Said
-from planner.inputs import full_name, read, several
-from planner.request import ALL, Request
+from planner.plan.given import Said
+from planner.question.inputs import full_name, read, several
+from planner.question.request import ALL, Request
+from planner.question.terms import Term, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import read_toml
 from planner.specs.paths import SpecKind
@@ -26,7 +27,6 @@ from planner.sweeps.plan import (
     Work,
     askable,
 )
-from planner.terms import Term, terms_of
 from planner.workloads.place import every_count
 from planner.workloads.registry import workload_names
 

@@ -9,16 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from planner.cells import cell_value
+from planner.base.cells import cell_value
+from planner.base.reading import RESULT, read_csv, read_json
+from planner.base.records import record
 from planner.errors import SearchSpaceError, SpecError
-from planner.reading import RESULT, read_csv, read_json
-from planner.records import record
-from planner.result_cells import cell_reader
+from planner.question.cells import cell_reader
+from planner.question.terms import terms_of
 from planner.sweeps.front import front_across
 from planner.sweeps.parts import AGAIN, Part, parts_of, read_head, read_rows
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.store import FRONT, MANIFEST, PARTS, PLAN, SCENARIOS
-from planner.terms import terms_of
 from planner.workloads.registry import workload_names
 
 if TYPE_CHECKING:

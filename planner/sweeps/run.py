@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from planner.base.text import count
 from planner.errors import OutputError
 from planner.optimize.exhaustive import StopSearch
 from planner.sweeps.front import front_across
@@ -15,7 +16,6 @@ from planner.sweeps.plan import SweepPlan
 from planner.sweeps.store import Store
 from planner.sweeps.tables import scenario_rows, write_tables
 from planner.sweeps.workers import Run, in_this_process
-from planner.text import count
 
 
 class Stopped(KeyboardInterrupt):

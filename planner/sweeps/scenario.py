@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner import text
+from planner.base import text
+from planner.base.records import record
 from planner.errors import PlannerError
-from planner.inputs import read
 from planner.optimize.collector import known_value, plain
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import why
@@ -19,14 +19,14 @@ from planner.optimize.other_terms import on_other_terms
 from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Columns
-from planner.plan import Plan, make_plan
-from planner.records import record
+from planner.plan.plan import Plan, make_plan
+from planner.question.cells import limit_column
+from planner.question.inputs import read
+from planner.question.terms import Term, terms_of
 from planner.report.infeasible import limit_texts
-from planner.result_cells import limit_column
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.names import name_of
 from planner.sweeps.plan import TERMS, Scenario, questions_of
-from planner.terms import Term, terms_of
 
 # Of the plans of a front the predictions in full are those of the recommended one alone.
 _OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from planner import text
+from planner.base import text
 from planner.report.short import plan_of, share
 from planner.report.told import label, told
 from planner.sweeps.columns import COST, PLACES, TIME, VALUE, Row, column_of_measure, measured_ends

@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import SearchSpaceError
-from planner.records import record
 from planner.show.page import (
     Block,
     Title,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from planner.base.files import remove_unfinished, written_bytes, written_whole
+from planner.base.reading import RESULT, opened, read_json
 from planner.errors import OutputError, SpecError
-from planner.files import remove_unfinished, written_bytes, written_whole
-from planner.reading import RESULT, opened, read_json
 from planner.sweeps.identity import check_same, identity
 from planner.sweeps.parts import Part, is_whole, parts_of
 from planner.sweeps.plan import SweepPlan

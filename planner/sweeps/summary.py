@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-from planner.records import record
+from planner.base.records import record
 from planner.report.told import label
 from planner.sweeps.columns import (
     COST,

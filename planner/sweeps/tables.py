@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from planner.files import written_bytes, written_whole
+from planner.base.files import written_bytes, written_whole
+from planner.question.terms import term_of_column
 from planner.report.cells import csv_cell
 from planner.sweeps.parts import joint_kind, read_fronts, read_head, read_rows
 from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store, file_digest
-from planner.terms import term_of_column
 
 Rows = Iterable[Mapping[str, Any]]
 Kinds = Mapping[str, str]

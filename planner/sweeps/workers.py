@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeAlias
 
+from planner.base.interrupts import is_asked_to_stop
+from planner.base.processes import TRIES, Lost, on_workers
 from planner.errors import WorkersLost
-from planner.interrupts import is_asked_to_stop
 from planner.optimize.exhaustive import StopSearch
-from planner.processes import TRIES, Lost, on_workers
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from planner.terms import Term
+from planner.question.terms import Term
 from planner.ui.limits import Limits
 from planner.ui.question import COMMANDS, OBJECTIVES, SETTINGS, WORKLOAD, fields_of
 from planner.version import __version__

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from planner.enums import ComputePrecision, Quantization
-from planner.records import record
+from planner.base.enums import ComputePrecision, Quantization
+from planner.base.records import record
+from planner.question.terms import Term, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.specs.price import CONTRACTS
 from planner.sweeps.check import SPECS
-from planner.terms import Term, terms_of
 from planner.ui.question import OBJECTIVES, PRECISION, SETTINGS, Question, fields_of, option_of
 
 FIRST = "first"

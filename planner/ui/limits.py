@@ -5,9 +5,9 @@ from __future__ import annotations
 import resource
 from dataclasses import replace
 
+from planner.base.processes import num_cores
+from planner.base.records import record
 from planner.errors import PlannerError
-from planner.processes import num_cores
-from planner.records import record
 
 
 class Refused(PlannerError):

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from planner.base.records import record
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.given import make_request, parse_settings
-from planner.inputs import shown
-from planner.records import record
-from planner.request import Request
-from planner.terms import Term, glossary, terms_of
+from planner.plan.given import make_request, parse_settings
+from planner.question.inputs import shown
+from planner.question.request import Request
+from planner.question.terms import Term, glossary, terms_of
 from planner.workloads.registry import known_workload, workload_names
 
 COMMANDS = ("search", "estimate", "size")

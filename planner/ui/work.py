@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from planner.base.reading import json_of
+from planner.base.records import record
+from planner.decide.sizing.size import contracts_given, size_all, tasks_of
 from planner.errors import InfeasibleError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.pages.document import Document
 from planner.pages.read import document_page
-from planner.plan import answered, evaluated, make_plan, one_configuration, result_of
-from planner.reading import json_of
-from planner.records import record
+from planner.plan.plan import answered, evaluated, make_plan, one_configuration, result_of
 from planner.report.documents import add_estimate, finish_search, object_text
 from planner.report.infeasible import infeasible_message
 from planner.report.rows import RowFiles, result_blocks
 from planner.report.sizes import add_sizes, question_lines, reason_lines
 from planner.show.html import environment, page_data
-from planner.sizing.size import contracts_given, size_all, tasks_of
 from planner.specs.catalogue import Catalogue
 from planner.ui.limits import Limits, Refused
 from planner.ui.question import Question, option_of

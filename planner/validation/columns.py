@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
 
+from planner.base.records import record
 from planner.confidence.tables import read_table
 from planner.errors import did_you_mean
-from planner.records import record
 from planner.validation.tables import FOLDER
 
 MEASURED = "measured_"

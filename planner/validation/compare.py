@@ -9,9 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.records import record
 from planner.confidence.intervals import LEVEL
-from planner.records import record
 from planner.validation.assumed import assumed
 from planner.validation.columns import MEASURED
 from planner.validation.kinds import Compared, Kind, kind_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.enums import LinkKind
+from planner.base.enums import LinkKind
+from planner.base.units import UNITS
 from planner.specs.catalogue import default_cluster
 from planner.specs.cluster import ClusterSpec, ScaleUp
 from planner.specs.gpu import GpuSpec
-from planner.units import UNITS
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 

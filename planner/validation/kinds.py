@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from planner.base.records import record
 from planner.confidence.engines import engine_labels
 from planner.confidence.frameworks import framework_labels, framework_rule
 from planner.confidence.intervals import INFERENCE_TABLES, TRAINING_TABLES, Tables
-from planner.records import record
 from planner.validation.columns import TableKind
 from planner.validation.inference.assumed import inference_choices
 from planner.validation.inference.cases import inference_case

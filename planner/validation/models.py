@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.confidence.classes import has_experts
-from planner.enums import AttentionKind, PositionEmbedding
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 from planner.validation.library import Library, spelled, without_variant
 from planner.validation.runs import Run

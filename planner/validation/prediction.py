@@ -7,10 +7,10 @@ from collections.abc import Hashable, Mapping
 from dataclasses import field
 from functools import cached_property
 
+from planner.base.records import record
 from planner.confidence.classes import gpu_class, has_experts
 from planner.confidence.fits import MemoryErrors
 from planner.confidence.intervals import Rule
-from planner.records import record
 from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import GpuSpec

@@ -7,9 +7,9 @@ from functools import cached_property
 from io import StringIO
 from pathlib import Path
 
+from planner.base.reading import RESULT, csv_of, read_text
+from planner.base.records import record
 from planner.errors import SpecError, did_you_mean
-from planner.reading import RESULT, csv_of, read_text
-from planner.records import record
 from planner.validation.columns import MEASURED, Schema, TableKind, schema_of
 
 _MEASUREMENTS = Path(__file__).parent / "measurements"

@@ -6,8 +6,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from planner.base.records import record
 from planner.confidence.tables import read_table
-from planner.records import record
 
 FOLDER = Path(__file__).parent
 

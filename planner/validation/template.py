@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.enums import TemplateKind
+from planner.base.enums import TemplateKind
 from planner.validation.columns import INFERENCE, TRAINING, Column, ColumnType
 from planner.validation.runs import COMMENT
 

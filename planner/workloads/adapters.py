@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from planner.adapter_names import (
+from planner.base.adapter_names import (
     ExpertAdapters,
     SavedModules,
     is_one_end,
@@ -15,9 +15,9 @@ from planner.adapter_names import (
     saved_modules,
     targets_named,
 )
-from planner.enums import AdapterKind, AdapterTargets, Padding
+from planner.base.enums import AdapterKind, AdapterTargets, Padding
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
@@ -25,7 +25,7 @@ from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 # Where nobody says so, and the most: the rank of MLPerf's task, the tokens of PEFT's examples.
 _COUNTS = {"lora_rank": (16, 100_000), "virtual_tokens": (20, 100_000)}
 
-# Beside the words of a set: what names of modules stand for it (`planner.adapter_names`).
+# Beside the words of a set: what names of modules stand for it (`planner.base.adapter_names`).
 _ALSO = {
     "lora_targets": ("names of modules such as q_proj,v_proj",),
     "modules_to_save": ("names of modules such as embed_tokens,lm_head",),

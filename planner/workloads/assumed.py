@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.optimize.constraints import Constraint
 from planner.optimize.source import Source
 from planner.optimize.sureness import is_unknown
-from planner.request import Request
-from planner.terms import terms_of
+from planner.question.request import Request
+from planner.question.terms import terms_of
 
 
 def assumed_limits(workload: str, given: Collection[str]) -> dict[str, float]:

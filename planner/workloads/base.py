@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.base.records import record
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
-from planner.records import record
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace

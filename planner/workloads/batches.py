@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.base.arrays import CodeArray, FloatArray, IndexArray
+from planner.base.enums import CacheType
+from planner.base.records import record
+from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.enums import CacheType
 from planner.estimators.inference.estimate import broken_serving_rule
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.prefix import prefix_share
@@ -22,10 +24,8 @@ from planner.estimators.inference.static import StaticBatch, static_batch
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.source import Columns, Need, Source
-from planner.records import record
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.units import GIB
 from planner.workloads.base import Evaluation, judged_once
 from planner.workloads.columns import counts, floats, repeated
 from planner.workloads.deployments import (

@@ -10,7 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, add
+from planner.base.arrays import CodeArray, FloatArray, add
+from planner.base.records import record
+from planner.base.units import GIB, HOUR
 from planner.confidence.plans import INFERENCE, errors_of_memory
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import (
@@ -27,11 +29,9 @@ from planner.estimators.power import PowerDraw
 from planner.formulas.money import cost_per_million
 from planner.formulas.power import carbon
 from planner.optimize.source import Candidates, Columns, Need
-from planner.records import record
+from planner.question.terms import percentile_of, terms_of
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
-from planner.terms import percentile_of, terms_of
-from planner.units import GIB, HOUR
 from planner.workloads.columns import counts, floats, repeated, worded
 from planner.workloads.electricity import energy_columns
 

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.units import KILOWATT, KILOWATT_HOUR, UNITS
 from planner.confidence.intervals import Confidence
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
 from planner.estimators.ownership import pue_figure
 from planner.estimators.power import power_range
 from planner.formulas.power import range_of_product
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.ownership import Figure as Owned
 from planner.specs.power import POWER, Between, PowerProfile
 from planner.specs.regions import CARBON, ELECTRICITY, PUE, Figure
 from planner.specs.site import Site
-from planner.units import KILOWATT, KILOWATT_HOUR, UNITS
 from planner.workloads.notes import Notes
 
 _ASKED = ("energy", "power", "carbon")

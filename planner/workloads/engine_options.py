@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.errors import SpecError
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.engine import EngineProfile
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.reliability import DEFAULT, IDEAL, ReliabilitySpec
 from planner.workloads.notes import Notes
 

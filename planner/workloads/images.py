@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner import text
+from planner.base import text
 from planner.errors import SpecError
 from planner.estimators.parameters import tower_parameters
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.model import ModelSpec
 from planner.specs.serving import ServingWorkload
 from planner.specs.workload import TrainingWorkload

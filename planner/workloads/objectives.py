@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.base.training_objectives import TrainingObjective, objective_named
 from planner.errors import SpecError
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.workload import TrainingWorkload
-from planner.training_objectives import TrainingObjective, objective_named
 
 
 def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from planner.enums import Contract
+from planner.base.enums import Contract
+from planner.base.units import HOUR
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.ownership import assumed_figures, owned
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.cache import kept
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import digest
@@ -22,7 +23,6 @@ from planner.specs.price import (
     providers_of,
     unknown_gpus,
 )
-from planner.units import HOUR
 from planner.workloads.electricity import owned_place
 from planner.workloads.notes import Notes
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.records import record
 from planner.configurations.table import word
 from planner.optimize.source import Candidates, Source
-from planner.records import record
-from planner.request import Request
+from planner.question.request import Request
+from planner.question.terms import glossary
 from planner.specs.drafting import acceptance
 from planner.specs.search_space import SearchSpace
-from planner.terms import glossary
 from planner.workloads.room import as_many_as_fit, most_at_once
 
 # Networks and loads of one class lie within a factor of two of the usual one.

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planner.enums import Contract, Precision
+from planner.base.enums import Contract, Precision
+from planner.base.records import record
+from planner.base.units import parse_quantity
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal import ideal_hardware, with_compute_share
 from planner.estimators.machine import Machine
-from planner.records import record
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.catalogue import default_cluster
 from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import GpuSpec
 from planner.specs.site import Site
-from planner.units import parse_quantity
 from planner.workloads.electricity import with_power
 from planner.workloads.failures import reliability_of
 from planner.workloads.notes import Notes

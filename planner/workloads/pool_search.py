@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, IndexArray
+from planner.base.arrays import BoolArray, FloatArray, IndexArray
+from planner.base.enums import CacheType
+from planner.base.records import record
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import CacheType
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     PrefillWorkers,
@@ -22,7 +23,6 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.constraints import Constraint
 from planner.optimize.objectives import Objective
 from planner.optimize.pareto import pareto_front
-from planner.records import record
 from planner.workloads.deployments import rounded_up
 from planner.workloads.ratios import numbers_of_prefill
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray, IndexArray
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
+from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.configurations.serving import (
     OF_PREFILL,
@@ -40,7 +41,6 @@ from planner.optimize.constraints import Constraint
 from planner.optimize.narrowing import count_codes
 from planner.optimize.objectives import Objective
 from planner.optimize.source import Block, Columns, Need, Source
-from planner.records import record
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.columns import counts, floats, repeated

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from planner.enums import ComputePrecision, Precision
+from planner.base.enums import ComputePrecision, Precision
+from planner.base.training_objectives import TrainingObjective
 from planner.errors import PlannerError
-from planner.request import ALL, Request
+from planner.question.request import ALL, Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.training_objectives import TrainingObjective
 
 SINGLE = "single"
 """The space of one configuration, which says nothing."""

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 
 _EVERY_WAY_UP_TO = 4096
 # Then neighbours differ by 0.8 % of all GPUs, far less than predictions are off.

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, IndexArray
+from planner.base.arrays import CodeArray, FloatArray, IndexArray
+from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
@@ -33,7 +34,6 @@ from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.narrowing import possible_mesh
 from planner.optimize.source import Columns, Need, Source
-from planner.records import record
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.columns import counts, floats, repeated

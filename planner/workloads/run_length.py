@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.base.text import large
+from planner.base.training_objectives import TrainingObjective
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
 from planner.estimators.samples import tokens_of_sample
-from planner.inputs import whole
-from planner.request import Request
+from planner.question.inputs import whole
+from planner.question.request import Request
 from planner.specs.model import ModelSpec
 from planner.specs.workload import TrainingWorkload
-from planner.text import large
-from planner.training_objectives import TrainingObjective
 from planner.workloads.notes import Notes
 
 LENGTHS = {"total_tokens": "--tokens", "max_steps": "--steps", "num_samples": "--samples"}

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from planner.base.records import record
 from planner.configurations.choices import checked
 from planner.configurations.table import word
 from planner.errors import PlannerError, SearchSpaceError, SpecError
 from planner.optimize.problem import Cell
 from planner.optimize.source import Source
-from planner.records import record
-from planner.request import ALL, Request
+from planner.question.request import ALL, Request
+from planner.question.terms import glossary
 from planner.specs.search_space import SearchSpace
-from planner.terms import glossary
 from planner.workloads.base import Question, Scene, Workload
 from planner.workloads.notes import Notes
 from planner.workloads.place import Place, read_place

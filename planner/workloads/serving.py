@@ -16,8 +16,8 @@ from planner.estimators.ideal import ideal_engine
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Source
 from planner.optimize.sureness import sure_factor
-from planner.request import Request
-from planner.terms import terms_of
+from planner.question.request import Request
+from planner.question.terms import terms_of
 from planner.workloads.assumed import assumed_for_batches, assumed_limits
 from planner.workloads.base import Question, Scene, Workload
 from planner.workloads.batches import BatchSource, batch_once

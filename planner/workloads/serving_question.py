@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.adapter_names import served_targets
+from planner.base.adapter_names import served_targets
+from planner.base.enums import AdapterTargets
 from planner.configurations.choices import checked, listed
 from planner.configurations.table import word
-from planner.enums import AdapterTargets
 from planner.errors import SearchSpaceError, SpecError
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.draft_heads import head_of
 from planner.specs.drafting import DraftMethod, acceptance

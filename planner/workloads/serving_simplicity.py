@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, IndexArray
+from planner.base.arrays import BoolArray, FloatArray, IndexArray
+from planner.base.enums import CacheType, Quantization
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
-from planner.enums import CacheType, Quantization
 from planner.estimators.inference.setting import ServingSetting
 from planner.workloads.simplicity import Step, packed, total
 

@@ -11,10 +11,10 @@ from planner.configurations.choices import checked, listed, refuse_unknown
 from planner.configurations.enumerate import Factor, OpenMesh, factor, joined
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.errors import SearchSpaceError
+from planner.question.terms import plain_values
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
-from planner.terms import plain_values
 
 _ALL = "all"
 _LARGEST_REPLICA = 64

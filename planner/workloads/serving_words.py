@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.base.text import percent
 from planner.configurations.serving import PREFILL
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
+from planner.question.terms import terms_of
 from planner.specs.serving import ServingWorkload
-from planner.terms import terms_of
-from planner.text import percent
 from planner.workloads.base import Wording
 from planner.workloads.images import served_image_words
 

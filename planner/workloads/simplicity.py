@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from planner.arrays import BoolArray, IndexArray
+from planner.base.arrays import BoolArray, IndexArray
 
 Step: TypeAlias = tuple[int, IndexArray | BoolArray]
 """A number of levels, and the level of every plan, 0 for the plainest."""

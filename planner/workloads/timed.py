@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import Numeric
+from planner.base.arrays import Numeric
+from planner.base.records import record
 from planner.estimators.ledger import Ledger, Work
-from planner.records import record
 
 ALL_MODULES = ""
 """The module of parts that belong to none."""

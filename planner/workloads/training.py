@@ -7,26 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.enums import AdapterKind, AdapterTargets, ComputePrecision, Precision
+from planner.base.text import large
 from planner.configurations.as_given import FOLLOWING, AsGiven
 from planner.configurations.choices import checked, listed, refuse_unknown
 from planner.configurations.enumerate import OpenMesh, training_mesh
 from planner.configurations.table import word
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import unsupported
-from planner.enums import AdapterKind, AdapterTargets, ComputePrecision, Precision
 from planner.errors import SearchSpaceError
 from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.share import Setting
 from planner.optimize.source import Candidates, Source
-from planner.request import Request
+from planner.question.request import Request
+from planner.question.terms import plain_values, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
-from planner.terms import plain_values, terms_of
-from planner.text import large
 from planner.workloads.adapters import (
     adapter_answers,
     adapter_words,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.base.enums import AdapterKind
+from planner.base.training_objectives import TrainingObjective
 from planner.configurations.as_given import batch_of
-from planner.enums import AdapterKind
 from planner.errors import SearchSpaceError, SpecError
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.multi_token import with_mtp
 from planner.specs.pipeline_layout import layers_of_chunks
 from planner.specs.workload import TrainingWorkload
-from planner.training_objectives import TrainingObjective
 from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_layers, sample_fields
 from planner.workloads.base import Question
 from planner.workloads.images import image_fields

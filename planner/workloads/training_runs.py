@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.records import record
+from planner.base.training_objectives import TrainingObjective
+from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
 from planner.confidence.fits import chance
 from planner.confidence.intervals import Confidence
 from planner.confidence.plans import errors_of_memory, sure_share
@@ -25,11 +28,8 @@ from planner.estimators.share import Setting
 from planner.formulas.money import cost_per_pflop_day
 from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
-from planner.records import record
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.training_objectives import TrainingObjective
-from planner.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
 from planner.workloads.columns import repeated, worded
 from planner.workloads.electricity import with_energy
 from planner.workloads.training_simplicity import complexity

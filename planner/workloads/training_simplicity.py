@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray, IndexArray
+from planner.base.arrays import FloatArray, IndexArray
+from planner.base.enums import Offload, Recompute, ZeroStage
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import Offload, Recompute, ZeroStage
 from planner.estimators.share import Setting
 from planner.workloads.simplicity import Step, packed, total
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.enums import AttentionKernels
+from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel
 from planner.configurations.software_rules import has_kernel
-from planner.enums import AttentionKernels
 from planner.estimators.attention_rates import rates
 from planner.estimators.share import Setting
 from planner.optimize.source import Source
-from planner.software_enums import AttentionKernel, ExpertCompute, LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec

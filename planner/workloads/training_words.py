@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.question.terms import terms_of
 from planner.specs.model import ModelSpec
-from planner.terms import terms_of
 
 _PARAMETERS = terms_of("train", "parameter")
 _BATCHES = ("micro_batch_size", "global_batch_size")

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from planner.cli import complete
+from planner.question.terms import terms_of
 from planner.specs.catalogue import names
-from planner.terms import terms_of
 from planner.workloads.deployments import MODES
 
 HEAVY = ("numpy", "pandas", "optuna", "planner.specs.catalogue")

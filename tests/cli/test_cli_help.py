@@ -10,7 +10,7 @@ import pytest
 
 from planner.cli.app import COMMANDS, WIDEST, command_line
 from planner.cli.help import examples
-from planner.terms import glossary, terms_of
+from planner.question.terms import glossary, terms_of
 
 GROUPS = {"specs": ("list", "show", "validate"), "sweep": ("show",)}
 LINES = [

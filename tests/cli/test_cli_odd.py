@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.terms import glossary
+from planner.question.terms import glossary
 
 PLAIN = {
     "train": ("--model", "llama-7b", "--gpus", "8"),

@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from planner.terms import term_of_column
+from planner.question.terms import term_of_column
 
 SERVE = (
     "search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "8",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from planner.base.text import printable
 from planner.show.page import TOTAL, grid, said
 from planner.show.terminal import make_console, write
-from planner.text import printable
 
 EVIL = "x\x1b]0;owned\x07\x1b[31m\x9b2J\r\u202e"
 CONTROLS = re.compile(r"[^\n\x20-\x7e\xa0-\u2029\u202f-\uffff]")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import planner
+from planner.base.enums import CacheType, ComputePrecision, Quantization
 from planner.configurations.choices import checked
-from planner.enums import CacheType, ComputePrecision, Quantization
 from planner.errors import SearchSpaceError, SpecError
 from planner.specs.gguf import GGUF_BITS
 from planner.specs.model_checks import quantization_word

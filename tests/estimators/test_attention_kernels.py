@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from planner import Request
+from planner.base.enums import AttentionKernels
+from planner.base.software_enums import AttentionKernel
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import AttentionKernels
 from planner.estimators.attention_rates import rate_of_class, rates
 from planner.estimators.ideal import ideal_hardware
 from planner.estimators.layer_operators import layer_operators
 from planner.estimators.share import Share
 from planner.layers.model import layer_of
-from planner.plan import evaluated, make_plan, one_configuration
-from planner.software_enums import AttentionKernel
+from planner.plan.plan import evaluated, make_plan, one_configuration
 from planner.specs.catalogue import Catalogue
 
 

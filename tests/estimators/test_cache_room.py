@@ -10,8 +10,8 @@ from memory_fits import Ending, fits, logged_endings
 from serving_cases import replicas, serving_setting
 from start_logs import layout_of, predicted, setting_of, start_logs
 
+from planner.base.units import GIB
 from planner.estimators.inference.memory import serving_memory
-from planner.units import GIB
 
 
 def room_error(row: dict[str, str]) -> float:

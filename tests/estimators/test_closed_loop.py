@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from serving_cases import replicas
 from serving_cases import serving_setting as setting
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.specs.serving import ServingWorkload

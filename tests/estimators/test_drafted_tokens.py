@@ -13,8 +13,8 @@ from planner.estimators.inference.drafts import draft_weights, drafting_time
 from planner.estimators.inference.memory import sequence_bytes
 from planner.estimators.inference.serving import decode_batch, tokens_per_step
 from planner.estimators.inference.setting import ServingSetting
-from planner.given import make_request
-from planner.plan import Plan, evaluated, make_plan, one_configuration
+from planner.plan.given import make_request
+from planner.plan.plan import Plan, evaluated, make_plan, one_configuration
 from planner.specs.draft_heads import head_of
 from planner.specs.drafting import DraftMethod, acceptance
 from planner.workloads.open_facts import Chosen, open_serving

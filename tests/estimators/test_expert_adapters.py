@@ -12,7 +12,7 @@ from planner.estimators.estimate import Estimate
 from planner.estimators.flops import adapter_parameter_count, matmul_parameters
 from planner.launch.read import read_launch
 from planner.launch.write import launch_of
-from planner.request import Request
+from planner.question.request import Request
 
 ATTENTION = 48 * 8 * (2048 + 4096 + 2 * (2048 + 512) + 4096 + 2048)
 """Rank 8 in Qwen3-30B-A3B: queries, keys and values, output of 48 layers."""

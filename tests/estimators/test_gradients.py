@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from published_runs import configuration, setting
 
+from planner.base.enums import ComputePrecision, Recompute
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import ComputePrecision, Recompute
 from planner.estimators.estimate import Estimate, evaluate
 from planner.estimators.gradients import Gradients
 

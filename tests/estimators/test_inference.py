@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
-from planner.enums import CacheType, Quantization
+from planner.base.enums import CacheType, Quantization
+from planner.base.units import GIB
 from planner.estimators.inference.estimate import SERVING_REJECTIONS, evaluate_serving
 from planner.estimators.inference.loop import served_at_concurrency
 from planner.estimators.inference.memory import (
@@ -20,7 +21,6 @@ from planner.estimators.inference.memory import (
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.weights import weight_bytes
 from planner.specs.quantization import FORMATS
-from planner.units import GIB
 
 _W16, _W4A4, _W4A8 = Quantization.W16A16, Quantization.W4A4, Quantization.W4A8
 _W4A16, _W8A8 = Quantization.W4A16, Quantization.W8A8

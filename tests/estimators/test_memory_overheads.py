@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.units import GIB
+from planner.base.units import GIB
 
 
 def _memory(num_gpus: int = 1, gpu: str = "rtx4090", **question: Any) -> Any:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
+from planner.base.units import GIB
 from planner.errors import PlannerError
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
-from planner.plan import evaluated, one_configuration
-from planner.request import Request
-from planner.units import GIB
+from planner.plan.plan import evaluated, one_configuration
+from planner.question.request import Request
 
 
 def setting_of(engine: str, model: str = "llama-3.1-8b", gpu: str = "h100-sxm") -> ServingSetting:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.units import GIB
+from planner.base.units import GIB
 
 
 def peak(part: str = "total", **question: Any) -> float:

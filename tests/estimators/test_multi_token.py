@@ -14,7 +14,7 @@ from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.estimate import evaluate
 from planner.estimators.parameters import count_parameters
 from planner.estimators.stages import chunk_sizes, stage_layers
-from planner.plan import Plan, make_plan
+from planner.plan.plan import Plan, make_plan
 from planner.specs.catalogue import find
 from planner.specs.model_catalogue import load_model
 from planner.specs.multi_token import with_mtp

@@ -11,13 +11,13 @@ import pytest
 from rich.console import Console
 
 import planner
+from planner.base.units import GIB
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
 from planner.estimators.parameters import count_parameters
 from planner.optimize.collector import first_row
 from planner.report.parts import memory_table
 from planner.specs.model_catalogue import load_model
-from planner.units import GIB
 
 PARAMETERS = count_parameters(load_model("llama-2-7b")).total
 LINK = 0.75 * 32e9

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from published_runs import configuration, setting
 
-from planner.enums import ComputePrecision
+from planner.base.enums import ComputePrecision
 from planner.estimators.estimate import Estimate, evaluate
 from planner.estimators.model_states import ModelStates
 

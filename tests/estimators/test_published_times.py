@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from published_runs import configuration, setting
 
-from planner.enums import ComputePrecision, Recompute
+from planner.base.enums import ComputePrecision, Recompute
 from planner.estimators.cost import run_cost
 from planner.estimators.estimate import Estimate, evaluate
 from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token

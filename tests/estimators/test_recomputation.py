@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from published_runs import configuration, setting
 
-from planner.enums import ComputePrecision, Recompute
+from planner.base.enums import ComputePrecision, Recompute
 from planner.estimators.estimate import Estimate, evaluate
 from planner.estimators.flops import recomputed_flops_per_token
 from planner.estimators.recomputation import Recomputation

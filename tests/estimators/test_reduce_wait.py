@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from published_runs import configuration, setting
 
-from planner.enums import Recompute
+from planner.base.enums import Recompute
 from planner.estimators.estimate import evaluate
 from planner.specs.catalogue import Catalogue
 

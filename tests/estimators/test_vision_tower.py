@@ -15,7 +15,7 @@ from planner.estimators.estimate import Estimate
 from planner.estimators.flops import model_flops_per_token
 from planner.estimators.parameters import count_parameters, tower_parameters
 from planner.optimize.result import row_of
-from planner.pinned import PinnedPlan
+from planner.plan.pinned import PinnedPlan
 from planner.report.documents import save_plan
 from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind, spec_folders

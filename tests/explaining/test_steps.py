@@ -14,7 +14,7 @@ from planner.explaining.numbers import quantity
 from planner.explaining.sources import Sources
 from planner.explaining.steps import explained_steps, recorded, step_dict
 from planner.formulas.roofline import roofline_time
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.workloads.base import Evaluation
 
 LLAMA = {

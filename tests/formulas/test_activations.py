@@ -7,12 +7,12 @@ from functools import cache
 import pytest
 
 from planner import Request
+from planner.base.enums import Recompute
 from planner.configurations.training import TrainingConfigurations
-from planner.enums import Recompute
 from planner.estimators.estimate import Estimate, evaluate
 from planner.estimators.saved_activations import layer_bytes
 from planner.estimators.share import Share
-from planner.plan import make_plan
+from planner.plan.plan import make_plan
 
 S = 2048
 # Table 3: attention heads, hidden size, layers, pipeline stages, chunks, micro-batch, batch.

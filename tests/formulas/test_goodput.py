@@ -11,8 +11,8 @@ import math
 import numpy as np
 import pytest
 
+from planner.base.units import DAY, HOUR
 from planner.formulas import goodput as formulas
-from planner.units import DAY, HOUR
 
 MINUTE = 60.0
 NEVER = math.inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.enums import ZeroStage
+from planner.base.enums import ZeroStage
 from planner.formulas.model_states import sharded_bytes
 
 # Weights and gradients in 16 bit, K = 12 bytes of fp32 Adam states.

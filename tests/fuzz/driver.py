@@ -229,7 +229,7 @@ def _odd_path(draw: Random, place: Path) -> list[str]:
 
 
 def _options() -> list[str]:
-    from planner.terms import glossary
+    from planner.question.terms import glossary
 
     return [option for term in glossary().values() for option in term.options] + [*_PATHS, "--set"]
 

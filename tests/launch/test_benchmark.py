@@ -14,7 +14,7 @@ from planner.launch.benchmark import serving_benchmark, training_benchmark
 from planner.launch.lengths import length_notes
 from planner.launch.target import Process, Variable
 from planner.launch.write import Launch, launch_of
-from planner.request import Request
+from planner.question.request import Request
 
 ACCEPTED = Path(planner.__file__).parent / "launch" / "accepted"
 

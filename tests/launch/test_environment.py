@@ -11,7 +11,7 @@ from planner.launch.environment import environment_of, fabric
 from planner.launch.job import Job
 from planner.launch.target import Process
 from planner.launch.targets import target_of
-from planner.request import Request
+from planner.question.request import Request
 
 PROCESS = Process(name="train", arguments=(), num_nodes=1, gpus_per_node=8)
 

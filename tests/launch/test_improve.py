@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.decide.improve import SURE, best_changes, recommended_change
 from planner.errors import PlannerError
-from planner.improve import SURE, best_changes, recommended_change
 from planner.launch.judge import full_row
 from planner.optimize.result_columns import fit_probability
-from planner.plan import evaluated, make_plan, one_configuration
-from planner.request import Request
+from planner.plan.plan import evaluated, make_plan, one_configuration
+from planner.question.request import Request
 
 ASKED: dict[str, dict[str, Any]] = {
     "runs": {
@@ -39,7 +39,7 @@ def values_of_the_space(request: Request) -> dict[str, list[Any]]:
 
     plan = make_plan(replace(request, settings={}))
     (source,) = plan.problem.sources
-    from planner.terms import glossary
+    from planner.question.terms import glossary
 
     return {
         name: [glossary()[name].shown(value) for value in source.mesh.values(name).tolist()]

@@ -21,9 +21,9 @@ from planner.launch.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Ste
 from planner.launch.logs.steady import steady_state
 from planner.launch.targets import target_of
 from planner.optimize.collector import first_row
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, one_configuration
-from planner.request import Request
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration
+from planner.question.request import Request
 
 GIB = 2**30
 

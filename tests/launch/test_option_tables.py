@@ -10,7 +10,7 @@ import pytest
 from planner.launch.option_table import FLAG, VALUE, Role
 from planner.launch.target import Target
 from planner.launch.targets import target_of, targets
-from planner.terms import terms_of
+from planner.question.terms import terms_of
 
 WRITTEN = (Role.IS, Role.WITH, Role.ALWAYS)
 EVERY = list(targets())

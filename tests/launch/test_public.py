@@ -9,13 +9,13 @@ import pytest
 from conftest import Command
 from make_public_launches import EXPECTED, FILE, FOLDER, Case, cases, outcome, page
 
-from planner.inputs import read
 from planner.launch.lines import Status
 from planner.launch.option_table import word_of
 from planner.launch.read import read_launch
 from planner.launch.targets import targets
+from planner.question.inputs import read
+from planner.question.terms import glossary
 from planner.specs.model_catalogue import load_model
-from planner.terms import glossary
 
 CASES = list(cases())
 READ = [case for case in CASES if not case.refused and case.target in targets()]

@@ -21,7 +21,7 @@ from planner.launch.config_json import config_json
 from planner.launch.job import Job
 from planner.launch.targets import target_of
 from planner.launch.write import launch_of
-from planner.request import Request
+from planner.question.request import Request
 
 pytestmark = pytest.mark.launch
 

@@ -12,10 +12,10 @@ import pytest
 
 import planner
 from planner.__main__ import run
-from planner.given import make_request
 from planner.optimize.collector import first_row
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, one_configuration
+from planner.plan.given import make_request
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration
 
 LOGS = Path(__file__).parent / "logs"
 TRAINED: dict[str, Any] = {

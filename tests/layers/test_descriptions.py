@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.enums import AdapterTargets
+from planner.base.enums import AdapterTargets
 from planner.layers.model import Layer, describe
 from planner.layers.operators import Elementwise, Op, Product
 from planner.layers.sizes import Element, Part, Spread, columns

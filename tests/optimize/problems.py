@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.units import GIB
 from planner.configurations.training import NAMES
 from planner.optimize.collector import plain
 from planner.optimize.problem import Problem
 from planner.optimize.source import Candidates
-from planner.plan import make_plan
-from planner.request import Request
-from planner.units import GIB
+from planner.plan.plan import make_plan
+from planner.question.request import Request
 
 COLUMNS = {
     "throughput": ("tokens_per_s", -1),

@@ -17,8 +17,8 @@ from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import RULES
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.pareto import pareto_front
+from planner.question.terms import terms_of
 from planner.specs.site import Site
-from planner.terms import terms_of
 
 NARROW = {"micro_batch_size": [1, 4], "pipeline_parallel": [1, 2, 3], "tensor_parallel": [2, 8]}
 

@@ -9,11 +9,11 @@ import pytest
 import planner
 from planner.confidence.quantiles import MEDIAN, SUREST, checked_confidence, quantile
 from planner.errors import SearchSpaceError
-from planner.given import make_request
 from planner.optimize.constraints import constraints
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.sureness import sure_factor
-from planner.plan import make_plan
+from planner.plan.given import make_request
+from planner.plan.plan import make_plan
 
 TRAINING = {"model": "llama-7b", "gpu": "h100", "total_tokens": "100B", "framework": "megatron-lm"}
 SERVING = {

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.base.units import HOUR
 from planner.formulas.goodput import (
     effective_training_time_ratio,
     interruption_rate,
@@ -13,7 +14,6 @@ from planner.formulas.goodput import (
     straggler_ratio,
     training_time_parts,
 )
-from planner.units import HOUR
 
 seconds = st.floats(1e-3, 1e5)
 rates = st.floats(1e-9, 1e2)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.errors import PlannerError
-from planner.terms import terms_of
+from planner.question.terms import terms_of
 
 PLAIN: dict[str, dict[str, Any]] = {
     "train": {"model": "llama-7b", "num_gpus": 8},

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from planner.__main__ import run
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.plan import Plan, make_plan
+from planner.plan.plan import Plan, make_plan
+from planner.question.request import Request
 from planner.report.reproduce import estimate_command
-from planner.request import Request
 from planner.specs.catalogue import find
 
 SOME = settings(

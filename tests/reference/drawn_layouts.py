@@ -10,8 +10,7 @@ from typing import Any
 from scalar_machine import Layout, World
 
 from planner import Request
-from planner.configurations.training import NAMES, TrainingConfigurations
-from planner.enums import (
+from planner.base.enums import (
     ComputePrecision,
     ContextExchange,
     Fp8Recipe,
@@ -23,9 +22,10 @@ from planner.enums import (
     StatePrecision,
     TokenDispatcher,
 )
+from planner.base.software_enums import AttentionKernel, ExpertCompute, KeptTensors, LossKernel
+from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.estimators.share import Setting
-from planner.plan import make_plan
-from planner.software_enums import AttentionKernel, ExpertCompute, KeptTensors, LossKernel
+from planner.plan.plan import make_plan
 from planner.specs.catalogue import Catalogue, names
 from planner.specs.gpu import GpuSpec
 from planner.specs.workload import TrainingWorkload

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from event_replica import Lengths, Replica, Seen, StepCosts
 
+from planner.base.enums import CacheType, Quantization
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import CacheType, Quantization
 from planner.estimators.inference.estimate import ServingEstimate, evaluate_serving
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from planner import Request
-from planner.plan import make_plan
+from planner.plan.plan import make_plan
 from planner.report.overview import omitted_lines
 
 _TEXT = {

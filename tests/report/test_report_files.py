@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from planner import files
-from planner.errors import OutputError
-from planner.files import (
+from planner.base import files
+from planner.base.files import (
     check_outputs,
     check_path,
     manifest_path,
     remove_unfinished,
     written_whole,
 )
+from planner.errors import OutputError
 
 
 def test_a_file_appears_whole(tmp_path):

@@ -4,7 +4,7 @@ import doctest
 
 import pytest
 
-from planner import text
+from planner.base import text
 
 
 def test_the_examples_hold():

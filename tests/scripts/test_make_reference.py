@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from make_reference import reference
 
-from planner.terms import glossary
+from planner.question.terms import glossary
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import planner
+from planner.base.units import DAY
+from planner.decide.sizing.fleet import Size
 from planner.errors import PlannerError
-from planner.sizing.fleet import Size
-from planner.units import DAY
 
 Question = Mapping[str, Any]
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import planner
+from planner.decide.sizing.day import Hour, Terms, cheapest_base, day_cost, fleets_by_rate
+from planner.decide.sizing.fleet import Fleet
+from planner.decide.sizing.load import Period, read_load
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.given import make_request
 from planner.optimize.sureness import sure_factor
-from planner.sizing.day import Hour, Terms, cheapest_base, day_cost, fleets_by_rate
-from planner.sizing.fleet import Fleet
-from planner.sizing.load import Period, read_load
+from planner.plan.given import make_request
 
 SERVICE = {
     "model": "llama-3.1-8b",
@@ -232,7 +232,7 @@ def test_where_a_layout_misses_a_latency_that_of_a_busier_hour_serves(monkeypatc
         number = taken.get(request.request_rate)
         return None if number is None else Fleet(row={"num_gpus": number}, margins=())
 
-    monkeypatch.setattr("planner.sizing.day.fleet_of", fleet_of)
+    monkeypatch.setattr("planner.decide.sizing.day.fleet_of", fleet_of)
     load = read_load(write(hourly([10, 8, 5, 3, 1, 10] * 4)))
     peak = Fleet(row={"num_gpus": 40}, margins=())
     request = make_request({"model": "llama-3.1-8b", "workload": "serve"})

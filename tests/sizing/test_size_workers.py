@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from planner.base.processes import TRIES, Lost, on_workers
+from planner.decide.sizing import size as sizing
 from planner.errors import WorkersLost
-from planner.given import make_request
-from planner.processes import TRIES, Lost, on_workers
-from planner.sizing import size as sizing
+from planner.plan.given import make_request
 
 SIZE = (
     "size", "--model", "llama-65b", "--tokens", "1T", "--deadline", "30d",
@@ -108,7 +108,7 @@ def test_what_looks_on_ends_the_work():
 
 
 _LARGE = """
-from planner.processes import on_workers
+from planner.base.processes import on_workers
 
 for _ in on_workers(lambda n: bytes(20_000_000), range(9), 2):
     raise SystemExit(3)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import planner
-from planner import text
+from planner.base import text
+from planner.base.units import DAY
+from planner.decide.sizing.counts import coarse, thinned, whole_nodes
 from planner.errors import SearchSpaceError, SpecError
-from planner.sizing.counts import coarse, thinned, whole_nodes
-from planner.units import DAY
 
 RUN = {"model": "llama-7b", "framework": "megatron-lm", "space": "small"}
 GPU = {"gpu": "a100-sxm-80gb"}
@@ -218,8 +218,8 @@ def test_without_a_gpu_the_current_ones_of_data_centers_are_sized():
 
 
 def _tasks():
-    from planner.given import make_request
-    from planner.sizing.size import tasks_of
+    from planner.decide.sizing.size import tasks_of
+    from planner.plan.given import make_request
 
     return tasks_of(make_request({**RUN, "constraints": {"cost": 1e6}}))
 

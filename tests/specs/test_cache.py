@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import SpecError
-from planner.plan import make_plan
-from planner.request import Request
+from planner.plan.plan import make_plan
+from planner.question.request import Request
 from planner.specs import cache, load
 from planner.specs.cache import kept, stamp
 from planner.specs.catalogue import find, load_gpu, names

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.enums import Quantization
+from planner.base.enums import Quantization
 from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
 from planner.specs.model_catalogue import load_model
 

@@ -11,7 +11,8 @@ from draws import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.enums import LinkKind, Precision
+from planner.base.enums import LinkKind, Precision
+from planner.base.units import GIB
 from planner.errors import PlannerError, SpecError
 from planner.specs.catalogue import (
     default_cluster,
@@ -24,7 +25,6 @@ from planner.specs.efficiency import collectives, gemm_key, is_measured, with_de
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import check_spec, provenance, read_toml
 from planner.specs.paths import spec_folders
-from planner.units import GIB
 
 GPUS = names("gpus")
 CLUSTERS = names("clusters")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from planner.base.reading import SMALL
 from planner.errors import SpecError
-from planner.reading import SMALL
 from planner.specs.catalogue import load_gpu
 from planner.specs.load import read_bytes, read_text, read_toml
 from planner.specs.model_catalogue import load_model

@@ -8,8 +8,8 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError, SpecError
-from planner.plan import make_plan
-from planner.request import Request
+from planner.plan.plan import make_plan
+from planner.question.request import Request
 from planner.specs.paths import beside_specs
 from planner.specs.power import Between, load_power
 from planner.specs.regions import CARBON, COLUMNS, PUE, find_region, read_regions

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import planner.sweeps.run as run_module
-from planner.given import make_request
 from planner.launch.save import save_launch
 from planner.launch.write import launch_of
+from planner.plan.given import make_request
 from planner.report.rows import row_files
 from planner.sweeps import identity, store
 from planner.sweeps.parts import Part, run_part

@@ -13,6 +13,7 @@ from made import plan_of
 from rich.console import Console
 
 from planner.errors import SearchSpaceError
+from planner.question.terms import terms_of
 from planner.sweeps.columns import (
     MEASURES,
     VALUE,
@@ -27,7 +28,6 @@ from planner.sweeps.results import Sweep
 from planner.sweeps.run import run_sweep
 from planner.sweeps.show import Shown, show
 from planner.sweeps.summary import CHOSEN_BY
-from planner.terms import terms_of
 from planner.workloads.registry import workload_names
 
 PLACES = {

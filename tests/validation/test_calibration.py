@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sample_runs import row, runs_of
 
+from planner.base.units import GIB
 from planner.calibration import fit as fitting
 from planner.calibration.fit import fit, number_of_fits
 from planner.calibration.kinds import CALIBRATED
@@ -18,7 +19,6 @@ from planner.errors import CalibrationError
 from planner.specs.catalogue import find
 from planner.specs.framework import Execution
 from planner.specs.profile import load_framework
-from planner.units import GIB
 from planner.validation.training.evaluate import predict_training_group
 
 ROWS = [

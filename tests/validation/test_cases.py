@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from sample_runs import MODEL, case, row, run_of
 
+from planner.base.enums import ComputePrecision, LinkKind, Recompute
 from planner.confidence.frameworks import framework_rule
-from planner.enums import ComputePrecision, LinkKind, Recompute
 from planner.validation.columns import MemoryKind
 from planner.validation.models import NotPredicted
 from planner.validation.training.cases import memory_kind, training_case

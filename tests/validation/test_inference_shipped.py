@@ -6,8 +6,8 @@ import pytest
 from residuals import cells, held_when_left_out, layout_factors, residuals
 from shipped_intervals import assert_layouts_shipped, assert_shipped
 
+from planner.base.enums import LinkKind
 from planner.confidence.plans import confidence
-from planner.enums import LinkKind
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster

@@ -20,7 +20,7 @@ from make_recipes import (
 
 from planner import Request
 from planner.configurations.choices import checked
-from planner.plan import make_plan
+from planner.plan.plan import make_plan
 
 # What was reached: more is welcome, less is a step back.
 ACCEPTED = 103

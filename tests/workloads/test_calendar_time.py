@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import planner
+from planner.base.units import DAY, GIB
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.cost import run_cost
 from planner.estimators.goodput import LOSSES, calendar_factors, checkpoint_size, goodput
 from planner.estimators.parameters import count_parameters
-from planner.given import make_request
-from planner.plan import make_plan
+from planner.plan.given import make_request
+from planner.plan.plan import make_plan
 from planner.specs.catalogue import Catalogue
 from planner.specs.site import Site
-from planner.units import DAY, GIB
 
 RUN = {
     "model": "llama-65b",

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.arrays import CodeArray, FloatArray
+from planner.base.arrays import CodeArray, FloatArray
 from planner.configurations.choices import checked, listed
 from planner.configurations.enumerate import OpenMesh, factor
 from planner.configurations.rule import Rule, first_broken, indivisible, predicted
@@ -23,11 +23,11 @@ from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.optimize.source import Candidates, Columns, Need, Source
-from planner.request import Request
+from planner.question.request import Request
+from planner.question.terms import glossary, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
-from planner.terms import glossary, terms_of
 from planner.workloads import registry
 from planner.workloads.base import Question, Scene, Wording, Workload, judged_once
 from planner.workloads.columns import counts, floats, repeated, worded

@@ -10,10 +10,10 @@ import pytest
 
 import planner
 from planner.errors import PlannerError, SearchSpaceError, SpecError
-from planner.given import make_request
 from planner.optimize.collector import first_row
-from planner.pinned import PinnedPlan
-from planner.plan import Plan, evaluated, make_plan, one_configuration
+from planner.plan.given import make_request
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import Plan, evaluated, make_plan, one_configuration
 from planner.report.search import assumed_line
 from planner.specs.catalogue import find
 from planner.specs.price import price_of

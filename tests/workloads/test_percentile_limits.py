@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import planner
-from planner.plan import make_plan
-from planner.request import Request
-from planner.terms import glossary, percentile_of
+from planner.plan.plan import make_plan
+from planner.question.request import Request
+from planner.question.terms import glossary, percentile_of
 from planner.workloads.deployments import PERCENTILES
 
 SERVICE: dict[str, Any] = {

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 import planner
-from planner.enums import ComputePrecision
-from planner.given import make_request
-from planner.plan import Plan, make_plan, one_configuration
+from planner.base.enums import ComputePrecision
+from planner.plan.given import make_request
+from planner.plan.plan import Plan, make_plan, one_configuration
 
 
 def plan(**request: Any) -> Plan:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from planner.optimize.exhaustive import exhaustive_search
-from planner.plan import make_plan
-from planner.request import Request
+from planner.plan.plan import make_plan
+from planner.question.request import Request
 from planner.workloads import ratios
 from planner.workloads.ratios import numbers_of_prefill
 

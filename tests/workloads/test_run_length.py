@@ -8,12 +8,12 @@ import pytest
 
 import planner
 from planner.errors import SpecError
-from planner.given import make_request
 from planner.launch.read import read_launch
 from planner.optimize.collector import first_row
 from planner.optimize.result import row_of
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, one_configuration
+from planner.plan.given import make_request
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration
 from planner.report.reproduce import estimate_command
 
 

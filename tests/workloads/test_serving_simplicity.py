@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import planner
+from planner.base.enums import CacheType, Quantization
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
-from planner.enums import CacheType, Quantization
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.recommendation import Simplest
-from planner.plan import make_plan
-from planner.request import Request
+from planner.plan.plan import make_plan
+from planner.question.request import Request
 from planner.workloads.pools import PoolSource
 from planner.workloads.serving_simplicity import (
     HIGHEST_LOAD,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.terms import terms_of
+from planner.question.terms import terms_of
 from planner.workloads.training_words import brief
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
 from planner.estimators.inference.adapters import (
     adapted_sides,
     has_adapted_experts,

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric, add
+from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.enums import AdapterTargets
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import AdapterTargets
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import held_experts
 from planner.layers.model import Layer, layer_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank, ServingSetting
 from planner.formulas.attention import attention_core_bytes, attention_core_flops

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.served import Served
@@ -16,7 +17,6 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import BoolArray, CodeArray, FloatArray
+from planner.base.arrays import BoolArray, CodeArray, FloatArray
+from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time
 from planner.estimators.inference.estimate import serving_rejections
@@ -21,7 +22,6 @@ from planner.estimators.inference.serving import (
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.estimators.inference.tower import images_time
-from planner.records import record
 from planner.specs.checked import unchecked
 
 HIGHEST_PREFILL_LOAD = 0.9

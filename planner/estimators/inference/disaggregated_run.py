@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
 from planner.estimators.inference.loop import together_share
 from planner.estimators.inference.serving import (
     decode_steps,
@@ -13,7 +14,6 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
-from planner.records import record
 
 _ROUNDS = 60
 _RATE_ROUNDS = 30

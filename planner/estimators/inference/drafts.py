@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.enums import Quantization
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import Quantization
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.estimators.inference.weights import weight_bytes

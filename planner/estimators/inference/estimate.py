@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
+from planner.base.arrays import CodeArray, FloatArray
+from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.configurations.serving_rules import (
     SERVING_REJECTING,
@@ -15,7 +16,6 @@ from planner.estimators.inference.loop import served_at_concurrency
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.served import Served
 from planner.estimators.inference.setting import ServingSetting
-from planner.records import record
 
 SERVING_REJECTIONS = tuple(rule.name for rule in SERVING_REJECTING)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank
 from planner.estimators.inference.weights import held_experts

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray
-from planner.enums import Quantization
+from planner.base.arrays import CodeArray, FloatArray
+from planner.base.enums import Quantization
+from planner.base.records import record
 from planner.estimators.inference.setting import ServingSetting
 from planner.layers.model import Layer
-from planner.records import record
 from planner.specs.checkpoint import Checkpoint
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES
 
 
 @record(kw_only=True)
 class WeightFormats:
-    """Bytes per weight by code of `planner.enums.Quantization`, as a checkpoint stores them.
+    """Bytes per weight by code of `planner.base.enums.Quantization`, as a checkpoint stores them.
 
     ``kept``: by part, whether a code leaves it in 16 bit; ``whole_layers``: share of the layers
     of which it leaves all matrices.

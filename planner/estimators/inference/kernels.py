@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric
-from planner.enums import AttentionKernels, CacheType, Precision, Quantization
+from planner.base.arrays import CodeArray, FloatArray, Numeric
+from planner.base.enums import AttentionKernels, CacheType, Precision, Quantization
+from planner.base.records import record
 from planner.estimators.efficiencies import chosen
 from planner.estimators.kernel_rows import (
     SIXTEEN_BIT_BYTES,
@@ -22,7 +23,6 @@ from planner.estimators.kernel_table import KernelTable
 from planner.estimators.kernel_work import cache_work
 from planner.estimators.machine import Group, Machine
 from planner.formulas.routing import experts_touched, fullest_rank_touched
-from planner.records import record
 from planner.specs.engine import EngineProfile
 from planner.specs.quantization import KernelFormat, format_on
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from planner.arrays import CodeArray, FloatArray
+from planner.base.arrays import CodeArray, FloatArray
 from planner.estimators.inference.adapter_operators import adapters
 from planner.estimators.inference.attention_core import (
     attention_core,

@@ -8,7 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.offered import Offered
@@ -26,7 +27,6 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.waits import Queue, Work, queue_of, steady_noise
-from planner.records import record
 
 _ROUNDS = 12
 _PROMPT_ROUNDS = 2

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, Numeric, add
+from planner.base.arrays import BoolArray, FloatArray, Numeric, add
+from planner.base.enums import LinkKind
+from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import LinkKind
 from planner.estimators.inference.adapters import adapter_bytes
 from planner.estimators.inference.attention_core import cached_bytes, window
 from planner.estimators.inference.drafts import draft_weights, drafter
@@ -21,7 +22,6 @@ from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.kv_cache import paged_tokens
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Holder, Product, Split
-from planner.records import record
 from planner.specs.engine import MemoryShare
 
 

@@ -6,9 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, Numeric
+from planner.base.arrays import BoolArray, FloatArray, Numeric
+from planner.base.records import record
 from planner.estimators.inference.waits import Queue
-from planner.records import record
 
 # A share of requests that wait for a place, above which they come faster than they are served.
 _OVERLOADED = 0.5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, Numeric, add
-from planner.enums import CacheType
+from planner.base.arrays import BoolArray, FloatArray, Numeric, add
+from planner.base.enums import CacheType
 from planner.estimators.inference.attention_core import cached_bytes, visible
 from planner.estimators.inference.setting import Rank
 from planner.estimators.inference.weights import weight_bytes

@@ -7,14 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import CodeArray, FloatArray, Numeric
-from planner.enums import Quantization
+from planner.base.arrays import CodeArray, FloatArray, Numeric
+from planner.base.enums import Quantization
+from planner.base.records import record
 from planner.estimators.inference.formats import weight_formats
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.setting import Rank
 from planner.estimators.ledger import Work
 from planner.estimators.machine import Group
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.serving import decode_steps, tokens_per_step
 from planner.formulas.queueing import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.records import record
 from planner.estimators.inference.disaggregated_run import DisaggregatedRun
 from planner.estimators.inference.serving import tokens_per_step
 from planner.estimators.inference.setting import ServingSetting
@@ -14,7 +15,6 @@ from planner.formulas.queueing import (
     lognormal_quantile,
     running_variance,
 )
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.serving import new_tokens, prompt_batch
 from planner.estimators.inference.setting import ServingSetting

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.arrays import FloatArray
-from planner.enums import AttentionKernels
+from planner.base.arrays import FloatArray
+from planner.base.enums import AttentionKernels
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank
 from planner.estimators.scans import scan_work

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
 from planner.estimators.inference.offered import Offered
 from planner.estimators.inference.serving import Phases
 from planner.estimators.inference.waits import Queue
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.estimators.inference.tower import images_time
 from planner.formulas.routing import accepted_tokens
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -7,17 +7,17 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
+from planner.base.enums import CacheType, Precision
+from planner.base.records import record
+from planner.base.units import GIB
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import CacheType, Precision
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Group, Machine
-from planner.records import record
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import CACHE_BYTES
 from planner.specs.serving import ServingWorkload
-from planner.units import GIB
 
 # What vLLM takes for a large GPU, never an A100: get_batch_defaults of vllm/engine/arg_utils.py.
 _LARGE_MEMORY = 70 * GIB

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.enums import CacheType
+from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import CacheType
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.serving import (
     decode_batch,
@@ -19,7 +20,6 @@ from planner.estimators.inference.serving import (
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import InferenceStep, step_time
 from planner.estimators.inference.tower import images_time
-from planner.records import record
 
 
 @record(kw_only=True)

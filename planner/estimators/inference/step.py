@@ -8,9 +8,10 @@ from operator import attrgetter
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric, add
+from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.enums import Quantization
+from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import Quantization
 from planner.estimators.inference.adapter_operators import adapter_launches
 from planner.estimators.inference.layer_operators import end_operators, layer_operators
 from planner.estimators.inference.offload import offload_wait
@@ -18,7 +19,6 @@ from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.ledger import Work, attributed
 from planner.layers.model import layer_of
-from planner.records import record
 from planner.specs.model import LayerGroup
 
 

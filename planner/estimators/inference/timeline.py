@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planner.arrays import first
+from planner.base.arrays import first
 from planner.estimators.inference.operators import StepOperator
 from planner.estimators.inference.step import InferenceStep
 from planner.estimators.timeline.spans import (

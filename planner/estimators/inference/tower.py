@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric, add
+from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.enums import AttentionKernels
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import AttentionKernels
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Group, Machine
 from planner.estimators.parameters import tower_parameters

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import (
@@ -16,7 +17,6 @@ from planner.formulas.queueing import (
     place_wait,
     running_variance,
 )
-from planner.records import record
 
 # A queue of a closed loop is bounded by its clients, not by this.
 _BUSIEST = 0.98

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from planner.arrays import FloatArray, Numeric, add
+from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.formats import dense_part, weight_formats
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Product, Split
-from planner.records import record
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
 from planner.specs.serving import redundant_experts
 

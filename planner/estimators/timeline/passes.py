@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from planner.arrays import FloatArray, first
+from planner.base.arrays import FloatArray, first
+from planner.base.records import record
 from planner.estimators.estimate import Estimate
 from planner.estimators.operators import Operator
 from planner.estimators.recomputation import Recomputation
@@ -14,7 +15,6 @@ from planner.estimators.stages import chunk_layers
 from planner.estimators.step_time import Block
 from planner.estimators.timeline.schedules import BACKWARD, FORWARD, WEIGHTS
 from planner.estimators.timeline.spans import COMPUTE, EXCHANGE, TRANSFER
-from planner.records import record
 
 PASSES = (FORWARD, BACKWARD, WEIGHTS)
 

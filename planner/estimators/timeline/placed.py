@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from planner.enums import PipelineSchedule
+from planner.base.enums import PipelineSchedule
+from planner.base.records import record
 from planner.estimators.timeline.longest_path import in_order, starts
 from planner.estimators.timeline.schedules import (
     BACKWARD,
@@ -16,7 +17,6 @@ from planner.estimators.timeline.schedules import (
     one_forward_one_backward,
     zero_bubble,
 )
-from planner.records import record
 
 _ROUNDS = 60
 _CLOSE = 1e-13

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from planner.records import record
+from planner.base.records import record
 
 COMPUTE, EXCHANGE, TRANSFER, WAIT = "compute", "exchange", "transfer", "wait"
 STREAMS = (COMPUTE, EXCHANGE, TRANSFER, WAIT)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from planner.arrays import first
-from planner.enums import PipelineSchedule
+from planner.base.arrays import first
+from planner.base.enums import PipelineSchedule
+from planner.base.records import record
 from planner.estimators.estimate import Estimate, evaluate
 from planner.estimators.memory import MemoryBreakdown
 from planner.estimators.timeline.passes import Chunk, chunks_of
@@ -22,7 +23,6 @@ from planner.estimators.timeline.spans import (
     Span,
     Timeline,
 )
-from planner.records import record
 
 ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes")
 """What follows the pipeline, as far as it shows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.heading import WRITTEN
 from planner.launch.launchers.peel import Peeled, peeled
@@ -17,7 +18,6 @@ from planner.launch.launchers.world import (
 from planner.launch.reading.shell import Script, Word, read_shell
 from planner.launch.text import Given
 from planner.launch.understood import World
-from planner.records import record
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.launchers.nested import joined, script_in, script_of
 from planner.launch.launchers.options import consumed
@@ -19,7 +20,6 @@ from planner.launch.launchers.programs import (
 from planner.launch.launchers.world import Layer, hosts, layer_of
 from planner.launch.reading.containers import SHELLS, program_of
 from planner.launch.reading.shell import Command, Script, Word
-from planner.records import record
 
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")
 _PYTHON_VALUED = ("-W", "-X")

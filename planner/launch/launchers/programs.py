@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from planner.records import record
+from planner.base.records import record
 
 
 @record(kw_only=True)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
+from planner.base.records import record
 from planner.launch.reading.shell import Directive, HereDocument, Word
 from planner.launch.text import Given, Span
 from planner.launch.understood import World
-from planner.records import record
 
 _COUNT = re.compile(r"(?:([A-Za-z][\w.-]*):)?(?:([A-Za-z][\w.-]*):)?(\d+)(?:\(.*\))?")
 _GRES = re.compile(r"gpu(?::[A-Za-z_][\w.-]*)?:(\d+)|gpu:([A-Za-z_][\w.-]*)|gpu\b")

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.enums import LinkKind
+from planner.base.enums import LinkKind
+from planner.base.units import UNITS
 from planner.errors import LaunchError
 from planner.launch.logs.planned import STATIC, Planned
 from planner.launch.logs.reading import Reading
-from planner.terms import terms_of
-from planner.units import UNITS
+from planner.question.terms import terms_of
 from planner.validation.columns import INFERENCE, TRAINING, ColumnType, Schema, is_path
 from planner.validation.inference.cases import Mode
 

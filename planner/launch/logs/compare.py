@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.logs.cells import (
     Cells,
@@ -18,8 +19,7 @@ from planner.launch.logs.cells import (
 from planner.launch.logs.planned import TRAIN, Planned
 from planner.launch.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading
 from planner.launch.logs.steady import Steady, steady_state
-from planner.records import record
-from planner.terms import terms_of
+from planner.question.terms import terms_of
 from planner.validation.kinds import KINDS
 from planner.validation.library import Library
 from planner.validation.predict import predict, ranges

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.logs import hugging_face, llama, serving
 from planner.launch.logs.reading import Reading
 from planner.launch.logs.source import Line, Log
 from planner.launch.logs.trainers import TRAINERS, read_trainer
-from planner.records import record
 from planner.validation.prediction import OUT_OF_MEMORY
 
 

@@ -10,16 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from planner.base.records import record
+from planner.base.units import GIB
 from planner.errors import PlannerError
 from planner.launch.own import PLAN_FILE
 from planner.optimize.collector import first_row
 from planner.optimize.result_columns import intervals
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, one_configuration
-from planner.records import record
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
-from planner.units import GIB
 from planner.validation.columns import MemoryKind
 from planner.validation.prediction import Range
 from planner.workloads.base import Evaluation

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from planner.records import record
+from planner.base.records import record
 
 STEP_TIME = "step_time_s"
 TOKENS = "tokens_per_s_per_gpu"

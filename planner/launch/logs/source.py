@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from planner.base.reading import opened, unreadable
+from planner.base.records import record
 from planner.errors import LaunchError
-from planner.reading import opened, unreadable
-from planner.records import record
 
 _GZIP = b"\x1f\x8b"
 _LONGEST_LINE = 1 << 16

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median, quantiles
 
+from planner.base.records import record
 from planner.launch.logs.reading import STEP_TIME, Step
-from planner.records import record
 
 _WARMUP_STEPS = 3
 _WARMUP_SHARE = 0.1

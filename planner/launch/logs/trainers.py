@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from statistics import median
 
+from planner.base.records import record
+from planner.base.units import GIB
 from planner.launch.logs.reading import (
     SAMPLES,
     STEP_TIME,
@@ -17,8 +19,6 @@ from planner.launch.logs.reading import (
     plain_number,
 )
 from planner.launch.logs.source import Line, Log
-from planner.records import record
-from planner.units import GIB
 
 _NUMBER = r"([\d,]+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 _UNITS = {"ms": 1e-3}

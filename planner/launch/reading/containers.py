@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
+from planner.base.records import record
 from planner.launch.reading.inner import read_inner
 from planner.launch.reading.shell.script import Command, Script
 from planner.launch.reading.shell.values import Piece, Pieces, Word, computed, untold
 from planner.launch.reading.yaml_places import Place, documents
 from planner.launch.text import Given, Span
 from planner.launch.understood import World
-from planner.records import record
 
 # Images that start a program by themselves, by the beginning of their names.
 _PROGRAMS = (

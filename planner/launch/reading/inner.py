@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 
+from planner.base.records import record
 from planner.launch.reading.shell import refuse_unreadable
 from planner.launch.reading.shell.directives import directives
 from planner.launch.reading.shell.follow import Follower
@@ -27,7 +28,6 @@ from planner.launch.reading.shell.values import (
     why_unknown,
 )
 from planner.launch.text import Span
-from planner.records import record
 
 # What is not known stands for one character that no quote changes and no script has.
 _FIRST_UNKNOWN = 0xE000

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.reading.json_nodes import json_document
 from planner.launch.reading.nodes import Growth, Node
 from planner.launch.reading.shell import refuse_unreadable
 from planner.launch.reading.yaml_nodes import yaml_documents
 from planner.launch.text import Given, Span
-from planner.records import record
 
 _PLAIN_KEY = re.compile(r"[^.\"]+")
 _JSON_BEGINS = re.compile(r"\s*(?:\{\s*[\"}]|\[)")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from planner.base.records import record
 from planner.launch.reading.nodes import Node
 from planner.launch.reading.shell.values import Piece, Pieces, computed, cut, span_of
 from planner.launch.reading.tree import followed, members, read_trees
 from planner.launch.text import Given
-from planner.records import record
 
 
 @record()

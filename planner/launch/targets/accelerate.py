@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.enums import Offload
+from planner.base.enums import Offload
 from planner.launch.benchmark import measured
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Settings

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.enums import Offload
+from planner.base.enums import Offload
+from planner.base.optimizer_names import transformers_name
 from planner.errors import LaunchError
 from planner.launch.benchmark import measured
 from planner.launch.job import Job
@@ -23,7 +24,6 @@ from planner.launch.trainer.writing import (
     unnamed_optimizer,
 )
 from planner.launch.yaml_text import yaml_text
-from planner.optimizer_names import transformers_name
 
 CONFIG = "axolotl.yaml"
 _BY_FSDP = ("HF Trainer FSDP", "HF Trainer bf16")

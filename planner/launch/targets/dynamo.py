@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.base.records import record
 from planner.launch.drafting import draft_word
 from planner.launch.heading import heading
 from planner.launch.job import Job
@@ -25,7 +26,6 @@ from planner.launch.target import Argument, Draft, File, Target, Variable
 from planner.launch.targets import sglang, tensorrt_llm, vllm
 from planner.launch.targets.dynamo_read import answers
 from planner.launch.yaml_text import yaml_text
-from planner.records import record
 
 NAME = "dynamo"
 _VERSION = "1.6.1"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from math import gcd, prod
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.job import Job
-from planner.records import record
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
 """Those that exchange most come first: they stand within a node."""

@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from planner.errors import LaunchError
-from planner.launch.job import Job
-from planner.launch.understood import Reading
-from planner.software_enums import (
+from planner.base.software_enums import (
     CONTEXT,
     LAYER_INPUT,
     MLPWI,
@@ -22,6 +19,9 @@ from planner.software_enums import (
     TENSORS,
     KeptTensors,
 )
+from planner.errors import LaunchError
+from planner.launch.job import Job
+from planner.launch.understood import Reading
 
 _KEYS = {
     LAYER_INPUT: ("decoder_layer_input",),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.enums import AttentionKind
+from planner.base.enums import AttentionKind
 from planner.errors import LaunchError
 from planner.estimators.stages import chunk_split, layer_kinds
 from planner.launch.targets.megatron_shape import shape_words

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from planner.base.optimizer_names import optimizer_of
 from planner.errors import LaunchError
 from planner.launch.gpus import gpus_of, require_split
 from planner.launch.targets.megatron_layout import stages_of, told_layout
 from planner.launch.targets.megatron_shape import shape_read
 from planner.launch.understood import Answers, Reading
-from planner.optimizer_names import optimizer_of
 
 _AS_THEY_ARE = (
     *("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel"),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.adapter_names import ExpertAdapters, targets_of
+from planner.base.adapter_names import ExpertAdapters, targets_of
 from planner.errors import SpecError
 from planner.launch.option_table import OptionTable
 from planner.launch.targets import megatron_read

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from planner.base.units import GIB
 from planner.launch.adapters import target_modules
 from planner.launch.drafting import beside_table, draft_word, method_arguments
 from planner.launch.job import Job
@@ -34,7 +35,6 @@ from planner.launch.target import (
     Variable,
 )
 from planner.launch.targets.sglang_read import answers, starts
-from planner.units import GIB
 
 NAME = "sglang"
 _ONLINE = {"fp8": True}

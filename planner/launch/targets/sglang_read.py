@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.base.units import GIB
 from planner.launch.accepted import Accepted
 from planner.launch.adapters import put_adapters
 from planner.launch.option_table import OptionTable
@@ -22,7 +23,6 @@ from planner.launch.served import (
 from planner.launch.serving import AGGREGATED, DECODE_POOL, PREFILL_POOL
 from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
-from planner.units import GIB
 
 _TABLE = OptionTable.load("sglang")
 _ACCEPTED = Accepted.of(("sglang-0.5.23",), _TABLE)

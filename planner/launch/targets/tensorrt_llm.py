@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.base.units import GIB
 from planner.launch.drafting import draft_word
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Settings
@@ -23,7 +24,6 @@ from planner.launch.serving import (
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.targets.tensorrt_llm_read import answers, is_of, starts
 from planner.launch.yaml_text import yaml_text
-from planner.units import GIB
 
 NAME = "tensorrt-llm"
 _ROUTER_NOTE = "trtllm-serve disaggregated takes the requests of both pools"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.enums import AttentionKind
+from planner.base.enums import AttentionKind
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.config_json import config_json, without_modules
 from planner.launch.job import Job
-from planner.records import record
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.base.records import record
 from planner.errors import LaunchError, PlannerError
 from planner.launch.gpus import gpus_of
 from planner.launch.targets.model_names import model_named
 from planner.launch.targets.torchtitan_models import SHIPPED
 from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, Reading
-from planner.records import record
 from planner.specs.model_catalogue import load_model
 
 # Keys of earlier versions, and what they are called now.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.base.units import GIB
 from planner.launch.accepted import Accepted
 from planner.launch.adapters import put_adapters
 from planner.launch.option_table import OptionTable
@@ -28,7 +29,6 @@ from planner.launch.serving import AGGREGATED, DECODE_POOL, PREFILL_POOL
 from planner.launch.understood import Answers, Reading
 from planner.launch.versions import version_of
 from planner.specs.model import ModelSpec
-from planner.units import GIB
 
 _TABLE = OptionTable.load("vllm")
 _ACCEPTED = Accepted.of(("vllm-0.33.0",), _TABLE)

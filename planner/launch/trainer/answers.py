@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from planner.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
+from planner.base.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
+from planner.base.optimizer_names import optimizer_of
+from planner.base.training_objectives import TrainingObjective
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.batch import batch_said, split_said
 from planner.launch.trainer.images import IMAGE_OPTIONS, images_said
@@ -19,8 +21,6 @@ from planner.launch.trainer.states import (
     states_said,
 )
 from planner.launch.understood import Answers
-from planner.optimizer_names import optimizer_of
-from planner.training_objectives import TrainingObjective
 from planner.workloads.run_length import UNKNOWN_TOKENS
 
 _TRL_LENGTH = 1024

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from planner.base.training_objectives import WITH_ROLLOUTS, TrainingObjective, objective_named
 from planner.errors import SpecError
 from planner.launch.trainer.said import Collected, Said
-from planner.training_objectives import WITH_ROLLOUTS, TrainingObjective, objective_named
 
 _SUPERVISED = ("sft", "pt")
 _PREFERENCES = ("dpo", "ipo", "orpo", "simpo", "cpo", "kto", "rm", "reward")

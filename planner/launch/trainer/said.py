@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.base.records import record
 from planner.launch.option_table import Meaning
 from planner.launch.understood import World
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from planner.adapter_names import names_feed_forward, targets_named
-from planner.enums import AttentionKind
+from planner.base.adapter_names import names_feed_forward, targets_named
+from planner.base.enums import AttentionKind
+from planner.base.optimizer_names import transformers_name
 from planner.errors import LaunchError
 from planner.launch.config_json import config_json, family_of
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Remark, Setting, Settings
 from planner.launch.target import Argument, File, Variable
-from planner.optimizer_names import transformers_name
 from planner.specs.model import AttentionSpec
 
 CONFIG_FILE = "config.json"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.base.records import record
 from planner.launch.target import Process
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Sequence
 
+from planner.base.text import duration
+from planner.base.units import DAY, HOUR
 from planner.launch.benchmark import STEPS
 from planner.launch.environment import environment_of
 from planner.launch.heading import heading, variables_of
@@ -26,8 +28,6 @@ from planner.launch.wrappers.shell import (
     runs_by_rank,
     uses,
 )
-from planner.text import duration
-from planner.units import DAY, HOUR
 
 _ALL_CPUS = '--cpus-per-task="$SLURM_CPUS_ON_NODE"'
 _ALSO = (

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from planner.files import written_bytes
+from planner.base.files import written_bytes
+from planner.base.text import printable
 from planner.report.plots.picture import Picture
 from planner.show.theme import Theme
-from planner.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner import text
-from planner.records import record
+from planner.base import text
+from planner.base.records import record
 from planner.report.plots.canvas import Canvas, drawing, log_where_wide
 from planner.report.plots.picture import Picture
 

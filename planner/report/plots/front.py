@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray
+from planner.base.arrays import BoolArray, FloatArray
 from planner.optimize.result import SearchResult
-from planner.plan import Plan
+from planner.plan.plan import Plan
 from planner.report.front_points import FrontPoints, Points, front_points
 from planner.report.overview import question_title
 from planner.report.plots.canvas import Canvas, drawing, log_where_wide

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.records import record
+from planner.base.records import record
 from planner.report.plots.canvas import Canvas, drawing
 from planner.report.plots.picture import Picture
 from planner.show.theme import blended, readable_on

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner import text
+from planner.base import text
+from planner.base.records import record
+from planner.base.units import GIB
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
 from planner.report.details import details_of
 from planner.report.overview import question_title
 from planner.report.parts import memory_parts
@@ -30,7 +31,6 @@ from planner.show.theme import (
     part_label,
     readable_on,
 )
-from planner.units import GIB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

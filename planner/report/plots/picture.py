@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from planner.base.files import check_path
+from planner.base.records import record
 from planner.errors import MissingDependencyError, OutputError, SearchSpaceError, did_you_mean
-from planner.files import check_path
-from planner.inputs import whole
-from planner.records import record
+from planner.question.inputs import whole
 from planner.report.plots.names import PICTURES, USUAL_WIDTH
 from planner.show.theme import DARK, LIGHT, Theme
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray
+from planner.base.arrays import BoolArray, FloatArray
+from planner.base.records import record
 from planner.confidence.intervals import LEVEL
-from planner.records import record
 from planner.report.plots.canvas import Canvas, decades, drawing
 from planner.report.plots.picture import Picture
 from planner.show.theme import axis_label

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.base.records import record
+from planner.base.units import TERA
 from planner.errors import SearchSpaceError
 from planner.explaining.steps import ExplainedStep, explained_steps
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan import Plan
-from planner.records import record
+from planner.plan.plan import Plan
 from planner.report.overview import question_title
 from planner.report.plots.canvas import Canvas, decades, drawing
 from planner.report.plots.picture import Picture
 from planner.report.short import short_plan
-from planner.units import TERA
 from planner.workloads.base import Evaluation
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.base.units import DAY
+from planner.decide.sizing.fleet import Fleet, Size
+from planner.decide.sizing.size import Sizes
 from planner.optimize.result_columns import ends_of
 from planner.report.plots.curves import Curve, Curves
 from planner.report.sizes import best_lines, question_lines
 from planner.show.theme import axis_label
-from planner.sizing.fleet import Fleet, Size
-from planner.sizing.size import Sizes
-from planner.units import DAY
 
 _TIMES = ("calendar_time_days", "time_to_train_days")
 _COSTS = ("cost_usd", "cost_per_hour_usd")

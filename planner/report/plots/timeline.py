@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner import text
-from planner.arrays import FloatArray
+from planner.base import text
+from planner.base.arrays import FloatArray
+from planner.base.units import GIB
 from planner.estimators.timeline.spans import BUBBLE, MORE, Span, Timeline
 from planner.report.plots.canvas import Canvas, drawing
 from planner.report.plots.picture import Picture
 from planner.show.theme import Theme, blended, part_label, readable_on
-from planner.units import GIB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.enums import CacheType
+from planner.base.enums import CacheType
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.runs import Run
 

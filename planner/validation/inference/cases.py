@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.records import record
+from planner.base.units import GIB
 from planner.confidence.classes import batching
 from planner.confidence.engines import EngineRule, engine_rule
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.intervals import INFERENCE_TABLES
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
-from planner.records import record
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.serving import MOST_DRAFTED, ServingWorkload
-from planner.units import GIB
 from planner.validation.columns import MemoryKind
 from planner.validation.hardware import run_cluster
 from planner.validation.inference.deployments import Deployment, deployment

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from planner.base.enums import CacheType, Quantization
+from planner.base.records import record
 from planner.confidence.classes import has_experts
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import CacheType, Quantization
-from planner.records import record
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 from planner.estimators.inference.disaggregated import (
     cache_transfer_time,
     prefill_times,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from planner.base.units import GIB
 from planner.confidence.fits import default_fit_confidence
 from planner.confidence.intervals import INFERENCE_TABLES
-from planner.units import GIB
 from planner.validation.inference.cases import InferenceCase, Mode, setting_of
 from planner.validation.inference.disaggregated import disaggregated_runs
 from planner.validation.inference.online import max_throughput_runs, online_runs

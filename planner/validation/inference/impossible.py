@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from planner.base.units import GIB
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
 from planner.estimators.inference.weights import weight_bytes
-from planner.units import GIB
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.inference.deployments import Deployment, configurations
 from planner.validation.runs import Run

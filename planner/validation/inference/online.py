@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray
+from planner.base.arrays import BoolArray, FloatArray
+from planner.base.enums import CacheType
 from planner.configurations.serving import ServingConfigurations
-from planner.enums import CacheType
 from planner.estimators.inference.burst import mean_first_token, share_until_the_end
 from planner.estimators.inference.loop import served_at_concurrency, served_at_rate
 from planner.estimators.inference.memory import ServingMemory, serving_memory

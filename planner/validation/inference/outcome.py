@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from planner.arrays import BoolArray, FloatArray, Numeric
+from planner.base.arrays import BoolArray, FloatArray, Numeric
+from planner.base.records import record
 from planner.estimators.inference.memory import ServingMemory
-from planner.records import record
 from planner.validation.inference.cases import InferenceCase
 
 

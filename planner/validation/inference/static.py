@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.arrays import FloatArray
+from planner.base.arrays import FloatArray
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.static import static_batch

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
+from planner.base.enums import CacheType, Quantization
 from planner.confidence.tables import read_table
-from planner.enums import CacheType, Quantization
 from planner.validation.runs import Run
 from planner.validation.tables import FOLDER
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.enums import ComputePrecision, Recompute
+from planner.base.enums import ComputePrecision, Recompute
 from planner.validation.runs import Run
 from planner.validation.training.cases import TrainingCase
 from planner.validation.training.layouts import Layout

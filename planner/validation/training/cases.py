@@ -9,17 +9,17 @@ from functools import cached_property
 
 from pydantic import ValidationError
 
-from planner.adapter_names import SavedModules
+from planner.base.adapter_names import SavedModules
+from planner.base.enums import AdapterKind, AdapterTargets, Padding
+from planner.base.records import record
+from planner.base.software_enums import LossKernel
 from planner.confidence.classes import scale, training_task
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.frameworks import FrameworkRule, framework_rule
 from planner.confidence.intervals import TRAINING_TABLES
-from planner.enums import AdapterKind, AdapterTargets, Padding
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.share import Setting
-from planner.records import record
-from planner.software_enums import LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.multi_token import with_mtp

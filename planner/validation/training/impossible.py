@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.enums import AdapterKind, Offload
+from planner.base.enums import AdapterKind, Offload
+from planner.base.units import GIB
 from planner.estimators.parameters import count_parameters
-from planner.units import GIB
 from planner.validation.runs import Run
 from planner.validation.training.cases import TrainingCase
 

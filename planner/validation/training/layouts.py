@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from planner.confidence.classes import has_experts
-from planner.confidence.frameworks import FrameworkRule
-from planner.enums import (
+from planner.base.enums import (
     AdapterKind,
     ComputePrecision,
     ContextExchange,
@@ -21,10 +19,18 @@ from planner.enums import (
     StatePrecision,
     TokenDispatcher,
 )
+from planner.base.records import record
+from planner.base.software_enums import (
+    TENSORS,
+    AttentionKernel,
+    ExpertCompute,
+    KeptTensors,
+    LossKernel,
+)
+from planner.confidence.classes import has_experts
+from planner.confidence.frameworks import FrameworkRule
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
-from planner.records import record
-from planner.software_enums import TENSORS, AttentionKernel, ExpertCompute, KeptTensors, LossKernel
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.enums import MainPrecision, StatePrecision
-from planner.optimizer_names import optimizer_of
+from planner.base.enums import MainPrecision, StatePrecision
+from planner.base.optimizer_names import optimizer_of
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.base.software_enums import AttentionKernel, ExpertCompute
 from planner.confidence.frameworks import FrameworkRule
 from planner.configurations.software_rules import has_kernel
 from planner.configurations.training import TrainingConfigurations
-from planner.software_enums import AttentionKernel, ExpertCompute
+from planner.question.terms import glossary
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.terms import glossary
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.enums import ComputePrecision, Fp8Recipe, Precision
+from planner.base.enums import ComputePrecision, Fp8Recipe, Precision
 from planner.specs.gpu import GpuSpec
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run

@@ -9,7 +9,6 @@ from hypothesis import reject
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.inputs import read
 from planner.launch.job import Job
 from planner.launch.option_table import Role
 from planner.launch.target import Draft, Process, Target
@@ -17,10 +16,11 @@ from planner.launch.text import Given
 from planner.launch.understood import Answers, Found, World
 from planner.optimize.collector import known_value, plain, rows_of
 from planner.optimize.result_columns import full_columns
-from planner.pinned import PinnedPlan
-from planner.plan import evaluated, one_configuration
-from planner.request import Request
-from planner.terms import terms_of
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration
+from planner.question.inputs import read
+from planner.question.request import Request
+from planner.question.terms import terms_of
 
 MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b", "gpt-3-175b")
 HYBRIDS = ("nemotron-h-8b", "qwen3-next-80b-a3b")

@@ -16,7 +16,7 @@ from planner.launch.read import read_launch
 from planner.launch.targets.dynamo import TARGET
 from planner.launch.understood import Answers
 from planner.launch.write import launch_of
-from planner.request import Request
+from planner.question.request import Request
 
 POOLS = {
     "tensor_parallel": 2,

@@ -23,7 +23,7 @@ from planner.launch.targets.maxtext_read import is_of, starts
 from planner.launch.targets.maxtext_remat import KEYS
 from planner.launch.understood import Answers, Found, World
 from planner.launch.write import launch_of, with_profiles
-from planner.request import Request
+from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
 TARGET = target_of("maxtext")

@@ -7,7 +7,7 @@ import pytest
 from planner.errors import LaunchError, SpecError
 from planner.launch.read import read_launch
 from planner.launch.write import launch_of
-from planner.request import Request
+from planner.question.request import Request
 
 _BATCH = "--model_name_or_path Qwen/Qwen2.5-7B-Instruct --per_device_train_batch_size 2"
 _FACTORY = "model_name_or_path: Qwen/Qwen2.5-7B\ncutoff_len: 2048\nper_device_train_batch_size: 1\n"

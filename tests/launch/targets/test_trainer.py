@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from round_trip import lost, training_jobs
 
-from planner.inputs import read
 from planner.launch.job import Job
 from planner.launch.target import Target
 from planner.launch.targets import target_of
 from planner.launch.understood import Answers
-from planner.terms import glossary
+from planner.question.inputs import read
+from planner.question.terms import glossary
 
 MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "deepseek-v3", "gpt-3-175b", "bloom-176b")
 CASES = [

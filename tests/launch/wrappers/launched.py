@@ -12,7 +12,7 @@ from pathlib import Path
 from planner.launch.job import Job
 from planner.launch.target import Argument, Draft, File, Process, Target
 from planner.launch.understood import Answers, Reading
-from planner.request import Request
+from planner.question.request import Request
 
 SAID = "said.jsonl"
 _STUB = """#!/usr/bin/env python3

@@ -21,7 +21,7 @@ from planner.launch.job import Job
 from planner.launch.target import MASTER_ADDR, NODE_RANK, Argument, Draft, File, Variable
 from planner.launch.wrappers import kserve, kubernetes
 from planner.launch.wrappers.yaml_text import documents
-from planner.request import Request
+from planner.question.request import Request
 
 ODD = ["it's", "$(touch hit)", 'a "b"', "one\ntwo", "  x", "- y: z", "#", "a\u2028b", "tab\there ",
        "$(HF_TOKEN)", "$$(HF_TOKEN)", "$$$", "a$$b"]  # fmt: skip

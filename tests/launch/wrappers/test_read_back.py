@@ -11,7 +11,7 @@ from planner.launch.job import Job
 from planner.launch.read import read_launch
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
-from planner.request import Request
+from planner.question.request import Request
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
-from planner.records import record
+from planner.base.records import record
 
 Texts = tuple[str | None, ...]
 Changes = Mapping[str, tuple[str, ...] | None]

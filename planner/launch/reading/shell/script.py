@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from planner.base.records import record
 from planner.launch.reading.shell.values import Pieces, Word
 from planner.launch.text import Span
-from planner.records import record
 
 
 @record(kw_only=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from planner.base.records import record
 from planner.launch.text import Span
-from planner.records import record
 
 NOT_GIVEN = "is an argument that this file does not give"
 _LONGEST_TRAIL = 8

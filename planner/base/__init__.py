@@ -1,0 +1,1 @@
+"""What everything stands on: numbers of formats, units, text, files, processes."""

@@ -1,0 +1,129 @@
+"""What adapters' modules are called in libraries, as the sets that are predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from planner.base.enums import AdapterTargets
+
+
+class SavedModules(StrEnum):
+    """What is trained whole beside an adapter: nothing, or embedding and logits."""
+
+    NONE = "none"
+    EMBEDDINGS = "embeddings"
+
+
+class ExpertAdapters(StrEnum):
+    """Adapters of routed experts where all linear layers have one.
+
+    ``NONE``: fused experts of Transformers 5 and of gpt-oss are no linear layers, though PEFT's
+    development of August 2026 finds those of Mixtral and Qwen by ``all-linear``, too.
+    ``SHARED``: one for all experts of a rank (NVIDIA-NeMo/Megatron-Bridge@067f987d, peft/lora.py,
+    ``share_expert_adapters``). ``EACH``: one for each, as ms-swift gives them on Megatron, and PEFT
+    where modules are named (huggingface/peft@5d602fdb, utils/transformers_weight_conversion.py).
+    """
+
+    NONE = "none"
+    SHARED = "shared"
+    EACH = "each"
+
+
+_QUERY_VALUE = {"q_proj", "v_proj", "q_b_proj", "kv_b_proj", "c_attn", "query_key_value"}
+_ATTENTION = {
+    *_QUERY_VALUE,
+    *("k_proj", "o_proj", "out_proj", "qkv_proj", "dense", "c_proj", "wq", "wk", "wv", "wo"),
+    *("q_a_proj", "kv_a_proj_with_mqa", "linear_qkv", "linear_proj"),
+}
+_FORWARD = ("gate", "up_proj", "down_proj", "mlp", "fc1", "fc2", "c_fc", "h_to", "w1", "linear")
+_FEED_FORWARD = {
+    *("gate_proj", "up_proj", "down_proj", "gate_up_proj", "fc1", "fc2", "c_fc", "w1", "w2", "w3"),
+    *("dense_h_to_4h", "dense_4h_to_h", "linear_fc1", "linear_fc2", "all-linear"),
+}
+_EMBEDDING = {
+    *("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings", "embedding"),
+}
+_ALL = AdapterTargets.ALL_LINEAR
+_LOGITS = {"lm_head", "embed_out", "output_layer"}
+
+
+def targets_of(modules: Iterable[str]) -> AdapterTargets:
+    """The nearest set of matrices that is predicted, for names of modules.
+
+    >>> targets_of(["model.layers.0.q_proj,v_proj"]).value, targets_of(["all-linear"]).value
+    ('query_value', 'all_linear')
+    """
+    names = _plain(modules)
+    if names == {"all"} or any(map(_is_forward, names)):
+        return AdapterTargets.ALL_LINEAR
+    return AdapterTargets.QUERY_VALUE if names <= _QUERY_VALUE else AdapterTargets.ATTENTION
+
+
+def names_feed_forward(given: str) -> bool:
+    """Whether modules of feed-forwards are named one by one, not by the word for all of them.
+
+    >>> names_feed_forward("q_proj,gate_proj"), names_feed_forward("all_linear")
+    (True, False)
+    """
+    names = _plain([given]) - {"all-linear", "all"}
+    return bool(names & _FEED_FORWARD) or any(map(_is_forward, names - {str(_ALL)}))
+
+
+def targets_named(given: str) -> str:
+    """A set of matrices by its own word, or that of names of modules which are all known.
+
+    >>> targets_named("q_proj,k_proj,v_proj,o_proj"), targets_named("q_prj")
+    ('attention', 'q_prj')
+    """
+    names = _plain([given])
+    known = names <= _ATTENTION | _FEED_FORWARD
+    return str(targets_of(names)) if names and known else given
+
+
+def served_targets(given: str | None) -> AdapterTargets:
+    """The matrices for which an engine keeps room, by their word or by names of modules.
+
+    All where nothing is given.
+
+    Raises
+    ------
+    ValueError
+        A name is unknown.
+
+    >>> served_targets("qkv_proj,o_proj").value, served_targets(None).value
+    ('attention', 'all_linear')
+    """
+    return AdapterTargets(targets_named(given)) if given else AdapterTargets.ALL_LINEAR
+
+
+def saved_modules(given: str | None) -> str:
+    """What is trained whole by its own word, or by names of the embedding and the logits.
+
+    >>> saved_modules("embed_tokens,lm_head"), saved_modules(None), saved_modules("mlp")
+    ('embeddings', 'none', 'mlp')
+    """
+    names = _plain([given or ""])
+    if not names:
+        return str(SavedModules.NONE)
+    return str(SavedModules.EMBEDDINGS) if names <= _EMBEDDING | _LOGITS else str(given)
+
+
+def is_one_end(given: str | None) -> bool:
+    """Whether names of modules are those of the embedding alone, or of the logits alone.
+
+    >>> is_one_end("lm_head"), is_one_end("embed_tokens,lm_head"), is_one_end(None)
+    (True, False, False)
+    """
+    names = _plain([given or ""])
+    return bool(names) and (names <= _EMBEDDING or names <= _LOGITS)
+
+
+def _is_forward(name: str) -> bool:
+    return name not in _ATTENTION and any(word in name for word in _FORWARD)
+
+
+def _plain(modules: Iterable[str]) -> set[str]:
+    """The last parts of names that commas or spaces separate."""
+    words = (word for each in modules for word in each.replace(",", " ").split())
+    return {word.strip("[]'\", ").rsplit(".", 1)[-1] for word in words} - {""}

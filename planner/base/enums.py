@@ -1,0 +1,387 @@
+"""The closed sets of words that configurations, specs and results share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
+
+from planner.base.enum_names import ALIASES
+
+
+class Precision(StrEnum):
+    """Number formats; the value is the word in TOML, columns and output."""
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    FP8 = "fp8"
+    INT8 = "int8"
+    INT4 = "int4"
+    FP4 = "fp4"
+
+
+class Code(IntEnum):
+    """An integer code inside arrays, a lower-case word outside."""
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+    @classmethod
+    def words(cls) -> list[str]:
+        return [member.word for member in cls]
+
+    @classmethod
+    def usual(cls) -> list[str]:
+        """The words that ``all`` stands for."""
+        return cls.words()
+
+    @classmethod
+    def aliases(cls) -> Mapping[str, str]:
+        """Other names that people use, and the word that each stands for."""
+        return ALIASES.get(cls.__name__, {})
+
+    @classmethod
+    def meant(cls, text: str) -> str:
+        """The word that a text stands for, whatever its case and hyphens.
+
+        >>> Quantization.meant("AWQ"), Quantization.meant("w4a16"), Quantization.meant("bf61")
+        ('w4a16', 'w4a16', 'bf61')
+        """
+        spelled = text.lower().replace("-", "_")
+        return cls.aliases().get(spelled, spelled)
+
+
+class ComputePrecision(Code):
+    """Precision of the matrix multiplications of training, as an array code.
+
+    ``FP4`` is nvfp4: 4 bits, and a scale of 8 bits for 16 of them. ``INT8``: what matrices multiply
+    is rounded to integers with a scale per row, as torchao's int8 mixed-precision training does.
+    ``TF32``, ``FP32``: all numbers have 32 bits; the first multiplies them on tensor cores.
+    """
+
+    BF16 = 0
+    FP16 = 1
+    FP8 = 2
+    FP4 = 3
+    INT8 = 4
+    TF32 = 5
+    FP32 = 6
+
+    @classmethod
+    def usual(cls) -> list[str]:
+        """Those that language models are trained in today."""
+        return [code.word for code in cls if code <= cls.FP4]
+
+
+class Fp8Recipe(Code):
+    """How training scales what it multiplies in 8 bit.
+
+    ``AUTO``: as the framework does on the GPU. ``DELAYED``: one factor per tensor, from steps
+    before; ``TENSORWISE``: one, from the tensor itself; ``ROWWISE``: one per row; ``BLOCKWISE``:
+    one per 128 x 128 weights and per 128 numbers of a token; ``MXFP8``: one per 32 numbers.
+    """
+
+    AUTO = 0
+    DELAYED = 1
+    TENSORWISE = 2
+    ROWWISE = 3
+    BLOCKWISE = 4
+    MXFP8 = 5
+
+
+class Quantization(Code):
+    """Types of the weights and of the activations that a matrix multiplication reads.
+
+    ``W8A8`` is int8, ``W4A4`` int4; ``W4A8`` computes in 8 bit, the ``A16`` ones in 16 bit.
+    ``MXFP4`` weights compute in 16 bit, and so do the types of GGUF files, from ``Q8_0`` on.
+    """
+
+    W16A16 = 0
+    W8A8 = 1
+    W8A16 = 2
+    W4A16 = 3
+    W4A8 = 4
+    W4A4 = 5
+    FP8 = 6
+    FP8_BLOCK = 7
+    NVFP4 = 8
+    MXFP4 = 9
+    Q8_0 = 10
+    Q6_K = 11
+    Q5_K_M = 12
+    Q5_K_S = 13
+    Q5_1 = 14
+    Q5_0 = 15
+    Q4_1 = 16
+    Q4_K_M = 17
+    Q4_K_S = 18
+    Q4_0 = 19
+    IQ4_NL = 20
+    IQ4_XS = 21
+    Q3_K_L = 22
+    Q3_K_M = 23
+    Q3_K_S = 24
+    IQ3_M = 25
+    IQ3_S = 26
+    IQ3_XS = 27
+    IQ3_XXS = 28
+    Q2_K = 29
+    Q2_K_S = 30
+    IQ2_M = 31
+    IQ2_S = 32
+    IQ2_XS = 33
+    IQ2_XXS = 34
+    IQ1_M = 35
+    IQ1_S = 36
+
+    @classmethod
+    def usual(cls) -> list[str]:
+        """All but the types of GGUF files, of which the smallest would always be the fastest."""
+        return [code.word for code in cls if code <= cls.MXFP4]
+
+
+class CacheType(Code):
+    """Number format of the key-value cache; ``NONE`` keeps none and computes all again."""
+
+    NONE = 0
+    BF16 = 1
+    FP8 = 2
+    INT8 = 3
+    INT4 = 4
+
+
+class Recompute(Code):
+    """What the backward pass computes again instead of keeping it.
+
+    ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel
+    does so by itself, so with flash attention it changes nothing, except where a framework
+    repeats other cheap parts: see ``selective_share`` and ``selective_outputs`` of its profile.
+    ``FEED_FORWARD`` repeats the feed-forward blocks, dense or of experts, from their norm to
+    their output, and keeps what attention made (Megatron-Core's modules mlp and moe).
+    """
+
+    NONE = 0
+    SELECTIVE = 1
+    FULL = 2
+    FEED_FORWARD = 3
+
+
+class ZeroStage(Code):
+    """What the data-parallel ranks shard: nothing, optimizer states, gradients, weights."""
+
+    NONE = 0
+    OPTIMIZER = 1
+    GRADIENTS = 2
+    WEIGHTS = 3
+
+
+class Offload(Code):
+    """What of a training step lies in host memory while it is not used.
+
+    ``OPTIMIZER``: its states, and the gradients where the host itself computes the update.
+    ``OPTIMIZER_WEIGHTS``: the weights too. ``ACTIVATIONS``: what layers keep for the backward
+    pass; others add it to the first two. ``NVME``: on drives of the host.
+    """
+
+    NONE = 0
+    OPTIMIZER = 1
+    OPTIMIZER_WEIGHTS = 2
+    ACTIVATIONS = 3
+    OPTIMIZER_ACTIVATIONS = 4
+    OPTIMIZER_WEIGHTS_ACTIVATIONS = 5
+    OPTIMIZER_NVME = 6
+    OPTIMIZER_WEIGHTS_NVME = 7
+
+    @property
+    def of_states(self) -> bool:
+        """Whether optimizer states leave the GPU."""
+        return "OPTIMIZER" in self.name
+
+    @property
+    def of_weights(self) -> bool:
+        """Whether weights leave the GPU."""
+        return "WEIGHTS" in self.name
+
+    @property
+    def of_activations(self) -> bool:
+        """Whether activations leave the GPU."""
+        return "ACTIVATIONS" in self.name
+
+    @property
+    def to_drives(self) -> bool:
+        """Whether what leaves the GPU lies on drives, not in host memory."""
+        return "NVME" in self.name
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Words of the offloads that one of several kinds is made of."""
+        if not (self.of_activations and self.of_states):
+            return (self.word,)
+        return self.word.removesuffix("_activations"), Offload.ACTIVATIONS.word
+
+
+class OptimizerKind(Code):
+    """What updates the weights. ``SGD`` keeps nothing, ``MOMENTUM`` one number per weight."""
+
+    ADAM = 0
+    SGD = 1
+    MOMENTUM = 2
+    LION = 3
+    ADAFACTOR = 4
+    MUON = 5
+
+
+class StatePrecision(Code):
+    """Format of the optimizer's moments; ``FRAMEWORK``: as the framework keeps them."""
+
+    FRAMEWORK = 0
+    FP32 = 1
+    BF16 = 2
+    FP8 = 3
+    INT8 = 4
+
+
+class MainPrecision(Code):
+    """Format of the weights that are updated, or of the gradients that are added up."""
+
+    FRAMEWORK = 0
+    FP32 = 1
+    BF16 = 2
+
+
+class PipelineSchedule(Code):
+    """Order of forward and backward chunks on a pipeline stage."""
+
+    ONE_FORWARD_ONE_BACKWARD = 0
+    INTERLEAVED = 1
+    ZERO_BUBBLE = 2
+    DUALPIPE = 3
+
+
+class TokenDispatcher(Code):
+    """How tokens get to their experts: as the framework does, or by a dispatcher by name."""
+
+    AUTO = 0
+    ALLGATHER = 1
+    ALLTOALL = 2
+    FLEX = 3
+
+
+class ContextExchange(Code):
+    """How context-parallel ranks see all keys: these go round, or tokens are traded for heads."""
+
+    P2P = 0
+    A2A = 1
+
+
+class AdapterKind(StrEnum):
+    """What is trained: every weight, or what stands beside frozen ones (4-bit for qlora).
+
+    Low-rank adapters; ``PROMPT``: embeddings of virtual tokens before each sequence; ``PREFIX``:
+    keys and values of virtual tokens in each layer.
+    """
+
+    NONE = "none"
+    LORA = "lora"
+    QLORA = "qlora"
+    PROMPT = "prompt"
+    PREFIX = "prefix"
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether matrices have adapters of a rank."""
+        return self in (AdapterKind.LORA, AdapterKind.QLORA)
+
+
+class AdapterTargets(StrEnum):
+    """Matrices with an adapter: queries and values, all of attention, or feed-forwards too.
+
+    Whether routed experts have one too is a choice of its own; their router never has.
+    """
+
+    QUERY_VALUE = "query_value"
+    ATTENTION = "attention"
+    ALL_LINEAR = "all_linear"
+
+
+class Padding(StrEnum):
+    """How samples of different lengths fill sequences.
+
+    ``PACKED``: several fill each; ``LONGEST``: padded to the longest of a micro-batch; ``FULL``:
+    to the sequence; ``NONE``: one after the other without padding, each attends to itself alone.
+    """
+
+    PACKED = "packed"
+    LONGEST = "longest"
+    FULL = "full"
+    NONE = "none"
+
+
+class LinkKind(StrEnum):
+    """How the GPUs of a node reach each other; ``NETWORK``: only as nodes do."""
+
+    NVLINK = "nvlink"
+    PCIE = "pcie"
+    XGMI = "xgmi"
+    ROCE = "roce"
+    ICI = "ici"
+    NEURONLINK = "neuronlink"
+    XE_LINK = "xe_link"
+    NETWORK = "network"
+
+
+class AttentionKernels(StrEnum):
+    """What fused attention kernels are written for.
+
+    ``NATIVE``: each architecture (cuDNN, FlashAttention-3); ``FLASH_ATTENTION_2``: Ampere and Ada;
+    ``PORTABLE``: none in particular (Triton, FlashAttention-1).
+    """
+
+    NATIVE = "native"
+    FLASH_ATTENTION_2 = "flash_attention_2"
+    PORTABLE = "portable"
+
+
+class AttentionKind(StrEnum):
+    """Attention with keys and values per head, with a compressed latent, or with a state.
+
+    ``LINEAR`` is the gated delta net, ``MAMBA2`` a state-space layer: both have a state of
+    fixed size instead of keys and values.
+    """
+
+    STANDARD = "standard"
+    LATENT = "latent"
+    LINEAR = "linear"
+    MAMBA2 = "mamba2"
+
+
+class PositionEmbedding(StrEnum):
+    """How a model encodes positions; only ``LEARNED`` has parameters."""
+
+    ROTARY = "rotary"
+    LEARNED = "learned"
+    ALIBI = "alibi"
+    NONE = "none"
+
+
+class TemplateKind(StrEnum):
+    """What the runs are of a table that `planner validate` writes to fill in."""
+
+    TRAINING = "training"
+    STATIC = "static"
+    SERVING = "serving"
+
+
+class Contract(StrEnum):
+    """On what terms a GPU is had; ``RESERVED`` is of another term, or of one that is not stated."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+    RESERVED_1Y = "reserved-1y"
+    RESERVED_3Y = "reserved-3y"
+    RESERVED_5Y = "reserved-5y"
+    RESERVED = "reserved"
+    CAPACITY_BLOCK = "capacity-block"
+    OWNED = "owned"

@@ -1,0 +1,117 @@
+"""The closed sets of words for how training software computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.base.enums import Code
+
+
+class AttentionKernel(Code):
+    """Which kernels compute the core of attention in training.
+
+    ``AUTO``: those of the framework. ``EAGER``: products and a softmax of their own; ``SDPA``:
+    what PyTorch's scaled_dot_product_attention chooses on the GPU; ``FA2``, ``FA3``, ``FA4``:
+    FlashAttention's generations; ``CUDNN``: NVIDIA's; ``TRITON``: FlexAttention's and others that
+    are written for no one GPU.
+    """
+
+    AUTO = 0
+    EAGER = 1
+    SDPA = 2
+    FA2 = 3
+    FA3 = 4
+    FA4 = 5
+    CUDNN = 6
+    TRITON = 7
+
+
+class LossKernel(Code):
+    """How training computes the loss from logits, and with that how many copies of them there are.
+
+    ``AUTO``: as the framework does. ``EAGER``: kernels of its own for each operation, in fp32;
+    ``COMPILED``: what a compiler makes of these; ``FUSED``: one kernel; ``CHUNKED``: fp32 copies of
+    a part of the tokens at a time; ``LINEAR``: logits of a part of the tokens at a time, too, fused
+    with their matrix (Liger, cut cross-entropy, TRL's chunked_nll).
+    """
+
+    AUTO = 0
+    EAGER = 1
+    COMPILED = 2
+    FUSED = 3
+    CHUNKED = 4
+    LINEAR = 5
+
+
+class ExpertCompute(Code):
+    """How the experts of a GPU are computed.
+
+    ``AUTO``: as the framework does; ``GROUPED``: all in one grouped product; ``LOOP``: one after
+    the other, each with kernels of its own, as Transformers before 5 does.
+    """
+
+    AUTO = 0
+    GROUPED = 1
+    LOOP = 2
+
+
+LAYER_INPUT, QKV_PROJ, CONTEXT, OUT_PROJ, MLPWI, MLPWO = TENSORS = (
+    *("layer_input", "qkv_proj", "context", "out_proj", "mlpwi", "mlpwo"),
+)
+"""Tensors of a layer that full recomputation may keep, in the words of MaxText: what enters the
+layer; queries, keys and values; what attention makes of them; its output projection; the outputs of
+the first matrices of the feed-forward, and of its last."""
+
+
+class _TensorSet(Code):
+    """Sets of tensors, each a bit of the code; a word joins their names by +."""
+
+    @classmethod
+    def words(cls) -> list[str]:
+        return ["none", *TENSORS]
+
+    @classmethod
+    def aliases(cls) -> Mapping[str, str]:
+        return {**super().aliases(), **{name: name for name in TENSORS}}
+
+    @classmethod
+    def listed(cls) -> str:
+        """The words as a sentence tells them."""
+        return f"{', '.join(cls.words())}, or several joined by +"
+
+    @classmethod
+    def meant(cls, text: str) -> str:
+        """The word of a set in any order, or of a policy of MaxText.
+
+        >>> KeptTensors.meant("out_proj+qkv_proj"), KeptTensors.meant("save_qkv_proj")
+        ('qkv_proj+out_proj', 'qkv_proj')
+        """
+        known = cls.aliases()
+        parts = [part.strip() for part in super().meant(text).split("+")]
+        names = {name for part in parts for name in known.get(part, part).split("+")}
+        ordered = [name for name in TENSORS if name in names]
+        return "+".join(ordered) if ordered and len(ordered) == len(names) else "+".join(parts)
+
+
+def _sets() -> dict[str, int]:
+    """The code of every set, by its name in upper case."""
+    found = {}
+    for code in range(1 << len(TENSORS)):
+        names = [name for bit, name in enumerate(TENSORS) if code >> bit & 1]
+        found["+".join(names).upper() or "NONE"] = code
+    return found
+
+
+_enumeration: Any = _TensorSet
+KeptTensors: Any = _enumeration("KeptTensors", _sets(), module=__name__)
+"""The sets of such tensors, as array codes: which a configuration keeps, or moves to the host."""
+
+
+def has_tensor(codes: Any, name: str) -> Any:
+    """Where sets have a tensor.
+
+    >>> has_tensor(KeptTensors["QKV_PROJ+CONTEXT"], "context")
+    True
+    """
+    return (codes >> TENSORS.index(name)) & 1 == 1

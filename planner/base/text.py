@@ -1,0 +1,166 @@
+"""Numbers as people read them; the result units of the output are chosen here."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from planner.base.units import DAY as DAY
+from planner.base.units import GIB, HOUR
+
+_SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+_WORDS = {True: "yes", False: "no"}
+
+
+# Control characters but for the end of a line, and what reverses the direction of writing.
+_UNPRINTABLE = dict.fromkeys(
+    [*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F),
+     *range(0x2066, 0x206A)]
+)  # fmt: skip
+
+
+def printable(words: str) -> str:
+    """A text without what a terminal would obey instead of showing it.
+
+    >>> printable("H100\x1b[31m")
+    'H100[31m'
+    """
+    return words if words.isprintable() else words.translate(_UNPRINTABLE)
+
+
+def count(number: float) -> str:
+    """A whole number with thousands separators.
+
+    >>> count(107520)
+    '107,520'
+    """
+    return f"{number:,.0f}"
+
+
+def large(number: float) -> str:
+    """A large number in words.
+
+    >>> large(65285660672)
+    '65.29 billion'
+    """
+    for scale, word in _SCALES:
+        if number >= scale:
+            return f"{number / scale:.4g} {word}"
+    return count(number)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits them.
+
+    >>> duration(22.42), duration(2e6)
+    ('22.4 s', '23.1 days')
+    """
+    if not math.isfinite(seconds):
+        return "unknown"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    for limit, unit, name in ((600.0, 1.0, "s"), (2 * HOUR, 60.0, "min"), (2 * DAY, HOUR, "h")):
+        if seconds < limit:
+            return f"{significant(seconds / unit)} {name}"
+    return f"{significant(seconds / DAY)} days"
+
+
+def significant(number: float) -> str:
+    """Three digits, or all before the decimal point, with thousands separators.
+
+    >>> significant(22.4178), significant(2048.7)
+    ('22.4', '2,049')
+    """
+    if not math.isfinite(number):
+        return "-"
+    if abs(number) >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}"
+
+
+def percent(share: float) -> str:
+    """A share in percent, with one decimal."""
+    return f"{100 * share:.1f} %" if math.isfinite(share) else "-"
+
+
+def gibibytes(num_bytes: float) -> str:
+    """Bytes in GiB."""
+    return f"{num_bytes / GIB:,.1f} GiB"
+
+
+def dollars(amount: float) -> str:
+    """USD, without cents where they do not matter."""
+    return f"{amount:,.0f} USD" if amount >= 100 else f"{amount:.2f} USD"
+
+
+def watts(power: float) -> str:
+    """Electric power in kW."""
+    return f"{significant(power / 1e3)} kW"
+
+
+def carbon(mass: float) -> str:
+    """CO2 equivalent in g, kg or t.
+
+    >>> carbon(0.0102), carbon(255978)
+    ('10.2 g CO2e', '256 t CO2e')
+    """
+    scales = ((1.0, 1e-3, "g"), (1e4, 1.0, "kg"), (math.inf, 1e3, "t"))
+    scale, unit = next((scale, unit) for end, scale, unit in scales if mass < end)
+    return f"{significant(mass / scale)} {unit} CO2e"
+
+
+def per_second(rate: float) -> str:
+    """A rate."""
+    return f"{significant(rate)}/s"
+
+
+def gpus(number: float) -> str:
+    """A number of GPUs."""
+    return f"{count(number)} GPUs"
+
+
+def value(given: object) -> str:
+    """A value of a parameter."""
+    if isinstance(given, bool):
+        return _WORDS[given]
+    return count(given) if isinstance(given, int | float) else str(given)
+
+
+def chance(share: float) -> str:
+    """A probability, which is never told as certain.
+
+    >>> chance(0.97), chance(0.9999)
+    ('97 %', 'more than 99 %')
+    """
+    if share > 0.99:
+        return "more than 99 %"
+    return "less than 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+
+
+def limit(amount: float, unit: str) -> str:
+    """A limited quantity of ``unit`` (byte, second, usd, watt, kg, 1/s, gpus or 1)."""
+    if not math.isfinite(amount):
+        return "unknown"
+    formats = {
+        "byte": gibibytes,
+        "second": duration,
+        "usd": dollars,
+        "watt": watts,
+        "kg": carbon,
+        "1": percent,
+        "1/s": per_second,
+        "count": gpus,
+    }
+    return formats[unit](amount)
+
+
+def assumed_in_short(names: Sequence[str]) -> str | None:
+    """The assumed numbers of specs; of those of one table how many.
+
+    >>> assumed_in_short(["gpu power", "gpu efficiency.gemm.latency", "gpu efficiency.wave"])
+    'gpu power; gpu efficiency (2 numbers)'
+    """
+    counts = Counter(name.partition(".")[0] for name in names)
+    words = [name if n == 1 else f"{name} ({n} numbers)" for name, n in counts.items()]
+    return "; ".join(words) or None

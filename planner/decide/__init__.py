@@ -1,0 +1,1 @@
+"""What follows from predictions: sizes, open facts, better plans, prices of others."""

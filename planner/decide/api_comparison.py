@@ -1,0 +1,322 @@
+"""Self-host or API: what a deployment costs beside published prices per token of its model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.base.records import record
+from planner.base.units import HOUR
+from planner.errors import SearchSpaceError, did_you_mean
+from planner.estimators.inference.prefix import cached_tokens
+from planner.formulas.money import break_even_rate, cost_per_request, request_cost
+from planner.optimize.collector import first_row, known_value
+from planner.optimize.result_columns import ends_of, full_columns
+from planner.optimize.source import Candidates, Columns
+from planner.plan.plan import Plan
+from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OF = "serve"
+"""The workload that is compared: it has a load, and GPUs that are paid whether they work or not."""
+
+_MILLION, _THOUSAND = 1e6, 1e3
+
+_KINDS = ("input", "cached_input", "output")
+
+Ends = tuple[float, float]
+
+
+@record(kw_only=True)
+class Offer:
+    """A provider's price for the requests that a deployment serves.
+
+    ``cost`` [USD] is that of a request. From ``break_even`` requests per second on the deployment
+    costs less; that is ``utilization`` of what it can serve, above 1 where it cannot serve so
+    many. The latter's interval follows from that of the deployment's rate.
+    """
+
+    price: ApiPrice
+    cost: float
+    break_even: float
+    utilization: float
+    utilization_ends: Ends
+
+
+@record(kw_only=True, repr=False)
+class ApiComparison:
+    """A deployment beside APIs for requests of a mix of tokens; times in s, money in USD.
+
+    ``input_tokens`` and ``output_tokens`` are those of a request; ``cached_tokens`` of the former
+    are found in the prefix cache. ``cost_rate`` [USD/s] is what all GPUs cost, busy or not, from
+    the least to the most that is asked for them ``cost_rate_range``, and ``request_rate`` what they
+    serve at most, in ``replicas`` that each could serve alone.
+    ``asked_rate`` is what was asked for, None where nobody did. The ends of intervals are those
+    of 9 of 10 published runs. ``offers`` are the current ones, cheapest first, then the old.
+    ``token_costs``: USD per million of the tokens of each kind at full load, unknown of a kind that
+    a request lacks. ``other_releases``: offers of other releases of the architecture, where a
+    repository was named that means one. ``note`` says why there are no offers.
+    """
+
+    model: str
+    input_tokens: float
+    cached_tokens: float
+    output_tokens: float
+    cost_rate: float
+    cost_rate_range: Ends
+    request_rate: float
+    request_rate_ends: Ends
+    cost: float
+    cost_ends: Ends
+    token_costs: Mapping[str, float]
+    replicas: int
+    asked_rate: float | None
+    offers: tuple[Offer, ...]
+    other_releases: int
+    note: str
+
+    def __repr__(self) -> str:
+        return (
+            f"<ApiComparison: {self.model}, {len(self.offers)} offers, {len(self.current)} current>"
+        )
+
+    @property
+    def current(self) -> tuple[Offer, ...]:
+        """The offers that are not old, cheapest first."""
+        return tuple(offer for offer in self.offers if not offer.price.is_old)
+
+    @property
+    def marked(self) -> Mapping[str, Offer]:
+        """The cheapest, the median and the dearest of the current offers, or else of the old."""
+        listed = self.current or self.offers
+        if not listed:
+            return {}
+        places = {"cheapest": 0, "median": (len(listed) - 1) // 2, "dearest": len(listed) - 1}
+        return {word: listed[place] for word, place in places.items()}
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of a request, the cached ones among them."""
+        return self.input_tokens + self.output_tokens
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each offer; units are in the names of the columns."""
+        return [self._row(offer) for offer in self.offers]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The offers as a pandas frame, cheapest first, old ones last."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mix, the deployment and the offers, as JSON takes it: what is unknown is None."""
+        low, high = self.request_rate_ends
+        found = {
+            "model": self.model,
+            "input_tokens": self.input_tokens,
+            "cached_input_tokens": self.cached_tokens,
+            "output_tokens": self.output_tokens,
+            "cost_per_hour_usd": self.cost_rate * HOUR,
+            "cost_per_hour_of_cheapest_gpus_usd": self.cost_rate_range[0] * HOUR,
+            "cost_per_hour_of_dearest_gpus_usd": self.cost_rate_range[1] * HOUR,
+            "requests_per_s": self.request_rate,
+            "requests_per_s_low": low,
+            "requests_per_s_high": high,
+            "replicas": self.replicas,
+            "request_rate_asked": self.asked_rate,
+            **self._costs(),
+            **{
+                f"cost_per_million_{kind}_tokens_usd": cost
+                for kind, cost in self.token_costs.items()
+            },
+            "other_releases": self.other_releases,
+            "note": self.note,
+        }
+        known = {name: known_value(value) for name, value in found.items()}
+        offers = [{name: known_value(value) for name, value in row.items()} for row in self.rows()]
+        return {**known, "offers": offers}
+
+    def _costs(self) -> dict[str, float]:
+        """What a thousand requests, and a million tokens of the mix, cost at full load."""
+        found: dict[str, float] = {}
+        for word, scale in (
+            ("thousand_requests", _THOUSAND),
+            ("million_tokens", _MILLION / self.tokens),
+        ):
+            for end, cost in zip(("", "_low", "_high"), (self.cost, *self.cost_ends), strict=True):
+                found[f"self_host_per_{word}{end}_usd"] = cost * scale
+        return found
+
+    def _row(self, offer: Offer) -> dict[str, Any]:
+        price, (low, high) = offer.price, offer.utilization_ends
+        return {
+            "provider": price.provider,
+            "release": price.release,
+            "served_as": price.served_as,
+            "input_usd_per_mtok": price.input * _MILLION,
+            "cached_input_usd_per_mtok": cached_price(price) * _MILLION,
+            "cached_price_is_known": price.cached_input is not None,
+            "output_usd_per_mtok": price.output * _MILLION,
+            "api_per_thousand_requests_usd": offer.cost * _THOUSAND,
+            "api_per_million_tokens_usd": offer.cost * _MILLION / self.tokens,
+            **self._costs(),
+            "cheaper_at_full_load": self.cheaper(offer),
+            "break_even_requests_per_s": offer.break_even,
+            "break_even_utilization": offer.utilization,
+            "break_even_utilization_low": low,
+            "break_even_utilization_high": high,
+            "source": price.source,
+            "date": price.date,
+            "is_old": price.is_old,
+        }
+
+    def cheaper(self, offer: Offer) -> str:
+        """``self-host`` or ``api`` at full load, ``tie`` within the interval, empty if unknown."""
+        if not math.isfinite(self.cost):
+            return ""
+        low, high = self.cost_ends
+        if low <= offer.cost <= high:
+            return "tie"
+        return "self-host" if self.cost < offer.cost else "api"
+
+
+def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
+    """The first of these deployments beside the published prices of its model.
+
+    Raises
+    ------
+    SearchSpaceError
+        The workload serves no stream of requests.
+    SpecError
+        A list of prices has faults; the message has one line for each.
+    """
+    check_comparable(plan.workload.name)
+    row = first_row(full_columns(_at_full_load(candidates), plan.problem.sources))
+    setting = candidates.source.setting
+    work, cached = setting.workload, float(cached_tokens(setting))
+    cost_rate, rate = row["cost_per_hour_usd"] / HOUR, float(row["requests_per_s"])
+    rates = _ends(row, "requests_per_s")
+    cost = float(cost_per_request(cost_rate=cost_rate, request_rate=rate))
+    of_million = _ends(row, "cost_per_million_tokens_usd")
+    mix = {
+        "input_tokens": float(work.input_tokens),
+        "cached_tokens": cached,
+        "output_tokens": float(work.output_tokens),
+    }
+    model = row["model"]
+    prices, others, note = _published(plan, model)
+    offers = [_offer(price, mix, cost_rate, rate, rates) for price in prices]
+    offers.sort(key=lambda offer: (offer.price.is_old, offer.cost, offer.price.provider))
+    return ApiComparison(
+        model=model,
+        **mix,
+        cost_rate=cost_rate,
+        cost_rate_range=_range(row, cost_rate),
+        request_rate=rate,
+        request_rate_ends=rates,
+        cost=cost,
+        cost_ends=(
+            of_million[0] * work.output_tokens / _MILLION,
+            of_million[1] * work.output_tokens / _MILLION,
+        ),
+        token_costs={
+            kind: float(row.get(f"cost_per_million_{kind}_tokens_usd", math.nan)) for kind in _KINDS
+        },
+        replicas=int(row["replicas"]) if row["prefill_gpu"] is None else 1,
+        asked_rate=plan.request.request_rate,
+        offers=tuple(offers),
+        other_releases=others,
+        note=note,
+    )
+
+
+def _at_full_load(candidates: Candidates) -> Columns:
+    """The columns of a plan as it is with all that it holds in flight, also beside a load."""
+    whole = candidates.source.judged(candidates.configurations)
+    table = {**whole.columns(), **getattr(whole, "promised", dict)()}
+    return {name: values for name, values in table.items() if not name.startswith("capacity_")}
+
+
+def _published(plan: Plan, model: str) -> tuple[Sequence[ApiPrice], int, str]:
+    """The prices of the release that is asked for, how many others have, and why there is none."""
+    folder = plan.request.specs
+    named = plan.words.get("model", {}).get(model, model)
+    known = api_prices(named, folder) or api_prices(model, folder)
+    prices = of_release(known, named) if "/" in named else known
+    note = "" if prices else no_price(named, priced_models(folder))
+    return prices, len(known) - len(prices), note
+
+
+def check_comparable(workload: str, said: Callable[[str], str] = str) -> None:
+    """Refuse a workload that APIs do not sell by the token.
+
+    Raises
+    ------
+    SearchSpaceError
+        It serves no stream of requests.
+    """
+    if workload != OF:
+        raise SearchSpaceError(f"{said('compare_api')} is of {said('workload')} {OF}.")
+
+
+def no_price(model: str, known: Sequence[str]) -> str:
+    """That no list has a model, with names like it and how to add one."""
+    return (
+        f"No API price of {model} is known.{did_you_mean(model, known)} "
+        f"{len(known)} models have one; an own api_prices.csv in a folder of --specs adds others."
+    )
+
+
+def cached_price(price: ApiPrice) -> float:
+    """USD per cached input token; where none is published, that of other input."""
+    return price.input if price.cached_input is None else price.cached_input
+
+
+def _offer(
+    price: ApiPrice, mix: Mapping[str, float], cost_rate: float, rate: float, rates: Ends
+) -> Offer:
+    cost = request_cost(
+        **mix,
+        input_price=price.input,
+        cached_price=cached_price(price),
+        output_price=price.output,
+    )
+    even = float(break_even_rate(cost_rate=cost_rate, request_cost=cost))
+    low, high = rates
+    return Offer(
+        price=price,
+        cost=float(cost),
+        break_even=even,
+        utilization=even / rate,
+        utilization_ends=(even / high, even / low),
+    )
+
+
+def _range(row: Mapping[str, Any], cost_rate: float) -> Ends:
+    """USD/s at the least and at the most that is asked for these GPUs; prefill workers' own."""
+    parts = {"": cost_rate}
+    if row["prefill_gpu"] is not None:
+        million, rate = row["cost_per_million_output_tokens_usd"], row["output_tokens_per_s"]
+        parts = {"": million * rate / _MILLION, "prefill_": cost_rate - million * rate / _MILLION}
+
+    def asked(end: str) -> float:
+        shares = {
+            of: row[f"{of}price_{end}_per_gpu_hour_usd"] / row[f"{of}price_per_gpu_hour_usd"]
+            for of in parts
+            if parts[of] > 0
+        }
+        return float(sum(parts[of] * share for of, share in shares.items()))
+
+    return (asked("low"), asked("high")) if np.isfinite(cost_rate) else (np.nan, np.nan)
+
+
+def _ends(row: Mapping[str, Any], column: str) -> Ends:
+    """The ends of the interval of a column, unknown where it has none."""
+    low, high = ends_of(column)
+    return float(row.get(low, np.nan)), float(row.get(high, np.nan))

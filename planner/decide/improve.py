@@ -1,0 +1,255 @@
+"""What to change in a configuration: the fewest parameters that make it best, or make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, FloatArray, IndexArray
+from planner.base.records import record
+from planner.confidence.quantiles import MEDIAN
+from planner.errors import PlannerError
+from planner.optimize.collector import plain, rows_of
+from planner.optimize.objectives import Objective
+from planner.optimize.problem import Problem
+from planner.optimize.recommendation import FURTHEST
+from planner.optimize.result_columns import fit_probability
+from planner.optimize.result_rows import full_rows
+from planner.optimize.source import Candidates
+from planner.plan.plan import Plan, make_plan
+from planner.question.terms import Term, glossary, terms_of
+from planner.workloads.assumed import assumed_limits
+from planner.workloads.base import Evaluation
+
+SURE = 0.9
+"""A change that fits less surely is taken where nothing else fits."""
+
+MOST_CHANGES = 3
+"""More parameters at once are another plan, not a change."""
+
+# These follow from others: a change of them alone is no decision of the user's.
+_FOLLOWING = ("sequence_parallel", "recompute_num_layers", "expert_quantization")
+_BEST = {"train": "throughput", "inference": "throughput", "serve": "throughput_per_gpu"}
+_ENOUGH = 0.9
+_WORTH = 0.01
+
+
+@record(kw_only=True)
+class Change:
+    """A better configuration and what is different there.
+
+    ``changed`` maps parameters to their values before and after, ``row`` has its result
+    columns. ``gain`` is what more of the objective it reaches, as a share; NaN where the
+    configuration before does not run. ``is_told`` is whether published runs tell such a gain
+    from none: below their tie factor it is a prediction alone. ``fits`` is the share of published
+    runs of the kind that would have had enough memory, NaN where there are none. ``value`` is
+    the objective.
+    """
+
+    changed: Mapping[str, tuple[Any, Any]]
+    row: Mapping[str, Any]
+    gain: float
+    fits: float
+    is_told: bool = True
+    value: float = np.nan
+
+
+def best_changes(
+    plan: Plan, found: Evaluation, may_be: Callable[[str, Any], bool] = lambda *_: True
+) -> list[Change]:
+    """For one, two and three changed parameters the best, as far as more of them gain more.
+
+    ``plan`` and ``found`` are those of one configuration; ``may_be`` says whether a parameter
+    may get a value. Number format and batch stay as they
+    are, and no change makes it fit less surely than now, or than 9 of 10 runs do. Empty where
+    nothing is better, or where its workers are of two kinds.
+    """
+    if found.source.mesh is None:
+        return []
+    own = _only_row(found.candidates)
+    problem = _around(plan, own, may_be)
+    if problem is None:
+        return []
+    (objective,) = problem.objectives[:1]
+    # Plans are compared by what they carry at most, also where a load is stated.
+    whole = found.source.judged(found.candidates.configurations)
+    now = float(np.ravel(whole.value(objective.name))[0])
+    before = np.nan if found.rejected_by else now
+    surely = max(min(SURE, _fits(found)), MEDIAN) if not found.rejected_by else SURE
+    changes = _changes(problem, objective, own, before, surely)
+    if not changes and found.rejected_by:
+        return _changes(problem, objective, own, before, MEDIAN)
+    return changes
+
+
+def _fits(found: Evaluation) -> float:
+    """How surely the plan fits as it is; surely where no published runs tell."""
+    (row,) = full_rows(found.table(), [found.source])
+    chance = fit_probability(row)
+    return chance if np.isfinite(chance) else SURE
+
+
+def _changes(
+    problem: Problem, objective: Objective, own: Mapping[str, Any], before: float, surely: float
+) -> list[Change]:
+    """The best for each number of changed parameters that gains something over fewer."""
+    changes: list[Change] = []
+    reached = before if np.isfinite(before) else 0.0
+    for candidates, row, value in _best_by_distance(problem, objective, own, surely):
+        if value > reached * (1 + _WORTH):
+            changes.append(_change(candidates, row, own, value, value / before - 1))
+            reached = value
+    return changes
+
+
+def recommended_change(changes: list[Change]) -> Change | None:
+    """The one with the fewest changes that has nearly all there is to gain."""
+    if not changes:
+        return None
+    most = max((change.gain for change in changes if np.isfinite(change.gain)), default=np.nan)
+    enough = (change for change in changes if not change.gain < _ENOUGH * most)
+    return next(enough)
+
+
+def _around(
+    plan: Plan, own: Mapping[str, Any], may_be: Callable[[str, Any], bool]
+) -> Problem | None:
+    """The search for what is better: the space's values of each parameter and the user's own."""
+    request, workload = plan.request, plan.workload.name
+    (source,) = plan.problem.sources
+    fixed = {
+        name: own[name]
+        for name, term in terms_of(workload, "parameter").items()
+        if name in own and _is_kept(term, workload)
+    }
+    asked: dict[str, Any] = {
+        plan.workload.profile_kind: source.profile,
+        "space": None,
+        "num_gpus": int(own["num_gpus"]),
+        "settings": fixed,
+        "objectives": (_BEST[workload],),
+        "constraints": {**_own_limits(plan, own), **request.constraints},
+    }
+    if workload == "train":
+        asked["global_batch_size"] = int(own["global_batch_size"])
+    if workload == "serve":
+        asked |= {"mode": "aggregated", "request_rate": None}
+    try:
+        wide = make_plan(replace(request, **asked))
+        asked["settings"] = fixed | _values(wide, own, set(fixed), may_be)
+        return make_plan(replace(request, **asked)).problem
+    except PlannerError:
+        return None
+
+
+def _is_kept(term: Term, workload: str) -> bool:
+    """Whether a parameter is decided for other reasons than speed: formats, kernels, the batch,
+    what an engine leaves to others of a GPU's memory."""
+    is_kernel = term.type == "flag" and term.term not in _FOLLOWING
+    is_batch = workload == "inference" and term.term == "concurrency"
+    is_share = term.term == "gpu_memory_utilization"
+    return (term.is_format or is_kernel or is_batch or is_share) and not term.option
+
+
+def _values(
+    wide: Plan, own: Mapping[str, Any], fixed: set[str], may_be: Callable[[str, Any], bool]
+) -> dict[str, list[Any]]:
+    """Of each parameter that is free the values of the space that may be, and the user's own."""
+    values: dict[str, list[Any]] = {}
+    (source,) = wide.problem.sources
+    if source.mesh is None:
+        return values
+    for name, term in terms_of(wide.workload.name, "parameter").items():
+        if name not in own or name in fixed or name == "num_gpus" or term.option:
+            continue
+        known = [term.shown(value) for value in source.mesh.values(name).tolist()]
+        possible = [value for value in known if may_be(name, value)]
+        values[name] = list(dict.fromkeys([*possible, own[name]]))
+    return values
+
+
+def _own_limits(plan: Plan, own: Mapping[str, Any]) -> dict[str, float]:
+    """To serve: nobody is to wait longer than now, or than is assumed to be good enough."""
+    limits = {}
+    for name, bound in assumed_limits(plan.workload.name, ()).items():
+        now = own.get(f"{name}_s")
+        limits[name] = max(bound, now) if isinstance(now, float) and np.isfinite(now) else bound
+    return limits
+
+
+def _best_by_distance(
+    problem: Problem, objective: Objective, own: Mapping[str, Any], surely: float
+) -> Iterator[tuple[Candidates, int, float]]:
+    """For each number of changed parameters the best configuration, and its objective.
+
+    Those count that fit in a share ``surely`` of runs.
+    """
+    best: dict[int, tuple[Candidates, int, float]] = {}
+    for source in problem.sources:
+        for block in source.blocks(problem.objectives, problem.constraints):
+            if block.candidates is None:
+                continue
+            candidates = block.candidates
+            feasible = np.flatnonzero((problem.codes(candidates) == 0).ravel())
+            feasible = feasible[_has_room(candidates, feasible, surely)]
+            values = candidates.at(candidates.value(objective.name), feasible)
+            distance = _distance(candidates, own, feasible)
+            for number in range(1, MOST_CHANGES + 1):
+                at = np.flatnonzero(distance == number)
+                if not at.size:
+                    continue
+                chosen = at[int(np.argmax(values[at]))]
+                value = float(values[chosen])
+                if number not in best or value > best[number][2]:
+                    best[number] = (candidates, int(feasible[chosen]), value)
+    return (best[number] for number in sorted(best))
+
+
+def _has_room(candidates: Candidates, rows: IndexArray, surely: float) -> BoolArray:
+    """Whether the fullest GPU has room in a share ``surely`` of runs."""
+    return np.asarray(candidates.at(candidates.value("fit_probability"), rows) >= surely)
+
+
+def _distance(candidates: Candidates, own: Mapping[str, Any], rows: IndexArray) -> FloatArray:
+    """How many parameters differ from the user's, of the rows at flat indices."""
+    configurations, total = candidates.configurations, np.zeros(rows.size)
+    for name, term in glossary().items():
+        if "parameter" not in term.kind or name in _FOLLOWING or name not in own:
+            continue
+        values = getattr(configurations, name, None)
+        if values is not None:
+            differs = np.asarray(values) != term.coded(own[name])
+            total += candidates.at(differs, rows)
+    return total
+
+
+def _change(
+    candidates: Candidates, place: int, own: Mapping[str, Any], value: float, gain: float
+) -> Change:
+    source = candidates.source
+    table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
+    (row,) = full_rows(table, [source])
+    changed = {
+        name: (own[name], row[name])
+        for name, term in glossary().items()
+        if "parameter" in term.kind and name in own and own[name] != row.get(name, own[name])
+    }
+    sure = source.confidence(row["num_gpus"])
+    factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
+    return Change(
+        changed=changed,
+        row=row,
+        gain=gain,
+        fits=fit_probability(row),
+        is_told=not gain < factor - 1,
+        value=value,
+    )
+
+
+def _only_row(candidates: Candidates) -> dict[str, Any]:
+    table = {name: plain(each) for name, each in candidates.columns().items()}
+    (row,) = rows_of(table)
+    return dict(row)

@@ -1,0 +1,156 @@
+"""Which facts that nobody gave move an answer, and the intervals that hold what they may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from planner.base.records import record
+from planner.optimize.collector import first_row, known_value
+from planner.optimize.result_columns import FOLLOWING, intervals
+from planner.optimize.source import Candidates
+from planner.plan.plan import Plan
+from planner.workloads.open_facts import Chosen, OpenFact
+
+MOVES = 0.1
+"""What a fact changes less than this share of is not told."""
+
+Ends = tuple[float, float]
+
+
+@record(kw_only=True)
+class MovingFact:
+    """A fact that nobody gave and that moves predictions by more than `MOVES`.
+
+    ``tried`` are the alternatives in words. ``moved`` has, by result column in its unit, the
+    least and the greatest prediction over what is assumed and what was tried, ``ends`` the same
+    of their 90 % intervals. ``does_not_fit`` are further alternatives, those for which there is
+    not enough memory.
+    """
+
+    name: str
+    assumed: str
+    tried: tuple[str, ...]
+    moved: Mapping[str, Ends]
+    ends: Mapping[str, Ends]
+    does_not_fit: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain words and numbers, as JSON takes them."""
+        return {
+            "fact": self.name,
+            "assumed": self.assumed,
+            "tried": list(self.tried),
+            "does_not_fit": list(self.does_not_fit),
+            "predictions": _plain(self.moved),
+            "intervals": _plain(self.ends),
+        }
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> Self:
+        """The fact that `to_dict` made this of; ends that are not known are NaN.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            It is none.
+        """
+        return cls(
+            name=str(table["fact"]),
+            assumed=str(table["assumed"]),
+            tried=tuple(map(str, table["tried"])),
+            moved={name: _known(ends) for name, ends in table["predictions"].items()},
+            ends={name: _known(ends) for name, ends in table["intervals"].items()},
+            does_not_fit=tuple(map(str, table["does_not_fit"])),
+        )
+
+
+def moving_facts(plan: Plan, candidates: Candidates) -> list[MovingFact]:
+    """The facts that a chosen plan assumes and that move it, each alone, the others as assumed.
+
+    The configuration stays what it is; of requests that lack room as many run as find it. An
+    alternative that is impossible on its GPUs is left out, and one without room only named.
+    """
+    if _code(candidates):
+        return []
+    chosen = Chosen(request=plan.request, space=plan.space, candidates=candidates)
+    own = first_row(candidates.columns())
+    facts = (_moving(plan, fact, candidates, own) for fact in plan.workload.open_facts(chosen))
+    return [fact for fact in facts if fact.moved or fact.does_not_fit]
+
+
+def _moving(
+    plan: Plan, fact: OpenFact, candidates: Candidates, own: Mapping[str, Any]
+) -> MovingFact:
+    """What a fact moves, of a plan with the row ``own``; nothing where it moves nothing."""
+    first_memory = candidates.source.num_rules + 1
+    possible = {words: judged for words, judged in fact.tried.items() if not _code(judged)}
+    rows = [own, *(first_row(judged.columns()) for judged in possible.values())]
+    moved = {
+        name: (min(values), max(values))
+        for name in _columns(plan, own)
+        if _is_moved(values := [row[name] for row in rows])
+    }
+    each: list[Mapping[str, Ends]] = []
+    if moved:
+        sources = [candidates.source, *(judged.source for judged in possible.values())]
+        each = [
+            intervals(row, source.confidence(row["num_gpus"]))
+            for row, source in zip(rows, sources, strict=True)
+        ]
+    return MovingFact(
+        name=fact.name,
+        assumed=fact.assumed,
+        tried=tuple(possible),
+        moved=moved,
+        ends={name: _hull(name, each) for name in moved if name in each[0]},
+        does_not_fit=tuple(
+            words for words, judged in fact.tried.items() if _code(judged) >= first_memory
+        ),
+    )
+
+
+def widened(ends: Mapping[str, Ends], facts: Sequence[MovingFact]) -> dict[str, Ends]:
+    """Intervals by column, each as wide as the facts that move its column ask.
+
+    Low is the least of the low ends over what is assumed and every alternative, high the
+    greatest of the high ones. Facts that move a column together do not add up: each is tried
+    alone. A column that no fact moves keeps its interval, and one without any gets none.
+    """
+    return {name: _hull(name, [ends, *(fact.ends for fact in facts)]) for name in ends}
+
+
+def _hull(name: str, each: Sequence[Mapping[str, Ends]]) -> Ends:
+    known = [ends[name] for ends in each if name in ends]
+    return float(min(low for low, _ in known)), float(max(high for _, high in known))
+
+
+def _code(candidates: Candidates) -> int:
+    """The number of what rejects the one configuration, 0 where it is possible."""
+    return int(np.max(candidates.rejected_by))
+
+
+def _plain(ends: Mapping[str, Ends]) -> dict[str, list[Any]]:
+    return {name: [*map(known_value, each)] for name, each in ends.items()}
+
+
+def _known(ends: Sequence[Any]) -> Ends:
+    low, high = (math.nan if end is None else float(end) for end in ends)
+    return low, high
+
+
+def _columns(plan: Plan, row: Mapping[str, Any]) -> list[str]:
+    """The predictions that an answer shows first, then all others with published errors."""
+    followed = [name for same, inverse in FOLLOWING.values() for name in (*same, *inverse)]
+    shown = plan.workload.wording.told
+    return [name for name in dict.fromkeys((*shown, *followed)) if name in row]
+
+
+def _is_moved(values: list[Any]) -> bool:
+    own, *others = values
+    if not all(isinstance(value, float | int) and math.isfinite(value) for value in values):
+        return False
+    return any(abs(other - own) > MOVES * abs(own) for other in others)

@@ -1,0 +1,266 @@
+"""The GPUs of a service whose load changes over a day: a reserved base, the peak on demand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from planner.base.enums import Contract
+from planner.base.records import record
+from planner.base.units import HOUR
+from planner.decide.sizing.fleet import Fleet
+from planner.decide.sizing.load import HOURS, Load, Period
+from planner.decide.sizing.serving import fleet_of
+from planner.errors import SearchSpaceError
+from planner.plan.plan import make_plan
+from planner.question.request import Request
+from planner.question.terms import terms_of
+
+DAYS_PER_MONTH = 365 / 12
+
+# What is paid all day, whether it works or not, as opposed to what is had by the hour.
+COMMITTED = (
+    Contract.RESERVED_1Y,
+    Contract.RESERVED,
+    Contract.RESERVED_3Y,
+    Contract.RESERVED_5Y,
+    Contract.OWNED,
+)
+HOURLY = (Contract.ON_DEMAND, Contract.SPOT)
+# Where nobody names contracts: longer ones are decisions of their own.
+_USUAL = (Contract.RESERVED_1Y, Contract.ON_DEMAND)
+_NUMBERS = ("replicas", "prefill_replicas")
+# A service without requests still holds one replica.
+_LEAST_RATE = 1e-6
+# For how many times its rate the workers of an hour are counted, where fewer miss a latency.
+_SPARE = (1.0, 1.1, 1.25, 1.5)
+
+
+@record(kw_only=True)
+class Terms:
+    """What a GPU costs in USD/s all day and by the hour, and under which contracts."""
+
+    base: float
+    base_contract: str
+    hourly: float
+    hourly_contract: str
+
+
+@record(kw_only=True)
+class Hour:
+    """A period of the day, the GPUs that serve it, and what they could serve [1/s].
+
+    ``base`` of them are paid all day, the others by the hour.
+    """
+
+    period: Period
+    num_gpus: int
+    base: int
+    capacity: float
+
+    @property
+    def on_demand(self) -> int:
+        """GPUs beyond the base."""
+        return max(self.num_gpus - self.base, 0)
+
+
+@record(kw_only=True)
+class Day:
+    """A day on one GPU: the layout of the peak throughout, as many copies as each hour needs.
+
+    ``base`` GPUs are held all day.
+    """
+
+    load: Load
+    peak: Fleet
+    hours: tuple[Hour, ...]
+    base: int
+    terms: Terms
+
+    @property
+    def gpu(self) -> str:
+        """Name of the GPU."""
+        return str(self.peak.row["gpu"])
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPU-hours that are paid for in a day."""
+        return HOURS * self.base + sum(hour.on_demand * hour.period.hours for hour in self.hours)
+
+    @property
+    def cost(self) -> float:
+        """USD of a day; NaN where the price is unknown."""
+        return day_cost(self.hours, self.base, self.terms)
+
+    @property
+    def cost_per_month(self) -> float:
+        """USD of a twelfth of a year."""
+        return self.cost * DAYS_PER_MONTH
+
+    @property
+    def cost_at_peak(self) -> float:
+        """USD of a day that holds the GPUs of the peak throughout, at the lower price."""
+        most = max(hour.num_gpus for hour in self.hours)
+        return most * HOURS * HOUR * min(self.terms.base, self.terms.hourly)
+
+    @property
+    def utilization(self) -> float:
+        """Share of what the running GPUs could serve that is asked of them."""
+        could = sum(hour.capacity * hour.period.hours for hour in self.hours)
+        return self.load.requests / HOUR / could if could else math.nan
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A row of columns for each period."""
+        for hour in self.hours:
+            period = hour.period
+            yield {
+                "gpu": self.gpu,
+                "time": period.clock,
+                "hours": period.hours,
+                "request_rate": period.request_rate,
+                "num_gpus": hour.num_gpus,
+                "base_gpus": hour.base,
+                "on_demand_gpus": hour.on_demand,
+                "requests_per_s": hour.capacity,
+                "base_contract": self.terms.base_contract,
+                "hourly_contract": self.terms.hourly_contract,
+                "cost_usd": HOUR
+                * period.hours
+                * (hour.base * self.terms.base + hour.on_demand * self.terms.hourly),
+                "basis": self.peak.row.get("basis"),
+                "assumed": self.peak.row.get("assumed"),
+            }
+
+
+def day_cost(hours: Sequence[Hour], base: int, terms: Terms) -> float:
+    """USD of a day with ``base`` GPUs held throughout and the others by the hour."""
+    beyond = sum(max(hour.num_gpus - base, 0) * hour.period.hours for hour in hours)
+    return HOUR * (base * HOURS * terms.base + beyond * terms.hourly)
+
+
+def cheapest_base(hours: Sequence[Hour], terms: Terms) -> int:
+    """How many GPUs to hold all day; where it makes no difference, those that never rest.
+
+    The cost is a broken line over this number that bends at the GPUs of an hour.
+    """
+    least = min(hour.num_gpus for hour in hours)
+    if terms.base == terms.hourly or math.isnan(terms.base + terms.hourly):
+        return least
+    numbers = sorted({0, *(hour.num_gpus for hour in hours)})
+    return min(numbers, key=lambda base: (day_cost(hours, base, terms), base))
+
+
+def day_of(request: Request, peak: Fleet, load: Load, contracts: Sequence[str | None]) -> Day:
+    """The day of a service whose peak is served by a fleet.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        A price list is faulty.
+    """
+    fleets = fleets_by_rate(pinned_to(request, peak), peak, load)
+    hours = [
+        Hour(
+            period=period,
+            num_gpus=fleets[period.request_rate].num_gpus,
+            base=0,
+            capacity=float(fleets[period.request_rate].row["capacity_requests_per_s"]),
+        )
+        for period in load.periods
+    ]
+    terms = terms_for(request, contracts)
+    base = cheapest_base(hours, terms)
+    return Day(
+        load=load,
+        peak=peak,
+        hours=tuple(replace(hour, base=base) for hour in hours),
+        base=base,
+        terms=terms,
+    )
+
+
+def fleets_by_rate(pinned: Request, peak: Fleet, load: Load) -> dict[float, Fleet]:
+    """The smallest fleet of one layout for every rate of a load.
+
+    What serves more serves less, too: pools of a few workers may miss a latency at a rate where
+    one more of either kind keeps it.
+    """
+    found = {load.peak: peak}
+    smallest = peak
+    for rate in sorted({period.request_rate for period in load.periods}, reverse=True):
+        if rate == load.peak:
+            continue
+        for spare in _SPARE:
+            fleet = fleet_of(replace(pinned, request_rate=max(spare * rate, _LEAST_RATE)))
+            if fleet is not None:
+                break
+        if fleet is not None and fleet.num_gpus < smallest.num_gpus:
+            smallest = fleet
+        found[rate] = smallest
+    return found
+
+
+def pinned_to(request: Request, fleet: Fleet) -> Request:
+    """The request whose only layout is that of a fleet; the copies of it follow from the rate."""
+    row = fleet.row
+    names = [name for name in terms_of("serve", "parameter") if name != "num_gpus"]
+    if row.get("prefill_gpu") is not None:
+        names += [name for name in terms_of("serve", "pool") if name not in _NUMBERS]
+    settings = {name: row[name] for name in names if row.get(name) is not None}
+    return replace(
+        request,
+        settings=settings,
+        precision=None,
+        mode=str(row["mode"]),
+        engine=_word(request, str(row["engine"])),
+    )
+
+
+def _word(request: Request, engine: str) -> str:
+    """What names the engine of a row in a request."""
+    words = make_plan(request).words.get("engine", {})
+    return words.get(engine, engine)
+
+
+def terms_for(request: Request, contracts: Sequence[str | None]) -> Terms:
+    """The cheapest contract to hold GPUs all day, and the cheapest by the hour.
+
+    ``contracts`` are those that may be used, a year's reservation and on demand where none is
+    named. With one price, GPUs by the hour are held all day too.
+
+    Raises
+    ------
+    SearchSpaceError
+        None of the named contracts has a price.
+    """
+    named = [contract for contract in contracts if contract is not None] or [*_USUAL]
+    prices = {name: _price(request, name) for name in named}
+    known = {name: price for name, price in prices.items() if not math.isnan(price)}
+    if not known:
+        usual = _price(request, None)
+        if math.isnan(usual) and any(contracts):
+            listed = ", ".join(map(str, named))
+            raise SearchSpaceError(f"{request.gpu}: no price is known under {listed}.")
+        return Terms(base=usual, base_contract="", hourly=usual, hourly_contract="")
+    hourly = _least(known, HOURLY) or min(known, key=known.__getitem__)
+    base = _least(known, COMMITTED) or hourly
+    return Terms(
+        base=known[base],
+        base_contract=str(base),
+        hourly=known[hourly],
+        hourly_contract=str(hourly),
+    )
+
+
+def _least(prices: dict[str, float], among: Sequence[str]) -> str | None:
+    found = [name for name in prices if name in among]
+    return min(found, key=prices.__getitem__, default=None)
+
+
+def _price(request: Request, contract: str | None) -> float:
+    """USD per GPU-second under a contract; NaN where unknown."""
+    plan = make_plan(replace(request, contract=contract, constraints={}, objectives=()))
+    site = plan.problem.sources[0].site
+    return site.price if contract in (None, site.contract) else math.nan

@@ -1,0 +1,132 @@
+"""The GPUs that a service takes: a search finds the replicas or workers that its rate needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from planner.decide.sizing.fleet import Fleet, Size
+from planner.decide.sizing.floor import MORE_EFFICIENT
+from planner.decide.sizing.reasons import Missed, reason_of
+from planner.optimize.collector import Collector
+from planner.optimize.constraints import Constraint
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.result import SearchResult
+from planner.plan.plan import Plan, make_plan
+from planner.question.request import Request
+from planner.workloads.deployments import DISAGGREGATED
+
+_FEWEST = ("num_gpus", "request_latency")
+_CHEAPEST = ("cost_per_hour", "num_gpus", "request_latency")
+# How often the GPUs of a plan that waits too long are doubled.
+_DOUBLINGS = 6
+# So many numbers of GPUs are searched at once.
+_AT_ONCE = 4
+
+
+def serving_size(request: Request) -> Size:
+    """The fewest GPUs that keep the limits, and the cheapest.
+
+    With one GPU everywhere these are the same; with others for the prompts they need not be.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible.
+    """
+    head = Size(gpu=str(request.gpu), contract=request.contract or "")
+    fewest, reason = _fewest(request)
+    if fewest is None:
+        return replace(head, reason=reason)
+    cheapest: Fleet | None = fewest
+    if math.isnan(fewest.cost):
+        cheapest = None
+    elif request.prefill_gpu is not None:
+        cheapest = _best(*_searched(replace(request, objectives=_CHEAPEST)))
+    return replace(head, fewest=fewest, cheapest=cheapest)
+
+
+def fleet_of(request: Request) -> Fleet | None:
+    """The plan of the fewest GPUs; None where there is none.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible.
+    """
+    return _fewest(request)[0]
+
+
+def _fewest(request: Request) -> tuple[Fleet | None, str]:
+    """The plan of the fewest GPUs; without one, why there is none.
+
+    A rate takes so many workers that the queue of prompts stays bounded. Fewer may keep every
+    limit too, and a short wait may take more: pools are then searched on numbers of GPUs.
+    """
+    request = replace(request, objectives=_FEWEST)
+    plan, result = _searched(request)
+    best, reason = _best(plan, result), ""
+    if best is None:
+        reason = reason_of([Missed.of(plan, result)])
+    if all(getattr(source, "mode", "") != DISAGGREGATED for source in plan.problem.sources):
+        return best, reason
+    limits = plan.problem.constraints
+    pools = replace(request, mode=DISAGGREGATED)
+    if best is None:
+        for count in _beyond(plan, result):
+            if best := _best(*_searched(replace(pools, num_gpus=count), limits)):
+                break
+    if best is None:
+        return None, reason
+    failed = 1
+    while failed < best.num_gpus - 1:
+        # Halved while many are open; the next few below the fewest must all fail.
+        open_below = range(max(failed + 1, _least(best, request)), best.num_gpus)
+        if len(open_below) > 2 * _AT_ONCE:
+            open_below = open_below[len(open_below) // 2 :][:1]
+        on_these = replace(pools, num_gpus=tuple(open_below))
+        fewer = _best(*_searched(on_these, limits)) if open_below else None
+        if fewer is None:
+            failed = max(open_below, default=best.num_gpus)
+        best = fewer or best
+    return best, ""
+
+
+def _least(fleet: Fleet, request: Request) -> int:
+    """The fewest GPUs that may be looked at, by the rate of each of a plan's."""
+    share = (request.request_rate or 0.0) / float(fleet.row["capacity_requests_per_s"])
+    return math.ceil(fleet.num_gpus * share / MORE_EFFICIENT)
+
+
+def _beyond(plan: Plan, result: SearchResult) -> Iterator[int]:
+    """Numbers of GPUs beyond what comes nearest to keeping a limit of latency."""
+    limits = {limit.name for limit in plan.problem.constraints} - {"max_gpus"}
+    near = [miss.row["num_gpus"] for miss in result.nearest_misses if miss.rejection in limits]
+    most = plan.problem.setting.machine.cluster.max_gpus or math.inf
+    for doubling in range(_DOUBLINGS if near else 0):
+        if (count := min(near) * 2**doubling) <= most:
+            yield int(count)
+
+
+def _searched(request: Request, limits: Sequence[Constraint] = ()) -> tuple[Plan, SearchResult]:
+    """What a search finds; ``limits`` replace its own and are not widened."""
+    plan = make_plan(request)
+    if limits:
+        known = {limit.name: replace(limit, assumed=False) for limit in limits}
+        given = {limit.name: limit for limit in plan.problem.constraints}
+        problem = replace(plan.problem, constraints=tuple({**given, **known}.values()))
+        plan = replace(plan, problem=problem)
+    result = exhaustive_search(plan.problem)
+    return replace(plan, problem=result.problem), result
+
+
+def _best(plan: Plan, result: SearchResult) -> Fleet | None:
+    """The best plan by the objectives, None without one."""
+    found = [group.collector for group in result.groups if len(group.collector.values)]
+    return _first(plan, min(found, key=lambda one: tuple(one.values[0]))) if found else None
+
+
+def _first(plan: Plan, collector: Collector) -> Fleet:
+    source, configuration = collector.place(0)
+    return Fleet.of(plan, source.judged(configuration))

@@ -1,0 +1,310 @@
+"""Size a run or a service on every GPU and contract that is asked for."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from planner.base.enums import Contract
+from planner.base.processes import TRIES, Lost, on_workers
+from planner.base.records import record
+from planner.base.units import GIB
+from planner.confidence.classes import gpu_class
+from planner.confidence.quantiles import checked_confidence
+from planner.decide.sizing.day import day_of
+from planner.decide.sizing.fleet import Size
+from planner.decide.sizing.floor import DEADLINES
+from planner.decide.sizing.load import Load
+from planner.decide.sizing.serving import serving_size
+from planner.decide.sizing.training import TrainingSizer
+from planner.errors import PlannerError, SearchSpaceError, WorkersLost
+from planner.plan.given import Said
+from planner.plan.plan import make_plan
+from planner.question.inputs import read, several
+from planner.question.request import ALL, Request
+from planner.question.terms import glossary, terms_of
+from planner.specs.catalogue import Catalogue
+from planner.specs.price import CONTRACTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Progress = Callable[[int], None]
+
+# Without any of them the fewest GPUs are those whose memory is large enough.
+_TRAINING = (*DEADLINES, "step_time", "cost", "model_flops_utilization")
+# A process takes as long to begin as a GPU to size.
+_FEW = 3
+_SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
+
+
+@record(kw_only=True, repr=False)
+class Sizes:
+    """The sizes of a run or a service, the cheapest first, those without a plan last."""
+
+    request: Request
+    sizes: tuple[Size, ...]
+    load: Load | None = None
+
+    def __repr__(self) -> str:
+        found = [size for size in self.sizes if size.fewest is not None]
+        best = f", cheapest {found[0].gpu}" if found else ""
+        without = len(self.sizes) - len(found)
+        return f"<Sizes to {self.request.workload}: {len(found)}{best}; {without} without a plan>"
+
+    @cached_property
+    def found(self) -> tuple[Size, ...]:
+        """Those that have a plan."""
+        return tuple(size for size in self.sizes if size.fewest is not None)
+
+    @cached_property
+    def best(self) -> Size | None:
+        """The cheapest, of unknown prices the one of the fewest GPUs; None without any."""
+        return self.found[0] if self.found else None
+
+    @cached_property
+    def hours(self) -> Mapping[str, list[Any]]:
+        """Of a load a row for each GPU and period as columns; empty without one."""
+        rows = [row for size in self.found if size.day for row in size.day.rows()]
+        return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+
+    @cached_property
+    def table(self) -> Mapping[str, list[Any]]:
+        """A row for each choice as columns; what a row lacks is None."""
+        rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {name: [row.get(name) for row in rows] for name in names}
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each choice: GPU, contract, margins, then the plan's columns in full.
+
+        Of a load a row for each GPU and period.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.hours if self.load else self.table)
+
+
+def size_all(
+    request: Request,
+    contracts: Sequence[str | None] = (None,),
+    *,
+    load: Load | None = None,
+    said: Said = str,
+    progress: Progress | None = None,
+    workers: int = 1,
+) -> Sizes:
+    """Size for every GPU of a request under every contract.
+
+    Without a GPU and a cluster, the GPUs are those of data centers with 60 GiB or more that some
+    list has a current price of. ``progress`` is told how many are done; ``workers`` processes.
+    With a ``load`` the service is sized for its peak, and its day is priced with the contracts.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        No limit says what must be reached, something is unknown, faulty or impossible for all
+        GPUs alike.
+    WorkersLost
+        Worker processes ended again and again.
+    """
+    tasks = tasks_of(request, contracts, load=load, said=said)
+    found, errors = list[Size](), list[PlannerError]()
+    for number, outcome in enumerate(_run(tasks, workers), start=1):
+        if isinstance(outcome, PlannerError):
+            errors.append(outcome)
+            task = tasks[number - 1].request
+            words = " ".join(str(outcome).split())
+            outcome = Size(gpu=str(task.gpu), contract=task.contract or "", reason=words)
+        found.append(outcome)
+        if progress is not None:
+            progress(number)
+    if len(errors) == len(tasks) and len({str(error) for error in errors}) == 1:
+        raise errors[0]
+    asked = request if load is None else replace(request, request_rate=load.peak)
+    sizes = tuple(sorted(found, key=lambda one: one.order))
+    return Sizes(request=asked, sizes=sizes, load=load)
+
+
+@record(kw_only=True)
+class Task:
+    """One GPU under one contract, or of a load under the cheapest of several."""
+
+    request: Request
+    load: Load | None = None
+    contracts: tuple[str | None, ...] = (None,)
+
+
+def tasks_of(
+    request: Request,
+    contracts: Sequence[str | None] = (None,),
+    *,
+    load: Load | None = None,
+    said: Said = str,
+) -> list[Task]:
+    """What is to be sized: each GPU under each contract; of a load each GPU once.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        As `size_all`, before any is sized.
+    """
+    _check(request, load, said)
+    asked = _asked(request)
+    if load is not None:
+        asked, several = replace(asked, request_rate=load.peak), tuple(contracts)
+        return [
+            Task(request=replace(asked, gpu=gpu, contract=None), load=load, contracts=several)
+            for gpu in _gpus(request)
+        ]
+    return [
+        Task(request=replace(asked, gpu=gpu, contract=contract))
+        for gpu in _gpus(request)
+        for contract in contracts
+    ]
+
+
+def _run(tasks: Sequence[Task], workers: int) -> Iterator[Size | PlannerError]:
+    """The size of each, in their order; what cannot be planned is its error."""
+    if workers < 2 or len(tasks) < _FEW or "fork" not in multiprocessing.get_all_start_methods():
+        yield from map(_size, tasks)
+        return
+    numbers, found = range(len(tasks)), dict[int, Size | PlannerError]()
+    try:
+        shared = on_workers(partial(_numbered, tasks), numbers, min(workers, len(tasks)))
+        for number in numbers:
+            while number not in found:
+                done, size = next(shared)
+                found[done] = size
+            yield found.pop(number)
+    except Lost as error:
+        first = tasks[min(error.tasks)].request.gpu
+        raise WorkersLost(
+            f"Workers ended {TRIES} times without a result, at {first} or soon behind it: give "
+            "them more memory, or let one process size all."
+        ) from error
+
+
+def _numbered(tasks: Sequence[Task], number: int) -> Size | PlannerError:
+    return _size(tasks[number])
+
+
+def contracts_given(given: Any, said: str = "contract") -> list[str | None]:
+    """One contract, several, or all; the usual one where none is given.
+
+    Raises
+    ------
+    SearchSpaceError
+        One of them is none.
+    """
+    if given is None:
+        return [None]
+    term, words = glossary()["contract"], several(given, said)
+    if words == [ALL]:
+        return [*CONTRACTS]
+    return [*dict.fromkeys(read(term, word, said) for word in words)]
+
+
+def _size(task: Task) -> Size | PlannerError:
+    request = task.request
+    try:
+        if request.contract is not None and (reason := _no_price(request)):
+            return Size(gpu=str(request.gpu), contract=request.contract, reason=reason)
+        found = TrainingSizer(request=request).size() if _trains(request) else serving_size(request)
+        if task.load is not None and found.fewest is not None:
+            day = day_of(request, found.fewest, task.load, task.contracts)
+            found = replace(found, day=day)
+    except PlannerError as error:
+        return error
+    if found.fewest is None:
+        return found
+    row = found.fewest.row
+    contract = "" if task.load else str(row.get("contract", ""))
+    is_other = request.contract is None and contract not in ("", Contract.ON_DEMAND)
+    return replace(found, gpu=str(row["gpu"]), contract=contract, is_other_contract=is_other)
+
+
+def _no_price(request: Request) -> str:
+    """That nobody sells the GPU under the contract that is asked for; empty where somebody does."""
+    plan = make_plan(replace(request, num_gpus=1) if _trains(request) else request)
+    offers = (getattr(source, "site", None) for source in plan.problem.sources)
+    if any(site is None or site.offer is not None for site in offers):
+        return ""
+    return f"no {request.contract} price is known: give --price"
+
+
+def _asked(request: Request) -> Request:
+    """The request with what sizing needs: the deadline in front, plans by the time of the run."""
+    if not _trains(request):
+        return request
+    goals = terms_of("train", "objective")
+    bounds = dict(request.constraints)
+    first = {name: bounds.pop(name) for name in DEADLINES if name in bounds}
+    goal = next(name for name in DEADLINES if name in goals)
+    return replace(request, constraints={**first, **bounds}, objectives=(goal,))
+
+
+def current_gpus(catalogue: Catalogue) -> Iterator[str]:
+    """GPUs of data centers that some list has a current price of."""
+    for name in catalogue.names("gpus"):
+        gpu, price = catalogue.load_gpu(name).spec, catalogue.price(name)
+        is_large = gpu.allocatable_memory >= _SMALLEST_GIB * GIB
+        if is_large and gpu_class(gpu) in _CLASSES and price is not None and not price.is_old:
+            yield name
+
+
+def _trains(request: Request) -> bool:
+    return request.workload == "train"
+
+
+def _check(request: Request, load: Load | None, said: Said) -> None:
+    """Refuse questions that have no size as their answer, all faults at once."""
+    faults = []
+    try:
+        checked_confidence(request.limit_confidence, said("confidence"))
+    except SearchSpaceError as error:
+        faults.append(str(error))
+    faults += [
+        f"{said(name)}: size one at a time."
+        for name in ("model", "adapter")
+        if isinstance(getattr(request, name), tuple) or getattr(request, name) == ALL
+    ]
+    if load is not None and request.workload != "serve":
+        faults.append(f"{said('load')} is of requests: give {said('workload')} serve.")
+    if request.num_requests is not None and request.request_rate is not None:
+        faults.append(f"GPUs are sized for a rate that lasts: leave out {said('num_requests')}.")
+    if request.workload == "inference":
+        faults.append("A static batch has no rate or deadline: size `train` or `serve`.")
+    elif _trains(request):
+        known = [name for name in _TRAINING if name in terms_of("train", "limit")]
+        if not set(known) & set(request.constraints):
+            listed = ", ".join(said(name) for name in known)
+            faults.append(f"Say what the GPUs must reach: one or more of {listed}.")
+    else:
+        if load is not None and request.request_rate is not None:
+            faults.append(f"{said('load')} has the rates: leave out {said('request_rate')}.")
+        elif load is None and request.request_rate is None:
+            faults.append(f"Say what the GPUs must serve: {said('request_rate')}.")
+        if request.num_gpus is not None:
+            faults.append(
+                f"The number of GPUs is the answer: leave out {said('num_gpus')}, or give "
+                f"{said('max_gpus')}."
+            )
+    if request.objectives:
+        faults.append(f"Sizes are by GPUs and cost: leave out {said('objectives')}.")
+    if faults:
+        raise SearchSpaceError("\n".join(faults))
+
+
+def _gpus(request: Request) -> list[str | None]:
+    catalogue = Catalogue(request.specs)
+    if request.gpu is None:
+        return [None] if request.cluster is not None else [*current_gpus(catalogue)]
+    if request.gpu in (ALL, (ALL,)):
+        if request.cluster is not None:
+            raise SearchSpaceError("All GPUs are compared on their own links: name no cluster.")
+        return [*catalogue.names("gpus")]
+    return [request.gpu] if isinstance(request.gpu, str) else [*request.gpu]

@@ -1,0 +1,1 @@
+"""From a question to a problem, and plans as values."""

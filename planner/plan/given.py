@@ -1,0 +1,334 @@
+"""From what a user gave, on the command line or in Python, to a request.
+
+``said`` is how messages call what a name of the package stands for: its option, or the name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from numbers import Real
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from planner.base.training_objectives import is_objective
+from planner.errors import SearchSpaceError, SpecError, did_you_mean
+from planner.question.inputs import (
+    chosen,
+    full_name,
+    read,
+    read_all,
+    several,
+    shown,
+    suggestion,
+    whole,
+)
+from planner.question.request import ALL, Request
+from planner.question.terms import Term, glossary, terms_of
+from planner.workloads.registry import known_workload, workload_of
+
+Said: TypeAlias = Callable[[str], str]
+
+DRIVERS = ("exhaustive", "optuna")
+SAMPLERS = ("nsga2", "tpe")
+TRIALS = 2000
+"""Configurations that Optuna tries where nobody says how many."""
+
+_MOST_AT_ONCE = 10**7
+_BURST_OF = ("serve",)
+# Of a plan that is changed, one of them takes the place of the others.
+_RUN_LENGTHS = ("total_tokens", "num_samples", "max_steps")
+_FIELDS = tuple(field.name for field in fields(Request))
+_OF_OPTUNA = ("trials", "seed", "sampler", "storage")
+NEEDS = {
+    "acceptance_rate": "draft_tokens",
+    "draft_cost": "draft_tokens",
+    "draft_model": "draft_tokens",
+    "draft_method": "draft_tokens",
+    "draft_steps": "draft_tokens",
+    "max_loras": "lora_rank",
+    "tokens_per_image": "images_per_sample",
+}
+"""Questions that do nothing without another."""
+
+
+def make_request(
+    given: Mapping[str, Any], *, base: Request | None = None, said: Said = str
+) -> Request:
+    """A request of the fields of `planner.Request`; None stands for what was not given.
+
+    ``base`` has what was not given.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        There is no model; a name is unknown or of another workload; a value is not what its
+        name takes, or does nothing alone.
+    """
+    asked = {name: value for name, value in given.items() if value is not None}
+    workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
+    if workload == "train":
+        asked |= _trained_for(asked, said)
+        asked = {name: value for name, value in asked.items() if value is not None}
+    read_fields: dict[str, Any] = {"workload": workload}
+    of_options: dict[str, Any] = {}
+    for name, value in asked.items():
+        if name in _PARTS:
+            read_fields[name] = _PARTS[name](workload, value, said)
+        elif name in _FIELDS:
+            answer = _answer(glossary()[name], value, said(name))
+            is_several = isinstance(answer, tuple) and _goes_to_settings(name)
+            (of_options if is_several else read_fields)[name] = answer
+        else:
+            raise _unknown(workload, name)
+    _refuse_others(workload, read_fields, said)
+    set_names = read_fields.get("settings", {})
+    if "precision" in read_fields:
+        _refuse_twice([workload_of(workload).precision], set_names)
+    _refuse_twice(of_options, set_names)
+    kept = base.settings if base else {}
+    read_fields["settings"] = {**kept, **set_names, **of_options}
+    if base is not None and set(_RUN_LENGTHS) & set(read_fields):
+        base = replace(base, total_tokens=None, num_samples=None, max_steps=None)
+    if base is None and "model" not in read_fields:
+        raise SpecError(f"Give a model with {said('model')}.")
+    request = Request(**read_fields) if base is None else replace(base, **read_fields)
+    _refuse_useless(request, read_fields, said)
+    return request
+
+
+def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
+    """``name=value[,value]`` texts as parameter -> values.
+
+    Raises
+    ------
+    SearchSpaceError
+        A text has no ``=``, no value, or repeats a parameter.
+    """
+    settings: dict[str, list[str]] = {}
+    for text in assignments:
+        name, equals, listed = text.partition("=")
+        name = name.strip().replace("-", "_")
+        items = [value.strip() for value in listed.split(",")]
+        if not equals or not name or not all(items):
+            raise SearchSpaceError(f"--set {text!r} is not name=value or name=value,value.")
+        if any("=" in value for value in items):
+            several = " ".join(f"--set {part.strip()}" for part in text.split(","))
+            raise SearchSpaceError(f"--set takes one parameter: give {several}.")
+        if name in settings:
+            raise SearchSpaceError(f"--set gives {name} twice; list its values with commas.")
+        settings[name] = items
+    return settings
+
+
+def question_of(plan: Request) -> Request:
+    """What a plan was made for: its number formats stay, its layout does not."""
+    known = glossary()
+    kept = {
+        name: value
+        for name, value in plan.settings.items()
+        if name in known and known[name].is_format
+    }
+    return replace(plan, settings=kept)
+
+
+def read_driver(given: Mapping[str, Any], said: Said = str) -> dict[str, Any]:
+    """The ``driver`` and, of Optuna, its ``trials``, ``seed``, ``sampler`` and ``storage``.
+
+    Raises
+    ------
+    SearchSpaceError
+        One of them is impossible, or of another driver.
+    """
+    asked = {name: value for name, value in given.items() if value is not None}
+    driver = chosen(asked.get("driver", DRIVERS[0]), said("driver"), DRIVERS)
+    if driver == DRIVERS[0]:
+        for name in _OF_OPTUNA:
+            if name in asked:
+                raise SearchSpaceError(f"{said(name)} needs {said('driver')} optuna.")
+        return {"driver": driver}
+    storage = asked.get("storage")
+    return {
+        "driver": driver,
+        "sampler": chosen(asked.get("sampler", SAMPLERS[0]), said("sampler"), SAMPLERS),
+        "storage": None if storage is None else _path(storage, said("storage")),
+        "trials": whole(asked.get("trials", TRIALS), said("trials"), 1),
+        "seed": whole(asked.get("seed", 0), said("seed")),
+    }
+
+
+def read_burst(workload: str, given: Any, said: Said = str) -> int | None:
+    """Requests that arrive at once, None where nobody asked for that.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is no number of them, or the workload serves no stream.
+    """
+    if given is None:
+        return None
+    if workload not in _BURST_OF:
+        raise _of_others(said("burst"), _BURST_OF, said)
+    return whole(given, said("burst"), 1, _MOST_AT_ONCE)
+
+
+def _workload(given: Any) -> str:
+    if not isinstance(given, str):
+        raise SearchSpaceError(f"The workload is a word, not {shown(given)}.")
+    return known_workload(str(given).strip().lower())
+
+
+def _answer(term: Term, given: Any, said: str) -> Any:
+    """The value of a question, a tuple of several where the term takes them."""
+    if not term.takes_several:
+        return read(term, given, said)
+    if term.term == "num_gpus" and several(given, said) == [ALL]:
+        return ALL
+    values = read_all(term, given, said)
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _goes_to_settings(name: str) -> bool:
+    """Whether several values are those of a parameter; a request has one, but of GPUs any."""
+    return "parameter" in glossary()[name].kind and name != "num_gpus"
+
+
+def _settings(workload: str, given: Any, said: Said) -> dict[str, Any]:
+    known = terms_of(workload, "parameter", "pool", "derived")
+    read_settings: dict[str, Any] = {}
+    for word, value in _items("settings", given):
+        name = full_name(word, known)
+        if name in read_settings:
+            raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
+        read_settings[name] = _setting(known.get(name), value, name)
+    return read_settings
+
+
+def _setting(term: Term | None, given: Any, name: str) -> Any:
+    """The values of a parameter; an unknown one, and choices of spaces, are judged with these."""
+    is_choice = not isinstance(given, str | os.PathLike | Iterable | Real)
+    if term is None or (is_choice and not hasattr(given, "tolist")):
+        return given
+    words = several(given, name)
+    if "all" in words:
+        return words[0] if len(words) == 1 else words
+    values = [read(term, word, name) for word in words]
+    return values[0] if len(values) == 1 else values
+
+
+def _refuse_twice(names: Iterable[str], settings: Mapping[str, Any]) -> None:
+    """Refuse settings of parameters that an option of their own was given for."""
+    for name in names:
+        if name in settings:
+            raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
+
+
+def _objectives(workload: str, given: Any, said: Said) -> tuple[str, ...]:
+    known = terms_of(workload, "objective")
+    words = several(given, "objectives") if not _is_empty(given) else []
+    for word in words:
+        if not isinstance(word, str):
+            raise SearchSpaceError(f"An objective is a name, not {shown(word)}.")
+    return tuple(full_name(word, known) for word in words)
+
+
+def _trained_for(asked: Mapping[str, Any], said: Said) -> dict[str, Any]:
+    """What training minimizes where a word for it stands among what is best."""
+    given = asked.get("objectives")
+    if given is None or _is_empty(given):
+        return {}
+    words = several(given, "objectives")
+    named = [word for word in words if isinstance(word, str) and is_objective(word)]
+    if not named:
+        return {}
+    if len(named) > 1 or "training_objective" in asked:
+        raise SearchSpaceError(
+            f"{said('training_objective')} is one of several: give it once, not {', '.join(named)}."
+        )
+    others = [word for word in words if word not in named]
+    return {"training_objective": named[0], "objectives": others or None}
+
+
+def _is_empty(given: Any) -> bool:
+    return isinstance(given, str | tuple | list | set | frozenset) and not given
+
+
+def _constraints(workload: str, given: Any, said: Said) -> dict[str, float]:
+    known = terms_of(workload, "limit")
+    others = {name: term for name, term in glossary().items() if "limit" in term.kind}
+    bounds = {}
+    for word, value in _items("constraints", given):
+        name = full_name(word, {**known, **others})
+        if name in known:
+            bounds[name] = float(read(known[name], value, said(name)))
+        elif name in others:
+            raise _of_others(said(name), others[name].of, said)
+        else:
+            raise SearchSpaceError(
+                f"Unknown constraint {shown(word)}.{suggestion(word, known)} "
+                f"Known: {', '.join(known)}."
+            )
+    return bounds
+
+
+def _items(part: str, given: Any) -> Iterable[tuple[str, Any]]:
+    """The entries of a mapping; those without a value were not given."""
+    if not isinstance(given, Mapping):
+        raise SearchSpaceError(f"{part} is a mapping of names to values, not {shown(given)}.")
+    for name in given:
+        if not isinstance(name, str):
+            raise SearchSpaceError(f"{part}: {shown(name)} is no name.")
+    return [(name, value) for name, value in given.items() if value is not None]
+
+
+def _words(given: Any, said: str) -> Any:
+    """A word or several that are read once the workload says of what they are."""
+    words = [read(glossary()["model"], word, said) for word in several(given, said)]
+    return words[0] if len(words) == 1 else tuple(words)
+
+
+def _path(given: Any, said: str) -> str:
+    return str(read(glossary()["space"], given, said))
+
+
+_PARTS: Mapping[str, Callable[[str, Any, Said], Any]] = {
+    "settings": _settings,
+    "objectives": _objectives,
+    "constraints": _constraints,
+    "precision": lambda _, given, said: _words(given, said("precision")),
+    "specs": lambda _, given, said: Path(_path(given, said("specs"))),
+}
+
+
+def _refuse_others(workload: str, answers: Mapping[str, Any], said: Said) -> None:
+    """Refuse answers to questions of other workloads."""
+    for name, value in answers.items():
+        term = glossary().get(name)
+        if term is None or "question" not in term.kind or not term.of or workload in term.of:
+            continue
+        if value != getattr(Request, name, None):
+            raise _of_others(said(name), term.of, said)
+
+
+def _refuse_useless(request: Request, answers: Mapping[str, Any], said: Said) -> None:
+    for name, needed in NEEDS.items():
+        if answers.get(name) and not getattr(request, needed) and needed not in answers:
+            raise SearchSpaceError(f"{said(name)} needs {said(needed)}.")
+
+
+def _of_others(said_name: str, workloads: Iterable[str], said: Said) -> SearchSpaceError:
+    return SearchSpaceError(f"{said_name} is of {said('workload')} {' or '.join(workloads)}.")
+
+
+def _unknown(workload: str, name: str) -> SearchSpaceError:
+    known = terms_of(workload, "parameter", "question", "limit", "pool")
+    full = full_name(name, known)
+    if full in _FIELDS:
+        return SearchSpaceError(f"Unknown argument {name!r}. Did you mean {full}?")
+    if full in terms_of(workload, "parameter", "pool"):
+        return SearchSpaceError(f"{name} is a parameter: give settings={{{full!r}: ...}}.")
+    if full in known:
+        return SearchSpaceError(f"{name} is a limit: give constraints={{{full!r}: ...}}.")
+    hint = did_you_mean(name, _FIELDS)
+    return SearchSpaceError(f"Unknown argument {name!r}.{hint} Known: {', '.join(_FIELDS)}.")

@@ -1,0 +1,352 @@
+"""What a user gives for a term, on the command line or in Python, as the package holds it.
+
+A number may be text with k, M, B or T (powers of 1000), Ki, Mi or Gi (powers of 1024) or %; times,
+bytes and money are numbers in SI units and USD, or text with a unit. Numbers of numpy, paths, and
+whatever can be iterated over are understood. ``said`` is what messages call the term: its option,
+or its name.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from numbers import Integral, Real
+from typing import Any
+
+from planner.base.enums import Contract
+from planner.base.units import parse_quantity
+from planner.errors import SearchSpaceError, did_you_mean
+from planner.question.terms import Term
+
+LARGEST = 10**9
+"""What a count is at most."""
+
+MOST_GPUS = 10**7
+MOST_PARAMETERS = 10**15
+_MOST_VALUES = 10_000
+_LONGEST = 4000
+_LONGEST_NAME = 255
+_SHOWN = 60
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_EXAMPLES = {"second": "s", "byte": "GiB", "watt": "kW"}
+_UNITS = {"usd": "USD", "kg": "kg"}
+# No run is that short: a thousand tokens are less than one sequence.
+_FEWEST_TOKENS = 1000.0
+# To its writer this is one number: 048 must not become a second value.
+_SEPARATED = re.compile(r"[1-9]\d{0,2}(,\d{3})*,0\d\d(,\d{3})*")
+_ZEROS_FIRST = re.compile(r"0\d")
+
+
+def read(term: Term, given: Any, said: str = "") -> Any:
+    """One value of a term: a whole number, number in SI units, flag or word.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is not what the term takes.
+    """
+    said = said or term.term
+    value = _plain(given)
+    if isinstance(value, str) and not value:
+        raise SearchSpaceError(f"{said} has no value.")
+    return _READERS[term.type.partition(":")[0]](term, value, said)
+
+
+def read_all(term: Term, given: Any, said: str = "") -> list[Any]:
+    """The values of a term that takes several, without repetitions: one, or some kind of list.
+
+    Raises
+    ------
+    SearchSpaceError
+        One of them is not what the term takes, or there is none.
+    """
+    said = said or term.term
+    if term.type == "count" and isinstance(given, str) and _SEPARATED.fullmatch(given):
+        written = given.replace(",", "")
+        last = given.rpartition(",")[2]
+        raise SearchSpaceError(
+            f"{said} {given}: {last!r} is not a whole number; write {written}, or 64,128 for "
+            "several."
+        )
+    values = [read(term, value, said) for value in several(given, said)]
+    return list(dict.fromkeys(values))
+
+
+def several(given: Any, said: str) -> list[Any]:
+    """The items of a list, set, array or text with commas; what is none of these alone.
+
+    Raises
+    ------
+    SearchSpaceError
+        There are none, or too many.
+    """
+    value = given if isinstance(given, os.PathLike) else _plain(given)
+    if isinstance(value, str):
+        items: list[Any] = [word.strip() for word in value.split(",")]
+        items = [word for word in items if word]
+    elif isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping):
+        items = list(islice(value, _MOST_VALUES + 1))
+        if isinstance(value, set | frozenset):
+            items.sort(key=lambda item: (str(type(item)), repr(item)))
+    else:
+        items = [value]
+    if not items:
+        raise SearchSpaceError(f"There is no value for {said}.")
+    if len(items) > _MOST_VALUES:
+        raise SearchSpaceError(f"{said}: more than {_MOST_VALUES:,} values.")
+    return items
+
+
+def whole(value: Any, said: str, least: int = 0, most: int = LARGEST, unit: str = "") -> int:
+    """A whole number, of tokens or of anything else.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is none, or outside its bounds.
+    """
+    found = _whole(_plain(value), "token" if unit == "tokens" else "number")
+    if found is None or found < least:
+        told = f"{said} is a whole number of at least {least}, not {shown(value)}."
+        raise SearchSpaceError(told + _unseparated(value))
+    if found > most:
+        raise SearchSpaceError(f"{said} = {shown(value)} is beyond what can be planned ({most:,}).")
+    return found
+
+
+def chosen(value: Any, said: str, known: Iterable[str]) -> str:
+    """One of some words, in any case.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is none of them.
+    """
+    words = list(known)
+    text = str(_plain(value)).lower() if isinstance(_plain(value), str) else None
+    if text not in words:
+        hint = did_you_mean(text or "", words)
+        raise SearchSpaceError(f"{said} is one of {', '.join(words)}, not {shown(value)}.{hint}")
+    return text
+
+
+def full_name(word: str, known: Mapping[str, Term]) -> str:
+    """The name of a term that is called by its name, its short name or its option.
+
+    >>> from planner.question.terms import terms_of
+    >>> full_name("tp", terms_of("serve", "parameter"))
+    'tensor_parallel'
+    """
+    name = word.strip().replace("-", "_")
+    if name in known:
+        return name
+    for term in known.values():
+        if term.short == name.lower() or "--" + word.strip().replace("_", "-") in term.options:
+            return term.term
+    return name
+
+
+def suggestion(word: str, known: Mapping[str, Term]) -> str:
+    """A hint at terms that an unknown word may mean, by their names and short names."""
+    name = full_name(word, known)
+    shorts = [term.short for term in known.values() if term.short]
+    return f" Did you mean {name}?" if name in known else did_you_mean(name, [*known, *shorts])
+
+
+def shown(value: Any) -> str:
+    """A value in a message, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # of a class of the user's, or an int of too many digits
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _plain(value: Any) -> Any:
+    """A value without numpy, paths and blanks around it."""
+    if callable(getattr(value, "tolist", None)):
+        value = value.tolist()
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    return str(value).strip() if isinstance(value, str) else value
+
+
+def _whole(value: Any, dimension: str) -> int | None:
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str) and _ZEROS_FIRST.match(value):
+        return None
+    number = _real(value, dimension)
+    return int(number) if number is not None and number == math.floor(number) else None
+
+
+def _real(value: Any, dimension: str) -> float | None:
+    """A finite number, None where it is none; what is wrong with a unit is a ValueError."""
+    if isinstance(value, bool) or not isinstance(value, str | Real):
+        return None
+    try:
+        number = parse_quantity(value, dimension) if isinstance(value, str) else float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _count(term: Term, value: Any, said: str) -> int:
+    most = MOST_GPUS if term.term == "num_gpus" else LARGEST
+    if term.unit == "parameters":
+        most = MOST_PARAMETERS
+    return whole(value, said, int(term.least or 0), most, term.unit)
+
+
+def _number(term: Term, value: Any, said: str) -> float:
+    unit = term.unit.removeprefix("1")
+    text = value.removesuffix(unit) if isinstance(value, str) else value
+    number = _real(text, "number")
+    if number is None:
+        raise SearchSpaceError(f"{said} is a number, not {shown(value)}.{_unseparated(value)}")
+    if term.least and number < float(term.least):
+        raise SearchSpaceError(f"{said} is a number of at least {term.least}, not {shown(value)}.")
+    return number
+
+
+def _share(term: Term, value: Any, said: str) -> float:
+    number = _real(value, "1")
+    if number is None or not 0 <= number <= 1:
+        told = f"{said} is a share from 0 to 1 or a percentage such as 90%, not {shown(value)}"
+        raise SearchSpaceError(f"{told}: {term.description.partition(';')[0]}.")
+    return number
+
+
+def _flag(term: Term, value: Any, said: str) -> bool:
+    text = _lower(value)
+    if text not in (*_TRUE, *_FALSE):
+        raise SearchSpaceError(f"{said} is true or false, not {shown(value)}.")
+    return text in _TRUE
+
+
+def _code(term: Term, value: Any, said: str) -> Any:
+    if isinstance(value, term.codes):
+        return term.shown(value)
+    words = {str(term.shown(code)): term.shown(code) for code in term.codes}
+    text = term.codes.meant(_lower(value))
+    if text not in words:
+        hint = did_you_mean(text, [*words, *term.codes.aliases()])
+        known = ", ".join(words) if len(words) <= len(term.codes.words()) else term.codes.listed()
+        raise SearchSpaceError(f"{said} is one of {known}, not {shown(value)}.{hint}")
+    return words[text]
+
+
+def _lower(value: Any) -> str:
+    """A word, flag or digit as text, empty for what is none."""
+    is_digit = isinstance(value, int) and 0 <= value <= 9
+    return str(value).lower() if isinstance(value, str) or is_digit else ""
+
+
+def _word(term: Term, value: Any, said: str) -> str:
+    if not isinstance(value, str):
+        raise SearchSpaceError(f"{said} is text, not {shown(value)}.")
+    if "\0" in value:
+        raise SearchSpaceError(f"{said} {shown(value)} is no text that names can have.")
+    try:
+        lengths = [len(os.fsencode(part)) for part in re.split(r"[/\\]", value)]
+    except UnicodeEncodeError as error:
+        raise SearchSpaceError(f"{said} {shown(value)} is no text that names can have.") from error
+    if sum(lengths) > _LONGEST or max(lengths) > _LONGEST_NAME:
+        raise SearchSpaceError(f"{said} {shown(value)} is too long for a name or a file.")
+    return value
+
+
+def _peak(term: Term, value: Any, said: str) -> float | str:
+    """A share of a peak as a number; a rate stays text until the peak is known."""
+    share = _real(value, "1")
+    if share is None and not isinstance(value, str):
+        raise SearchSpaceError(f"{said} is a share or a rate with its unit, not {shown(value)}.")
+    return str(value) if share is None else share
+
+
+def _quantity(term: Term, value: Any, said: str) -> float:
+    dimension, unit = term.type, _UNITS.get(term.type)
+    if not isinstance(value, str):
+        number = _real(value, "1")
+        if number is None:
+            raise SearchSpaceError(f"{said} is a number or text with a unit, not {shown(value)}.")
+        return number
+    if unit is None and dimension in _EXAMPLES and value.replace(".", "", 1).isdigit():
+        units = ("ms", "s") if term.header.endswith(" ms") else (_EXAMPLES[dimension],)
+        example = " or ".join(value + each for each in units)
+        raise SearchSpaceError(f"{said} {value}: needs a unit, as in {example}.")
+    try:
+        return parse_quantity(value, dimension, unit)
+    except ValueError as error:
+        raise SearchSpaceError(f"{said} {value}: {error}.{_unseparated(value)}") from error
+
+
+def _tokens(term: Term, value: Any, said: str) -> float:
+    tokens = _quantity(term, value, said)
+    if 0 < tokens < _FEWEST_TOKENS:
+        raise SearchSpaceError(
+            f"{said} {value}: that is {tokens:g} tokens; give a unit, as in 1.4T or 300B."
+        )
+    return tokens
+
+
+def _price(term: Term, value: Any, said: str) -> float | str:
+    """USD per GPU-hour as a number, or those of several GPUs as text."""
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    elif isinstance(value, str) and "=" in value:
+        pairs = [part.partition("=")[::2] for part in value.split(",") if part.strip()]
+    else:
+        return _number(term, value, said)
+    found: dict[str, str] = {}
+    for gpu, given in pairs:
+        name = str(gpu).strip()
+        if not name or any(mark in name for mark in ",="):
+            raise SearchSpaceError(f"{said}: write the GPU and its price, as in h100=1.9,b200=4.")
+        if name in found:
+            raise SearchSpaceError(f"{said} gives {name} twice.")
+        found[name] = repr(_number(term, _plain(given), f"{said} of {name}")).removesuffix(".0")
+    return ",".join(f"{name}={number}" for name, number in found.items())
+
+
+def _contract(term: Term, value: Any, said: str) -> str:
+    words = [str(contract) for contract in Contract]
+    text = re.sub(r"[\s_]+", "-", _lower(value))
+    if text not in words:
+        hint = did_you_mean(text, words)
+        raise SearchSpaceError(f"{said} is one of {', '.join(words)}, not {shown(value)}.{hint}")
+    return text
+
+
+def _unseparated(value: Any) -> str:
+    """A hint for a number with separators of thousands."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d*)?", value.strip()):
+        return f" Write {value.strip().replace(',', '')}: commas stand between several values."
+    return ""
+
+
+_READERS: Mapping[str, Callable[[Term, Any, str], Any]] = {
+    "count": _count,
+    "counts": _count,
+    "number": _number,
+    "1/s": _number,
+    "price": _price,
+    "contract": _contract,
+    "share": _share,
+    "flag": _flag,
+    "code": _code,
+    "level": _code,
+    "text": _word,
+    "names": _word,
+    "peak": _peak,
+    "token": _tokens,
+    "second": _quantity,
+    "byte": _quantity,
+    "usd": _quantity,
+    "watt": _quantity,
+    "kg": _quantity,
+    "1": _quantity,
+}

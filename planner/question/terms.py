@@ -1,0 +1,211 @@
+"""The one table of terms: parameters, questions, results, limits and objectives.
+
+A row of ``terms.csv`` says everything about a name; configurations, spaces, options, columns and
+texts are made from it. Its columns:
+
+``term``, ``description``
+    the name and what it means
+``of``
+    the workloads that know it; empty for all
+``kind``
+    ``parameter`` of a configuration, what is ``derived`` from parameters, ``question`` (what a user
+    says beside them), ``operator`` (what one asks about a single operator), ``result``, ``limit``,
+    ``objective``
+``type``
+    of a parameter ``count``, ``share``, ``flag``, ``code:ENUM`` or ``level:ENUM`` (a code that is
+    shown as its number); of a question also ``text``, ``names`` (one or several), ``number`` and
+    ``peak`` (a share of one, or a rate), ``price`` (of a GPU, or of several by name) and
+    ``contract``; of a result its dimension, see `planner.base.units`
+``unit``
+    the one it is shown in, 1 for plain numbers
+``default``, ``least``
+    of a parameter or question: the value where nobody says one (empty where specs do), and the
+    smallest; of a limit in SI units: what is assumed where nobody limits a time
+``short``, ``header``, ``rank``
+    its abbreviation, the head of its column, and how late a narrow table leaves it out
+``axis``
+    of a parameter of training: its axis in the mesh of all configurations, and its place there
+``widen``
+    the values that may help where nothing is feasible, after their place among such remedies
+``option``, ``group``, ``better``
+    its option of the command line where that is not its name, and the part of the help that
+    shows it; of a limit or objective whether ``low`` or ``high`` is better
+"""
+
+from __future__ import annotations
+
+import csv
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any
+
+from planner.base import enums, software_enums
+from planner.base.records import record
+
+_FORMATS = ("ComputePrecision", "Quantization", "CacheType")
+
+
+@record(kw_only=True)
+class Term:
+    """A row of the table; see the module for its fields. Those with several words are split."""
+
+    term: str
+    of: tuple[str, ...]
+    kind: tuple[str, ...]
+    type: str
+    unit: str
+    default: str
+    least: str
+    short: str
+    header: str
+    rank: str
+    axis: str
+    widen: str
+    option: str
+    group: str
+    better: str
+    description: str
+
+    @property
+    def sign(self) -> int:
+        """1 where low is better, -1 where high is."""
+        return -1 if self.better == "high" else 1
+
+    @cached_property
+    def codes(self) -> Any:
+        """The enumeration of a coded parameter, None of another."""
+        kind, _, name = self.type.partition(":")
+        home = enums if hasattr(enums, name) else software_enums
+        return getattr(home, name) if kind in ("code", "level") else None
+
+    @property
+    def is_level(self) -> bool:
+        """Whether a code is shown as its number."""
+        return self.type.startswith("level:")
+
+    @property
+    def is_word(self) -> bool:
+        """Whether its values are words, not numbers."""
+        return self.type in ("flag", "text", "names", "contract") or (
+            self.codes is not None and not self.is_level
+        )
+
+    @property
+    def takes_several(self) -> bool:
+        """Whether a question may have several answers, which are compared."""
+        return self.type in ("names", "counts") or "parameter" in self.kind
+
+    @property
+    def column_header(self) -> str:
+        """The head of its column."""
+        return self.header or self.term.replace("_", " ")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Its names on the command line, the usual one first."""
+        return tuple((self.option or "--" + self.term.replace("_", "-")).split(","))
+
+    @property
+    def option_name(self) -> str:
+        """Its usual option of the command line."""
+        return self.options[0]
+
+    @property
+    def is_format(self) -> bool:
+        """Whether its values are number formats."""
+        return self.type.partition(":")[2] in _FORMATS
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a parameter has an option or a question of its own, beside ``--set``."""
+        return bool(self.option) or "question" in self.kind
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """The values that may help where nothing is feasible."""
+        return tuple(self.widen.partition(":")[2].split())
+
+    def shown(self, value: Any) -> Any:
+        """A value of a parameter, out of an array, as people read it: a word, bool or number."""
+        if self.codes is not None:
+            return int(value) if self.is_level else self.codes(int(value)).word
+        if self.type == "flag":
+            return bool(value)
+        return float(value) if self.type in ("share", "number") else int(value)
+
+    def coded(self, word: Any) -> Any:
+        """The value in an array of what is shown as ``word``."""
+        if self.codes is None:
+            return word
+        return next(int(code) for code in self.codes if str(self.shown(code)) == str(word))
+
+    @property
+    def plain(self) -> Any:
+        """The default as `shown` gives it; None where specs say it."""
+        if not self.default or self.codes is not None:
+            return self.default or None
+        if self.type == "flag":
+            return self.default == "true"
+        return float(self.default) if self.type in ("share", "number") else int(self.default)
+
+
+def percentile_of(name: str) -> tuple[str, float] | None:
+    """Of a percentile of a quantity over the requests, that quantity and the share of them.
+
+    >>> percentile_of("time_to_first_token_p99"), percentile_of("time_to_first_token")
+    (('time_to_first_token', 0.99), None)
+    """
+    quantity, _, percent = name.rpartition("_p")
+    return (quantity, int(percent) / 100) if quantity and percent.isdecimal() else None
+
+
+@cache
+def glossary() -> dict[str, Term]:
+    """All terms by name, in the order of ``terms.csv``."""
+    text = files("planner").joinpath("question/terms.csv").read_text(encoding="utf-8")
+    found = {}
+    for row in csv.DictReader(text.splitlines()):
+        of, kind = (tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind"))
+        found[row["term"]] = Term(of=of, kind=kind, **row)
+    return found
+
+
+def term_of_column(column: str) -> Term | None:
+    """The term of a result column, which is the term with a unit suffix; None if unknown.
+
+    >>> term_of_column("peak_memory_gib").term
+    'peak_memory'
+    """
+    terms = glossary()
+    stem = column.rpartition("_")[0]
+    return terms.get(column) or terms.get(stem)
+
+
+def terms_of(workload: str, *kinds: str) -> dict[str, Term]:
+    """The terms of a workload that are of one of these kinds, by name, in order.
+
+    >>> list(terms_of("serve", "limit"))[:2]
+    ['memory_headroom', 'time_to_first_token']
+    """
+    return {
+        name: term
+        for name, term in glossary().items()
+        if (not term.of or workload in term.of) and set(kinds) & set(term.kind)
+    }
+
+
+def plain_values(workload: str) -> dict[str, Any]:
+    """The default of every parameter that has one which no spec says.
+
+    >>> plain_values("train")["recompute"]
+    'none'
+    """
+    parameters = terms_of(workload, "parameter")
+    return {name: term.plain for name, term in parameters.items() if term.plain is not None}
+
+
+def remedies_of(workload: str) -> dict[str, tuple[str, ...]]:
+    """Values of parameters that may help where nothing is feasible, the likeliest first."""
+    widened = [term for term in terms_of(workload, "parameter").values() if term.widen]
+    widened.sort(key=lambda term: int(term.widen.partition(":")[0]))
+    return {term.term: term.remedies for term in widened}
