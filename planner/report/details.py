@@ -14,12 +14,7 @@ from planner.plan import Plan
 from planner.records import record
 from planner.report.parts import host_words, memory_table
 from planner.report.sure import open_lines, sure_pairs
-from planner.show.page import (
-    Block,
-    Pairs,
-    Title,
-    said,
-)
+from planner.show.page import Block, Pairs, Title, said
 from planner.terms import term_of_column
 from planner.units import GIB
 from planner.workloads.base import Evaluation

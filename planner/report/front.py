@@ -15,18 +15,7 @@ from planner.optimize.result import SearchResult
 from planner.plan import Plan
 from planner.report.short import SHORT_WORDS, degrees
 from planner.report.sure import ties
-from planner.show.page import (
-    BEST,
-    GAP,
-    TIE,
-    TOTAL,
-    Block,
-    Column,
-    Table,
-    Title,
-    fitted,
-    said,
-)
+from planner.show.page import BEST, GAP, TIE, TOTAL, Block, Column, Table, Title, fitted, said
 from planner.terms import glossary, percentile_of, term_of_column, terms_of
 from planner.workloads.base import Wording
 

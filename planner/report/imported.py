@@ -16,15 +16,7 @@ from planner.plan import Plan
 from planner.report.engine_start import start_line
 from planner.report.short import share
 from planner.report.told import label, told
-from planner.show.page import (
-    GAP,
-    TOTAL,
-    Block,
-    Code,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import GAP, TOTAL, Block, Code, Title, grid, said
 from planner.terms import Term, glossary, terms_of
 from planner.text import chance
 from planner.text import value as shown

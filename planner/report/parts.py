@@ -8,11 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.estimators.machine import Machine
-from planner.show.page import (
-    TOTAL,
-    Table,
-    grid,
-)
+from planner.show.page import TOTAL, Table, grid
 from planner.units import GIB
 
 _PREFIX, _UNIT = "memory_", "_gib"

@@ -19,16 +19,7 @@ from planner.records import record
 from planner.report.details import Details, sure_blocks
 from planner.report.electricity import electricity_pairs
 from planner.report.parts import first, memory_table, parts_table
-from planner.show.page import (
-    GAP,
-    TOTAL,
-    Beside,
-    Block,
-    Pairs,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import GAP, TOTAL, Beside, Block, Pairs, Title, grid, said
 from planner.training_objectives import TrainingObjective
 from planner.units import GIB, HOUR, TERA
 from planner.workloads.base import Evaluation
