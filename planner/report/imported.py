@@ -20,15 +20,7 @@ from planner.question.terms import Term, glossary, terms_of
 from planner.report.engine_start import start_line
 from planner.report.short import share
 from planner.report.told import label, told
-from planner.show.page import (
-    GAP,
-    TOTAL,
-    Block,
-    Code,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import GAP, TOTAL, Block, Code, Title, grid, said
 
 _MOST_NAMED = 6
 _TELLABLE = 0.01
