@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.base import text
+from planner.pages.document import numbers
 from planner.show.page import Block, Code, Pairs, Section
 
 _TOLD = ("version", "created", "driver", "trials", "seed", "sampler", "confidence", "objectives")
@@ -25,17 +26,13 @@ def manifest_section(manifest: Mapping[str, Any], **more: str) -> Section:
         blocks.append(Code(text=str(command)))
     rejected = manifest.get("rejected_by")
     if isinstance(rejected, Mapping) and rejected:
-        ordered = sorted(rejected.items(), key=lambda one: -_count(one[1]))
+        ordered = sorted(rejected.items(), key=lambda one: -sum(numbers([one[1]])))
         named = {f"rejected: {name.replace('_', ' ')}": _words(n) for name, n in ordered}
         blocks.append(Pairs(pairs=named))
     specs = manifest.get("specs")
     if isinstance(specs, Mapping) and specs:
         blocks.append(Pairs(pairs={f"digest of {name}": str(one) for name, one in specs.items()}))
     return Section(title="How this was made", blocks=blocks, is_folded=True)
-
-
-def _count(value: Any) -> float:
-    return value if isinstance(value, int | float) else 0
 
 
 def _words(value: Any) -> str:

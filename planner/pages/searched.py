@@ -121,14 +121,12 @@ def _alternatives(document: Document, compared: Compared, goals: Sequence[str]) 
                     columns, marks, is_small=True,
                 )
             )  # fmt: skip
-        lines = [f"{value}: no plan ({_reason(why)})." for value, why in without.items()]
+        lines = [
+            f"{value}: no plan ({str(why).replace('_', ' ')})." for value, why in without.items()
+        ]
         if lines:
             blocks.append(Lines(lines=lines))
     return Section(title="Alternatives", blocks=blocks)
-
-
-def _reason(why: Any) -> str:
-    return str(why).replace("_", " ")
 
 
 def _front(document: Document, row: Row, goals: Sequence[str], factor: float) -> Section:
@@ -289,10 +287,10 @@ def _operators(where: str, operators: Sequence[Mapping[str, object]]) -> Section
     """The time of every operator, the longest first."""
     names = [*dict.fromkeys(name for one in operators for name in _checked(where, one))]
     heads = [
-        Head(name=name, text=name.removesuffix("_s").replace("_", " ") + _unit(name),
-             numeric=name.endswith("_s"))
+        Head(name=name, text=words + " ms" * is_time, numeric=is_time)
         for name in names
-    ]  # fmt: skip
+        for words, is_time in [(name.removesuffix("_s").replace("_", " "), name.endswith("_s"))]
+    ]
     rows = [[_cell(name, one.get(name)) for name in names] for one in operators]
     table = Table(name="operators", caption="Time by operator, of a step", heads=heads, rows=rows)
     return Section(title="Operators", blocks=[table])
@@ -302,10 +300,6 @@ def _checked(where: str, operator: object) -> Mapping[str, object]:
     if not isinstance(operator, Mapping):
         raise SpecError(f"{where}: its part operators is damaged.")
     return operator
-
-
-def _unit(name: str) -> str:
-    return " ms" if name.endswith("_s") else ""
 
 
 def _cell(name: str, value: object) -> Cell:

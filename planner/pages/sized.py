@@ -30,7 +30,10 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
     SpecError
         It lacks a column.
     """
-    rows, others = _by_cost(document.rows), [row for row in document.rows if not _is_found(row)]
+    rows, others = (
+        sorted(filter(_is_found, document.rows), key=lambda row: (_cost(row), row["num_gpus"])),
+        [row for row in document.rows if not _is_found(row)],
+    )
     manifest = document.manifest
     answer = [*map(str, document.part("answer", list))]
     notes = [*map(str, document.part("notes", list))]
@@ -59,11 +62,6 @@ def _cost(row: Row) -> float:
     known = (row[name] for name in _COSTS if row.get(name) is not None)
     cost = float(next(known, float("inf")))
     return cost if cost == cost else float("inf")
-
-
-def _by_cost(rows: Sequence[Row]) -> list[Row]:
-    found = [row for row in rows if _is_found(row)]
-    return sorted(found, key=lambda row: (_cost(row), row["num_gpus"]))
 
 
 def _cheapest(document: Document, row: Row) -> str:

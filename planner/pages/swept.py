@@ -74,7 +74,9 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
             *sections,
             *([_all(rows, plan, {row["scenario"] for row in best})] if rows else []),
             assumptions(rests, catalogue),
-            manifest_section(_manifest(sweep)),
+            manifest_section(
+                {"version": sweep.version, "command": f"planner sweep show {sweep.folder}"}
+            ),
         ],
     )
 
@@ -101,13 +103,9 @@ def _answers(group: Group, is_named: bool) -> list[str]:
         same.setdefault(row["scenario"], []).append(TITLES[measure])
     rows = {row["scenario"]: row for row in group.best.values()}
     return [
-        f"{before}{_capital(' and '.join(titles))}: {_told(rows[number])}."
+        f"{before}{titles[0][:1].upper()}{' and '.join(titles)[1:]}: {_told(rows[number])}."
         for number, titles in same.items()
     ]
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
 
 
 def _told(row: Row) -> str:
@@ -202,8 +200,3 @@ def _scenarios(rows: Sequence[DocumentRow], plan: SweepPlan, best: Collection[in
     name = f"scenarios_{workload.name}"
     table = make_table(name, f"Scenarios of {workload.name}", workload, rows, columns, marks, notes)
     return [*front_chart(name, columns, goals), table]
-
-
-def _manifest(sweep: Sweep) -> dict[str, Any]:
-    """What is known of how a sweep came to be."""
-    return {"version": sweep.version, "command": f"planner sweep show {sweep.folder}"}

@@ -42,13 +42,14 @@ def varying(workload: Workload, rows: Rows, among: Iterable[str] = ()) -> list[s
     found = [
         name for name in names if name not in hidden and len({row.get(name) for row in rows}) > 1
     ]
-    return [name for name in found if not _repeats(name, found, rows)]
-
-
-def _repeats(name: str, names: Sequence[str], rows: Rows) -> bool:
-    """Whether experts are told what all else is told, too."""
-    other = name.removeprefix("expert_")
-    return other != name and other in names and all(r.get(name) == r.get(other) for r in rows)
+    same = {  # experts that are told what all else is told, too
+        name
+        for name in found
+        if (other := name.removeprefix("expert_")) != name
+        and other in found
+        and all(row.get(name) == row.get(other) for row in rows)
+    }
+    return [name for name in found if name not in same]
 
 
 def shown_columns(

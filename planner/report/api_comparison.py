@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from planner.base import text
 from planner.base.units import HOUR
 from planner.decide.api_comparison import ApiComparison, Offer
 from planner.report.told import token_costs
-from planner.show.page import (
-    BEST,
-    GAP,
-    TIE,
-    Block,
-    Cell,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import BEST, GAP, TIE, Block, Cell, Title, grid, said
 
 _MOST = 6
 _THOUSAND = 1e3
@@ -101,7 +93,7 @@ def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator
     rows = [
         (
             _named(offer, is_median=offer is median),
-            _charged(compared, offer),
+            _cents(offer.cost) + "*" * _is_charged_in_full(compared, offer),
             Cell(text=_CHEAPER[cheaper], mark=_MARKS.get(cheaper, "")),
             _rate(offer.break_even),
             _share(offer.utilization),
@@ -111,7 +103,7 @@ def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator
         for cheaper in [compared.cheaper(offer)]
     ]
     yield GAP
-    yield grid(_HEADS, rows, words=(0, 2, 5))
+    yield replace(grid(_HEADS, rows, words=(0, 2, 5)), is_low=True)
 
 
 def _remarks(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
@@ -134,10 +126,6 @@ def _remarks(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
 def _named(offer: Offer, *, is_median: bool) -> str:
     served = offer.price.served_as.rpartition("/")[2]
     return f"{offer.price.provider}{' (median)' if is_median else ''} {served}"
-
-
-def _charged(compared: ApiComparison, offer: Offer) -> str:
-    return _cents(offer.cost) + ("*" if _is_charged_in_full(compared, offer) else "")
 
 
 def _break_even(compared: ApiComparison) -> str:

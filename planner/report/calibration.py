@@ -9,14 +9,7 @@ from planner.calibration.profile_file import unit_of
 
 if TYPE_CHECKING:
     from planner.calibration.fit import Errors, Fit
-    from planner.show.page import (
-        GAP,
-        Block,
-        Pairs,
-        Title,
-        grid,
-        said,
-    )
+    from planner.show.page import GAP, Block, Pairs, Title, grid, said
 
 
 def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Iterator[Block]:

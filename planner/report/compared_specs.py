@@ -13,12 +13,7 @@ from planner.estimators.parameters import count_parameters
 from planner.report.compared_things import FOLDER, Thing
 from planner.report.comparison import LETTERS
 from planner.report.spec_numbers import plain_fields, spec_table
-from planner.show.page import (
-    Block,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import Block, Title, grid, said
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind, names
 

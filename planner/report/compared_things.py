@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -61,7 +62,7 @@ def things_of(texts: Sequence[str], specs: Path | None) -> list[Thing]:
         raise SearchSpaceError(f"{twice} is named twice: name two different things to compare.")
     found = [_thing(text, specs) for text in texts]
     if SHIPPED in texts:
-        found = [_as_folder(thing) for thing in found]
+        found = [replace(thing, kind=FOLDER, row=None) if thing.path else thing for thing in found]
     kinds = dict.fromkeys(thing.kind for thing in found)
     if len(kinds) > 1:
         words = ", ".join(f"{thing.text} ({thing.question})" for thing in found)
@@ -139,10 +140,6 @@ def _kinds(text: str, specs: Path | None) -> Iterator[SpecKind]:
         except SpecError:
             continue
         yield kind
-
-
-def _as_folder(thing: Thing) -> Thing:
-    return Thing(text=thing.text, kind=FOLDER, path=thing.path) if thing.path else thing
 
 
 def _request(thing: Thing, asked: Mapping[str, Any], read: Reading, said: Said) -> Request:

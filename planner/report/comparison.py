@@ -10,17 +10,7 @@ from planner.explaining.compared import ComparedPlans, Result
 from planner.report.overview import question_title
 from planner.report.short import short_plan
 from planner.report.told import label, told
-from planner.show.page import (
-    BEST,
-    GAP,
-    TIE,
-    Block,
-    Cell,
-    Table,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import BEST, GAP, TIE, Block, Cell, Table, Title, grid, said
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """What things that are compared are called."""
@@ -31,7 +21,8 @@ _TERMS = 8
 def comparison_blocks(found: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
     """Which plans, in what they differ, what they reach, where their time goes, who wins."""
     for letter, seen in zip(LETTERS, found.seens, strict=False):
-        words = f"{letter}  {seen.name}: {question_title(seen.plan)}, {_plan(seen)}"
+        plan = f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
+        words = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
         yield said(words, indent="   ")
         if seen.reason:
             yield said(f"   impossible: {seen.reason}", indent="   ")
@@ -66,10 +57,6 @@ def _tied(found: ComparedPlans) -> dict[tuple[int, ...], list[str]]:
         if one.ties:
             groups.setdefault((one.best, *one.ties), []).append(one.name)
     return groups
-
-
-def _plan(seen: Any) -> str:
-    return f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
 
 
 def _settings_blocks(found: ComparedPlans) -> Iterator[Block]:

@@ -16,12 +16,7 @@ from planner.plan.plan import Plan
 from planner.question.terms import term_of_column
 from planner.report.parts import host_words, memory_table
 from planner.report.sure import open_lines, sure_pairs
-from planner.show.page import (
-    Block,
-    Pairs,
-    Title,
-    said,
-)
+from planner.show.page import Block, Pairs, Title, said
 from planner.workloads.base import Evaluation
 
 

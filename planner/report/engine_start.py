@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.base import text
-from planner.estimators.inference.memory import (
-    longest_request,
-    longest_that_fits,
-    serving_memory,
-)
+from planner.estimators.inference.memory import longest_request, longest_that_fits, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.launch.option_table import Role
 from planner.launch.targets import targets

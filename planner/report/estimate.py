@@ -8,18 +8,13 @@ from typing import Any
 
 from planner.optimize.collector import first_row
 from planner.plan.plan import Plan
-from planner.report.configuration import settings_text
 from planner.report.details import details_of, memory_blocks
 from planner.report.documents import add_estimate
 from planner.report.load import load_line
 from planner.report.overview import assumed_blocks, defaults_blocks, question_blocks
 from planner.report.rows import row_files
-from planner.show.page import (
-    GAP,
-    Block,
-    Title,
-    said,
-)
+from planner.report.short import settings_text
+from planner.show.page import GAP, Block, Title, said
 from planner.workloads.base import Evaluation
 
 

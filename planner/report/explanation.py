@@ -22,16 +22,7 @@ from planner.report.overview import question_title
 from planner.report.parts import host_words
 from planner.report.short import short_plan
 from planner.report.told import label, told, told_alike
-from planner.show.page import (
-    BAD,
-    GAP,
-    TOTAL,
-    Block,
-    Table,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import BAD, GAP, TOTAL, Block, Table, Title, grid, said
 
 _LONGEST = 10
 _ASSUMED = 3
@@ -223,7 +214,15 @@ def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str
     facts = [one for one in explained.sensitivities if one.group not in _ASKED]
     moving = [one for one in facts if one.moved(own, columns) >= LEAST or _fails(one)]
     moving.sort(key=lambda one: -one.moved(own, _sorted_by(explained, one)))
-    shown = moving if is_full else [one for one in moving if _is_telling(explained, one)][:_FACTS]
+    shown = (
+        moving
+        if is_full
+        else [
+            one
+            for one in moving
+            if _fails(one) or one.moved(own, _sorted_by(explained, one)) >= _TELLING
+        ][:_FACTS]
+    )
     for one in shown:
         for column in _told_columns(explained, one, is_full=is_full):
             cells = [_cell(one, option, column, own) for option in _OPTIONS]
@@ -235,11 +234,6 @@ def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
     for one in explained.sensitivities:
         if one.group in _ASKED:
             yield from _question_lines(explained, one, is_full=is_full)
-
-
-def _is_telling(explained: Explanation, one: Sensitivity) -> bool:
-    """Whether a short report tells a fact."""
-    return _fails(one) or one.moved(explained.row, _sorted_by(explained, one)) >= _TELLING
 
 
 def signed(share: float) -> str:
@@ -367,8 +361,9 @@ def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
         and told(term.name, term.other) != told(term.name, term.one)
     ]
     for term in moved:
+        named = label(term.name)
         yield (
-            f"{_up(label(term.name))} {told(term.name, term.other, term.ends[1])} instead of "
+            f"{named[0].upper()}{named[1:]} {told(term.name, term.other, term.ends[1])} instead of "
             f"{told(term.name, term.one, term.ends[0])} ({_signed(term)}{_verdict(term)})."
         )
     if moved and difference.is_tie:
@@ -430,7 +425,3 @@ def _signed(term: Term) -> str:
 
 def _word(value: Any) -> str:
     return "none" if value is None else text.value(value)
-
-
-def _up(words: str) -> str:
-    return words[0].upper() + words[1:]

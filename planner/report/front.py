@@ -16,18 +16,7 @@ from planner.plan.plan import Plan
 from planner.question.terms import glossary, percentile_of, term_of_column, terms_of
 from planner.report.short import SHORT_WORDS, degrees
 from planner.report.sure import ties
-from planner.show.page import (
-    BEST,
-    GAP,
-    TIE,
-    TOTAL,
-    Block,
-    Column,
-    Table,
-    Title,
-    fitted,
-    said,
-)
+from planner.show.page import BEST, GAP, TIE, TOTAL, Block, Column, Table, Title, fitted, said
 from planner.workloads.base import Wording
 
 # What does not tell rows apart that something else does not tell, too.

@@ -21,15 +21,7 @@ from planner.report.engine_start import start_line
 from planner.report.short import share
 from planner.report.told import label, told
 from planner.shell.text import Given
-from planner.show.page import (
-    GAP,
-    TOTAL,
-    Block,
-    Code,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import GAP, TOTAL, Block, Code, Title, grid, said
 from planner.workloads.base import Evaluation
 
 _UNPACKED = UNPACKED.partition("{")[0]

@@ -19,17 +19,7 @@ from planner.report.rows import RowFiles
 from planner.report.short import short_plan
 from planner.report.sure import fits_words
 from planner.report.told import label, told
-from planner.show.page import (
-    BEST,
-    FAINT,
-    GAP,
-    TOTAL,
-    Block,
-    Column,
-    fitted,
-    grid,
-    said,
-)
+from planner.show.page import BEST, FAINT, GAP, TOTAL, Block, Column, fitted, grid, said
 from planner.specs.checked import unchecked
 
 _PEAK = "peak_memory_gib"

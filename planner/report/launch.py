@@ -12,15 +12,7 @@ from planner.launch.write import Launch, with_profiles
 from planner.plan.pinned import PinnedPlan
 from planner.question.request import Request
 from planner.report.recommended import recommended_of
-from planner.show.page import (
-    GAP,
-    TOTAL,
-    Block,
-    Pairs,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import GAP, TOTAL, Block, Pairs, Title, grid, said
 
 
 def recommended_plan(request: Request, target: str) -> PinnedPlan:

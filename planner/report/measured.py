@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from planner.base import text
@@ -14,13 +14,7 @@ from planner.confidence.intervals import LEVEL
 from planner.errors import CalibrationError
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.report.cells import csv_cell
-from planner.show.page import (
-    Block,
-    Pairs,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import Block, Pairs, Title, grid, said
 from planner.validation.columns import schema_of
 from planner.validation.logs.compare import Compared, Comparison
 from planner.validation.logs.planned import STATIC, Planned
@@ -52,23 +46,18 @@ def comparison_blocks(found: Comparison, planned: Planned, log: Path) -> Iterato
         f"The plan: {row['model']} on {text.count(row['num_gpus'])} x {row['gpu']}, {software}"
     )
     yield Title(text="Measured and predicted")
-    ordered = sorted(found.quantities, key=_place(found.quantities))
+    names = [one.name for one in found.quantities]  # percentiles below their mean
+    ordered = sorted(found.quantities, key=lambda one: names.index(one.name))
     heads = ("", "measured", "predicted", "error", f"{LEVEL:.0%} interval", "in it")
     yield grid(heads, [[*_cells(one)] for one in ordered])
     yield said("Error: predicted over measured, less 1.", indent="")
-    spreads = {_label(one): _spread(one) for one in found.quantities if one.spread is not None}
+    spreads = {_label(one): _ends(one.name, *one.spread) for one in found.quantities if one.spread}
     if spreads:
         yield Title(text="80 % of the steps")
         yield Pairs(pairs=spreads)
     if found.notes:
         yield Title(text="Notes")
         yield said(*found.notes)
-
-
-def _place(quantities: Sequence[Compared]) -> Callable[[Compared], int]:
-    """The order of the table: percentiles below the mean that they belong to."""
-    names = [one.name for one in quantities]
-    return lambda one: names.index(one.name)
 
 
 def _cells(one: Compared) -> Iterator[str]:
@@ -97,11 +86,6 @@ def _ends(name: str, low: float, high: float) -> str:
     return f"{first.removesuffix(f' {unit}') if unit else first} to {last}"
 
 
-def _spread(one: Compared) -> str:
-    low, high = one.spread or (one.measured, one.measured)
-    return _ends(one.name, low, high)
-
-
 def _value(name: str, value: float) -> str:
     if name == OUT_OF_MEMORY:
         return "yes" if value else "no"
@@ -128,7 +112,10 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
     """
     if not found.cells:
         raise CalibrationError(f"{path}: the run cannot be a row of a table: {found.no_row}.")
-    lines = _lines(path) if os.path.exists(path) else [_header(planned)]
+    lines = [_header(planned)]
+    if os.path.exists(path):
+        read_runs(path)  # every fault is told before anything is changed
+        lines = [cells for _, cells in read_csv(path) if cells]
     header = [name.strip() for name in lines[0]]
     _require_kind(path, header, planned)
     row = [found.cells.get(name, "") for name in header]
@@ -142,12 +129,6 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
         for cells in (*padded, added):
             stream.write(",".join(map(_cell, cells)) + "\n")
     return True
-
-
-def _lines(path: Path) -> list[list[str]]:
-    """The rows of a table that is there, its comments among them."""
-    read_runs(path)  # every fault is told before anything is changed
-    return [cells for _, cells in read_csv(path) if cells]
 
 
 def _require_kind(path: Path, header: Sequence[str], planned: Planned) -> None:

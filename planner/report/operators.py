@@ -14,12 +14,7 @@ from planner.explaining.operators import OperatorTimes, work_dict
 from planner.question.terms import glossary, term_of_column
 from planner.report.documents import command_manifest
 from planner.report.rows import RowFiles, blocks
-from planner.show.page import (
-    Block,
-    Column,
-    fitted,
-    said,
-)
+from planner.show.page import Block, Column, fitted, said
 
 # What a narrow terminal leaves out comes last.
 _RANKS = {
@@ -70,11 +65,12 @@ def _columns(times: OperatorTimes) -> list[Column]:
     return [
         Column(
             name=name,
-            header=_HEADS.get(name) or _header(name),
+            header=_HEADS.get(name) or (term.column_header if term else name),
             cells=[_cell(name, value) for value in values],
             numeric=not any(isinstance(value, str) for value in values),
         )
         for name, values in times.columns.items()
+        for term in [term_of_column(name)]
         if _is_shown(name, values)
         and not (name == "of_roofline" and np.allclose(values, times.columns["of_peak"]))
     ]
@@ -87,11 +83,6 @@ def _is_shown(name: str, values: Sequence[Any]) -> bool:
     term = glossary().get(name)
     usual = {None, int(term.default)} if term and "operator" in term.kind and term.default else None
     return not (usual and set(values) <= usual) and not (name == "num_gpus" and set(values) == {1})
-
-
-def _header(name: str) -> str:
-    term = term_of_column(name)
-    return name if term is None else term.column_header
 
 
 _CELLS: dict[str, Callable[[Any], str]] = {

@@ -12,15 +12,7 @@ from planner.estimators.parameters import count_parameters
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.plan.plan import Plan
-from planner.show.page import (
-    GAP,
-    TOTAL,
-    Block,
-    Pairs,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import GAP, TOTAL, Block, Pairs, Title, grid, said
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
 from planner.workloads.images import tower_lines

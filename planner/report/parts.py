@@ -9,11 +9,7 @@ import numpy as np
 
 from planner.base.units import GIB
 from planner.estimators.machine import Machine
-from planner.show.page import (
-    TOTAL,
-    Table,
-    grid,
-)
+from planner.show.page import TOTAL, Table, grid
 
 _PREFIX, _UNIT = "memory_", "_gib"
 

@@ -37,9 +37,11 @@ def _option(term: Term, answer: Any, plain: Any) -> list[str]:
     """An option and its value; none where the answer is the plain one."""
     if answer is None or answer == plain:
         return []
-    return [term.option_name] if term.type == "flag" else [term.option_name, _written(answer)]
-
-
-def _written(answer: Any) -> str:
-    """All digits of a number, and no more."""
-    return str(answer).removesuffix(".0") if isinstance(answer, float) else str(answer)
+    return (
+        [term.option_name]
+        if term.type == "flag"
+        else [
+            term.option_name,
+            str(answer).removesuffix(".0") if isinstance(answer, float) else str(answer),
+        ]
+    )

@@ -20,7 +20,6 @@ from planner.optimize.scaling import with_scaling
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
 from planner.question.request import ALL
-from planner.report.configuration import settings_text
 from planner.report.details import details_of
 from planner.report.front import front_blocks, limited, of_objective, short_front_blocks
 from planner.report.load import load_line
@@ -34,7 +33,7 @@ from planner.report.overview import (
 from planner.report.parts import host_words
 from planner.report.reached import reached_pairs, told_names
 from planner.report.reproduce import estimate_command
-from planner.report.short import share, short_plan, shortest_plan
+from planner.report.short import settings_text, share, short_plan, shortest_plan
 from planner.report.sure import short_open_lines, sure_lines
 from planner.report.told import label, told
 from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Code, Pairs, Title, grid, said
@@ -201,7 +200,8 @@ def comparisons_blocks(
 
     In short, values that nobody named stand in a sentence, and of many named ones the first.
     """
-    asked = (name for name in result.comparisons if _is_asked(getattr(plan.request, name, None)))
+    given = {name: getattr(plan.request, name, None) for name in result.comparisons}
+    asked = (name for name, one in given.items() if one == ALL or isinstance(one, tuple | list))
     tables = [*(result.comparisons if is_full else asked)]
     for axis, compared in result.comparisons.items():
         if axis not in tables:
@@ -221,10 +221,6 @@ def comparisons_blocks(
         yield from _table_blocks(plan, compared, table, most)
         for line in without_plan_lines(plan, compared):
             yield said(line, most=_ALL_LINES if is_full else 2)
-
-
-def _is_asked(given: Any) -> bool:
-    return given == ALL or isinstance(given, tuple | list)
 
 
 def _words(axis: str) -> str:

@@ -25,16 +25,7 @@ from planner.report.engine_start import start_pairs
 from planner.report.latency_curve import latency_blocks, latency_distribution
 from planner.report.parts import first
 from planner.report.told import token_costs, token_costs_of
-from planner.show.page import (
-    GAP,
-    TOTAL,
-    Block,
-    Pairs,
-    Table,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.replicas import Replicas

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.base import text
+from planner.configurations.serving import PREFILL
 from planner.plan.plan import Plan
-from planner.question.terms import glossary
+from planner.question.terms import glossary, terms_of
 from planner.workloads.base import Workload
+from planner.workloads.training_words import FOLLOWING
 
 SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
 _PLACES = ("mode", "model", "gpu", "framework", "engine", "adapter")
+# The rank of the first parameter of training that few plans set; at its default it is not told.
+_RARE = 29
 
 
 def short_plan(plan: Plan, row: Mapping[str, Any]) -> str:
@@ -62,3 +66,25 @@ def plan_of(workload: Workload, row: Mapping[str, Any]) -> str:
     software = [row.get(name) for name in ("mode", "framework", "engine")]
     words = [str(word) for word in software if word]
     return ", ".join([*words, (wording.brief or wording.in_short)(row)])
+
+
+def settings_text(plan: Plan, row: Mapping[str, Any]) -> str:
+    """Where a row runs and the values of every parameter, in one paragraph."""
+    parameters = terms_of(plan.workload.name, "parameter", "derived", "pool")
+    names = dict.fromkeys(["mode", "gpu", plan.workload.profile_kind, *parameters])
+    return "  ".join(
+        f"{name}={str(row[name]).lower() if isinstance(row[name], bool) else row[name]}"
+        for name in names
+        if row.get(name) is not None and not _goes_without_saying(name, row[name])
+    )
+
+
+def _goes_without_saying(name: str, value: Any) -> bool:
+    """Whether it follows from others, or is the default of an engine or of what few plans set."""
+    if name.removeprefix(PREFILL) == "gpu_memory_utilization" and not value:
+        return True
+    term = glossary().get(name)
+    is_rare = term is not None and bool(term.axis) and int(term.rank or 0) >= _RARE
+    return value in FOLLOWING.get(name, ()) or (
+        is_rare and term is not None and value == term.plain
+    )

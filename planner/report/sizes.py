@@ -18,16 +18,7 @@ from planner.report.documents import question_manifest
 from planner.report.rows import RowFiles, blocks
 from planner.report.short import layout_of
 from planner.report.told import label, told
-from planner.show.page import (
-    BEST,
-    GAP,
-    TOTAL,
-    Block,
-    Column,
-    Title,
-    fitted,
-    said,
-)
+from planner.show.page import BEST, GAP, TOTAL, Block, Column, Title, fitted, said
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
 
@@ -97,7 +88,10 @@ def best_lines(sizes: Sizes) -> list[str]:
 
 def note_lines(sizes: Sizes) -> list[str]:
     """What the answers rest on, and what they leave open."""
-    lines = [*_price_lines(sizes), *_contract_lines(sizes), *_assumed_lines(sizes)]
+    lines = _price_lines(sizes)
+    if others := [_named(size) for size in sizes.found if size.is_other_contract]:
+        lines.append(f"No on-demand price is known, taken as: {', '.join(others)}")
+    lines += _assumed_lines(sizes)
     open_ones = [
         f"{_named(size)} {text.count(size.not_tried[0])} to {text.count(size.not_tried[-1])}"
         for size in sizes.found
@@ -139,12 +133,6 @@ def _price_words(sizes: Sizes, size: Size) -> str:
     return f"{_named(size)} {price:.2f} USD" + (f" ({known})" if known else "")
 
 
-def _contract_lines(sizes: Sizes) -> list[str]:
-    """Whose price is not that of the usual contract."""
-    others = [_named(size) for size in sizes.found if size.is_other_contract]
-    return [f"No on-demand price is known, taken as: {', '.join(others)}"] if others else []
-
-
 def _assumed_lines(sizes: Sizes) -> list[str]:
     """Numbers of the recommended fleets that have no source."""
     told = {size.gpu: _row(size).get("assumed") for size in _recommended(sizes)}
@@ -184,10 +172,12 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
     if fleet is None:
         return ""
     row, parts = fleet.row, [f"{word}: {fleet.num_gpus:,} x {_named(size)}"]
-    parts.append(_plan(row))
+    workload = _workload(row)
+    plan_words = (workload.wording.brief or workload.wording.in_short)(row)
+    parts.append(f"{row[workload.profile_kind]}, {plan_words}")
     for column in (*_COSTS, "cost_per_million_tokens_usd"):
         if column in row and math.isfinite(row[column] or math.nan):
-            words = _money(row, column)
+            words = told(column, row[column], _ends(row, column.removesuffix("_usd"), "usd"))
             if column == _COSTS[1]:
                 words = f"{_cost(row, column)} USD per hour"
             elif column not in _COSTS:
@@ -262,20 +252,9 @@ def _cost(row: Mapping[str, Any], column: str) -> str:
     return told(column, value) if column == _COSTS[0] else text.significant(value)
 
 
-def _money(row: Mapping[str, Any], column: str) -> str:
-    stem = column.removesuffix("_usd")
-    return told(column, row[column], _ends(row, stem, "usd"))
-
-
 def _ends(row: Mapping[str, Any], stem: str, unit: str) -> tuple[float, float] | None:
     low, high = (row.get(f"{stem}_{end}_{unit}") for end in ("low", "high"))
     return None if low is None or high is None else (float(low), float(high))
-
-
-def _plan(row: Mapping[str, Any]) -> str:
-    workload = _workload(row)
-    words = (workload.wording.brief or workload.wording.in_short)(row)
-    return f"{row[workload.profile_kind]}, {words}"
 
 
 def _workload(row: Mapping[str, Any]) -> Workload:

@@ -9,14 +9,7 @@ from planner.base.enums import Precision
 from planner.base.units import GIB, GIGA, HOUR, TERA
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.parameters import count_parameters
-from planner.show.page import (
-    Block,
-    Column,
-    Pairs,
-    fitted,
-    grid,
-    said,
-)
+from planner.show.page import Block, Column, Pairs, fitted, grid, said
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 

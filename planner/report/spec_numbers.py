@@ -12,15 +12,7 @@ from planner.errors import SpecError
 from planner.estimators.ownership import owned, used_figures
 from planner.estimators.parameters import count_parameters
 from planner.report.spec_checks import check_files
-from planner.show.page import (
-    TOTAL,
-    Block,
-    Pairs,
-    Table,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import TOTAL, Block, Pairs, Table, Title, grid, said
 from planner.specs.catalogue import Catalogue
 from planner.specs.checked import field_words
 from planner.specs.csv_table import UNDATED
@@ -118,11 +110,12 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
         yield Pairs(pairs={name: text.value(given) for name, given in fields})
     if model.training is not None:
         yield Title(text="Published training")
-        yield Pairs(pairs={n: _training(n, g) for n, g in plain_fields(model.training)})
-
-
-def _training(name: str, given: Any) -> str:
-    return text.large(given) if isinstance(given, float) else text.value(given)
+        yield Pairs(
+            pairs={
+                n: text.large(g) if isinstance(g, float) else text.value(g)
+                for n, g in plain_fields(model.training)
+            }
+        )
 
 
 def plain_fields(spec: Any) -> Iterator[tuple[str, Any]]:

@@ -21,15 +21,7 @@ from planner.plan.plan import Plan
 from planner.report.details import Details, sure_blocks
 from planner.report.electricity import electricity_pairs
 from planner.report.parts import first, memory_table, parts_table
-from planner.show.page import (
-    TOTAL,
-    Beside,
-    Block,
-    Pairs,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import TOTAL, Beside, Block, Pairs, Title, grid, said
 from planner.workloads.base import Evaluation
 
 _FLAT = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,14 +12,7 @@ from planner.base.files import written_whole
 from planner.base.text import count
 from planner.confidence.intervals import LEVEL
 from planner.report.cells import csv_cell, texts
-from planner.show.page import (
-    GAP,
-    Block,
-    Pairs,
-    Title,
-    grid,
-    said,
-)
+from planner.show.page import GAP, Block, Pairs, Title, grid, said
 from planner.validation.assumed import UNKNOWN
 from planner.validation.columns import ADDED, MEASURED, PREDICTED
 from planner.validation.compare import Errors, MemoryVerdicts, Row, errors, memory_verdicts
@@ -37,7 +30,7 @@ def validation_blocks(kind: Kind, rows: Sequence[Row]) -> Iterator[Block]:
         for group in compared.groups:
             found = errors(rows, compared, group)
             if any(one.predicted for one in found):
-                title = f"{compared.title} by {_title(group)}"
+                title = f"{compared.title} by {_NAMES.get(group, group)}"
                 yield from errors_blocks(title, found, compared.with_regret)
     yield from verdicts_blocks(memory_verdicts(rows))
     yield from reasons_blocks(rows)
@@ -59,19 +52,20 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Row]]]) 
     OutputError
         The file cannot be written.
     """
+    own = (f"{PREDICTED}fits", f"{PREDICTED}fit_probability", *ADDED)
     inputs = dict.fromkeys(name for runs, _ in tables for name in runs.columns)
-    new = dict.fromkeys(name for runs, _ in tables for name in _new_columns(runs))
+    new = dict.fromkeys(
+        name
+        for runs, _ in tables
+        for name in (*(end for quantity in runs.quantities for end in _ends(quantity)), *own)
+    )
     with written_whole(path) as stream:
         stream.write(",".join(map(csv_cell, inputs | new)) + "\n")
         for runs, rows in tables:
             every = [{**row.run.cells, **_cells(runs, row)} for row in rows]
             columns = [[cells.get(name, "") for cells in every] for name in inputs | new]
             written = (texts(column, _cell) for column in columns if column)
-            stream.writelines(map(_line, zip(*written, strict=True)))
-
-
-def _line(cells: Iterable[str]) -> str:
-    return ",".join(cells) + "\n"
+            stream.writelines(f"{','.join(cells)}\n" for cells in zip(*written, strict=True))
 
 
 def _cell(text: str) -> str:
@@ -81,11 +75,6 @@ def _cell(text: str) -> str:
     except ValueError:
         return csv_cell(text)
     return text
-
-
-def _new_columns(runs: Runs) -> list[str]:
-    new = [name for quantity in runs.quantities for name in _ends(quantity)]
-    return [*new, f"{PREDICTED}fits", f"{PREDICTED}fit_probability", *ADDED]
 
 
 def _cells(runs: Runs, row: Row) -> dict[str, str]:
@@ -237,7 +226,3 @@ def _share(part: int, whole: int) -> str:
 
 def _percent(share: float, digits: int = 1, sign: str = "") -> str:
     return f"{100 * share:{sign}.{digits}f}%" if math.isfinite(share) else "-"
-
-
-def _title(group: str) -> str:
-    return _NAMES.get(group, group)

@@ -56,7 +56,8 @@ class Table:
     """Rows of cells; ``marked`` are the marks of rows.
 
     ``is_small``: nobody needs to filter it; ``is_folded``: the reader opens it. ``is_whole``: a
-    terminal leaves out columns and says that they are ``elsewhere``, and folds no cell.
+    terminal leaves out columns and says that they are ``elsewhere``, and folds no cell; ``is_low``:
+    cells stand beside the last line of one that is folded.
     """
 
     kind: ClassVar[str] = "table"
@@ -69,6 +70,7 @@ class Table:
     is_small: bool = False
     is_folded: bool = False
     is_whole: bool = False
+    is_low: bool = False
     elsewhere: str = "--csv and --json have them"
 
     def mark_of(self, row: int) -> str:

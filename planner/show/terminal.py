@@ -22,7 +22,7 @@ from planner.errors import OutputError
 from planner.show import page
 
 _PIPED_WIDTH = 80
-_NARROW, _SIDE_BY_SIDE = 60, 78
+_NARROW, _ROOMY, _SIDE_BY_SIDE = 60, 72, 78
 # Read on a light and on a dark ground.
 _STYLES: Mapping[str, str] = {
     page.BEST: "bold green", page.TIE: "magenta", page.BAD: "red", page.TOTAL: "bold",
@@ -175,7 +175,8 @@ def _made(console: Console, table: page.Table) -> RichTable:
     stacked = [(h.text.split() or [""]) if table.is_whole else h.text.split("\n") for h in heads]
     highest = max(map(len, stacked))
     if not table.is_whole and _natural_width(table, stacked, kept) > console.width:
-        gap = 1
+        has_numbers = any(head.numeric for head in heads)
+        gap = 1 if has_numbers or console.width < _ROOMY else 2
     has_head = any(head.text.strip() for head in heads)
     made = _empty_table(console, gap=gap if has_head else 2, has_head=has_head)
     for head, words in zip(heads, stacked, strict=True):
@@ -185,6 +186,7 @@ def _made(console: Console, table: page.Table) -> RichTable:
             justify="right" if head.numeric else "left",
             no_wrap=is_whole,
             overflow="ellipsis" if is_whole else "fold",
+            vertical="bottom" if table.is_low else "top",
         )
     for number, row in enumerate(table.rows):
         mark = table.mark_of(number)

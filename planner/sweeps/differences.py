@@ -10,16 +10,7 @@ from planner.base import text
 from planner.base.records import record
 from planner.report.short import share
 from planner.report.told import label, told_alike
-from planner.show.page import (
-    BAD,
-    BEST,
-    GAP,
-    TOTAL,
-    Block,
-    Column,
-    fitted,
-    said,
-)
+from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Column, fitted, said
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, Row, better, measured_alike
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
@@ -96,13 +87,16 @@ def _changes_blocks(found: Comparison, measure: str, changes: Sequence[Change]) 
             marks=[mark for _, mark in told],
         )
     )
-    plans = ["same" if one.before.plan == one.after.plan else _plan(one) for one in changes]
+    plans = [
+        "same"
+        if one.before.plan == one.after.plan
+        else one.after.plan
+        if one.after.feasible
+        else one.after.reason
+        for one in changes
+    ]
     columns.append(Column(name="plan", header="plan", cells=plans, numeric=False))
     yield fitted(columns)
-
-
-def _plan(change: Change) -> str:
-    return change.after.plan if change.after.feasible else change.after.reason
 
 
 def _change(measure: str, change: Change) -> tuple[str, str]:

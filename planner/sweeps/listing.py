@@ -11,13 +11,7 @@ from planner.base import text
 from planner.base.files import written_whole
 from planner.report.cells import csv_cell
 from planner.report.told import label, told, told_alike
-from planner.show.page import (
-    TOTAL,
-    Block,
-    Column,
-    fitted,
-    said,
-)
+from planner.show.page import TOTAL, Block, Column, fitted, said
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE
 from planner.sweeps.plan import SweepPlan
 

@@ -6,18 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
 from planner.report.told import label, told_alike
-from planner.show.page import (
-    BAD,
-    BEST,
-    GAP,
-    TIE,
-    TOTAL,
-    Block,
-    Cell,
-    Head,
-    Table,
-    said,
-)
+from planner.show.page import BAD, BEST, GAP, TIE, TOTAL, Block, Cell, Head, Table, said
 from planner.sweeps.columns import MEASURES, VALUE, better, column_of_measure, workloads_of
 from planner.sweeps.summary import (
     CHOSEN_BY,

@@ -6,18 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from planner.base import text
 from planner.report.told import label, told_alike
-from planner.show.page import (
-    BEST,
-    GAP,
-    TOTAL,
-    Block,
-    Cell,
-    Column,
-    Title,
-    fitted,
-    grid,
-    said,
-)
+from planner.show.page import BEST, GAP, TOTAL, Block, Cell, Column, Title, fitted, grid, said
 from planner.sweeps.columns import COST, MEASURES, TIME, Row, column_of_measure, measured
 from planner.sweeps.matrix import marks_lines, matrix_blocks
 from planner.sweeps.results import Sweep
@@ -41,6 +30,7 @@ from planner.workloads.registry import workload_of
 _MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
 _MOST_ROWS = 24
 _ALL = 10**6
+_BRACKETS = "best value: least cost x time. In brackets: 9 of 10 published runs like this."
 _SELLERS = (
     "Contracts have different sellers, so that a longer one may cost more than is usual on demand: "
     "--provider compares those of one."
@@ -69,10 +59,11 @@ def summary_blocks(
         yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
     yield GAP
     if summary.feasible:
-        if "contract" in sweep.plan.varied and not _has_provider(sweep):
+        if "contract" in sweep.plan.varied and not all(
+            "provider" in work.axes for work in sweep.plan.works
+        ):
             yield said(_SELLERS)
-        for line in _legend(groups, is_matrix=is_long or has_room):
-            yield said(line)
+        yield said(_BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
     folder = sweep.folder
     rest = "" if is_full else f"planner sweep show {folder} --full; "
     yield said(f"More: {rest}planner sweep show -h; all columns: {folder}/scenarios.csv")
@@ -186,12 +177,3 @@ def _by_group(front: Iterable[Row], groups: Sequence[Group]) -> dict[tuple[str, 
         if kinds.count(key) == 1:
             found.setdefault(key, []).append(row)
     return found
-
-
-def _has_provider(sweep: Sweep) -> bool:
-    return all("provider" in work.axes for work in sweep.plan.works)
-
-
-def _legend(groups: Sequence[Group], *, is_matrix: bool) -> list[str]:
-    words = "best value: least cost x time. In brackets: 9 of 10 published runs like this."
-    return [words, *(marks_lines(groups) if is_matrix else ())]

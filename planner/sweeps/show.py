@@ -9,11 +9,7 @@ from typing import Any
 
 from planner.base.records import record
 from planner.errors import SearchSpaceError
-from planner.show.page import (
-    Block,
-    Title,
-    said,
-)
+from planner.show.page import Block, Title, said
 from planner.sweeps import screen
 from planner.sweeps.columns import COST, MEASURES, VALUE, Row, find_column, find_columns
 from planner.sweeps.differences import (
