@@ -52,7 +52,7 @@ CASES = {
     "objective of serving": (
         ("search", "--workload", "=", "serve", "--objective", "inter"), ["interactivity"],
     ),
-    "parameters": (("search", "--set", "zero"), ["zero_stage=", "zero="]),
+    "parameters": (("search", "--set", "zero"), ["zero_stage=", "zero3_init=", "zero="]),
     "the only parameter": (("search", "--set", "zero_s"), [f"zero_stage={n}" for n in range(4)]),
     "value": (("search", "--set", "recompute", "=", "fu"), ["full"]),
     "no value yet": (("search", "--set", "sp", "="), ["true", "false"]),
