@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 def estimate_imported(given: options.Given, request: Request) -> None:
     """Say what the file means, how it runs, and what to change in it."""
     from planner.base.files import check_outputs
-    from planner.decide.improve import best_changes
     from planner.errors import InfeasibleError, LaunchError
     from planner.launch.judge import full_row, judged
     from planner.plan.plan import result_of
@@ -39,7 +39,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     picture = picture_of("estimate", given)
     plan, found, notes = judged(request, given["burst"])
     row = full_row(found)
-    changes = best_changes(plan, found, _may_be(given, request, row))
+    changes = _changes(given, request, plan, found, row)
     change, rewritten, is_whole = _chosen(given, plan, found, changes)
     if not found.rejected_by:
         more = _told(imported, change, rewritten)
@@ -62,16 +62,32 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     refuse_overload(plan, found.candidates)
 
 
-def _may_be(
-    given: options.Given, request: Request, row: Mapping[str, Any]
-) -> Callable[[str, Any], bool]:
-    """Whether a change may give a parameter a value: the target can say it, and the load stays."""
+def _changes(
+    given: options.Given, request: Request, plan: Plan, found: Evaluation, row: Mapping[str, Any]
+) -> list[Change]:
+    """What is better near the plan, with the sequences that its engine is told.
+
+    Where nothing is, and nobody gave a load, with as many as a change has.
+    """
+    from dataclasses import replace
+
+    from planner.decide.improve import best_changes
     from planner.launch.judge import most_asked
     from planner.plan.given import parse_settings
 
     imported: Imported = given["imported"]
     beside = parse_settings(given["settings"] or [])
     most = most_asked(request, row, imported.defaults.keys() - beside.keys())
+    may_be = _may_be(imported, most)
+    changes = best_changes(plan, found, may_be)
+    if changes or math.isfinite(most):
+        return changes
+    free = replace(plan, request=replace(plan.request, max_num_seqs=None))
+    return [one for one in best_changes(free, found, may_be) if "concurrency" in one.changed]
+
+
+def _may_be(imported: Imported, most: float) -> Callable[[str, Any], bool]:
+    """Whether a change may give a parameter a value: the target can say it, and the load stays."""
     can_say = imported.target.table.can_say
     return lambda name, value: can_say(name, value) and (name != "concurrency" or value <= most)
 

@@ -73,8 +73,8 @@ class Row:
 
     def holds(self, gpu: str | None, gib: float) -> bool:
         """Whether a default is of a GPU with so much memory, None where that is not known."""
-        if gpu is None or not self.text:
-            return self.text in ("", "unknown")
+        if gpu is None or self.text in ("", "unknown"):
+            return self.text == "" or (gpu is None and self.text == "unknown")
         least, _, other = self.text.removeprefix(">=").partition(" but ")
         return gib >= float(least) and (not other or other not in gpu)
 

@@ -272,7 +272,8 @@ def test_more_tokens_per_second_are_not_called_faster(planner, tmp_path) -> None
     """A fuller server makes each request wait longer: its times stand beside the gain."""
     path = tmp_path / "serve.sh"
     path.write_text(
-        "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-batched-tokens 512 --enforce-eager\n"
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-batched-tokens 512 --enforce-eager "
+        "--max-num-seqs 512\n"
     )
     done = planner("estimate", "--from", path, "--gpu", "h100")
     said = best_change(done)
