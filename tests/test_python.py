@@ -215,7 +215,7 @@ def test_every_short_name_is_of_one_term():
 
 def test_the_words_of_optuna_are_its_own():
     from planner.optimize import optuna_search
-    from planner.plan.plan import given
+    from planner.plan import given
 
     assert given.SAMPLERS == optuna_search.SAMPLERS
     asked = given.read_driver({"driver": "optuna"})

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from planner.base.records import record
 from planner.errors import LaunchError
-from planner.launch.option_table import Meaning
+from planner.launch.option_table import Meaning, shipped_rows
 from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
@@ -198,7 +196,6 @@ _PLACES = {
         r"#[^\n]*\bllama\.cpp(?:\s+build)?[\s:=-]+(?P<number>b\d{3,6})\b",
     ),
 }
-_MEASURED = Path(__file__).with_name("measured_versions.csv")
 
 
 @record(kw_only=True)
@@ -250,9 +247,8 @@ def has_profiles(tool: str, catalogue: Catalogue) -> bool:
 def _measured() -> Mapping[str, Sequence[tuple[int, ...]]]:
     """The releases of each tool that published runs were measured with."""
     found: dict[str, list[tuple[int, ...]]] = {}
-    with _MEASURED.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            found.setdefault(row["tool"], []).append(_parts(row["release"]))
+    for row in shipped_rows("measured_versions.csv"):
+        found.setdefault(row["tool"], []).append(_parts(row["release"]))
     return found
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner.calibration.profile_file import unit_of
+from planner.show.page import GAP, Block, Pairs, Title, grid, said
 
 if TYPE_CHECKING:
     from planner.calibration.fit import Errors, Fit
-    from planner.show.page import GAP, Block, Pairs, Title, grid, said
 
 
 def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Iterator[Block]:

@@ -50,7 +50,7 @@ def read_place(
     """
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
     if request.workload == "train" and not request.at_shares:
-        _note_kernels(spec, notes)
+        _note_kernels(spec, gpu or spec.name, notes)
     cluster = with_host_memory(cluster, spec, request.node_host_memory)
     cluster = with_nodes(cluster, request.gpus_per_node)
     if "cluster" in notes.defaults:
@@ -83,9 +83,9 @@ def read_place(
     )
 
 
-def _note_kernels(gpu: GpuSpec, notes: Notes) -> None:
-    """Say where no publication tells what a GPU's products reach."""
-    provenance = notes.catalogue.load_gpu(gpu.name).provenance
+def _note_kernels(gpu: GpuSpec, word: str, notes: Notes) -> None:
+    """Say of a GPU that a ``word`` names where no publication tells what a GPU's products reach."""
+    provenance = notes.catalogue.load_gpu(word).provenance
     if is_assumed(provenance, "gemm.bf16.compute_fraction"):
         share = gpu.efficiency.gemm["bf16"].compute_fraction
         notes.defaults["kernels"] = (

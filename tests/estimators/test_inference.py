@@ -206,7 +206,6 @@ def test_more_requests_are_slower_each_and_faster_together() -> None:
     [
         ({"tensor_parallel": 3, "num_gpus": 3}, "attention_heads"),
         ({"quantization": Quantization.FP8}, "quantization"),
-        ({"kv_cache": CacheType.FP8}, "kv_cache"),
         ({"expert_parallel": 2, "num_gpus": 2, "tensor_parallel": 2}, "expert_parallel"),
         ({"attention_data_parallel": 2, "num_gpus": 2}, "attention_data_parallel"),
         ({"concurrency": 100_000}, "out_of_memory"),

@@ -17,6 +17,7 @@ from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
 from planner.estimators.parameters import count_parameters
 from planner.optimize.collector import first_row
 from planner.report.parts import memory_table
+from planner.show.terminal import write
 from planner.specs.model_catalogue import load_model
 
 PARAMETERS = count_parameters(load_model("llama-2-7b")).total
@@ -182,7 +183,7 @@ def test_the_table_of_memory_ends_with_what_the_host_holds() -> None:
     host = number(found.estimate.memory.host) / GIB
     console = Console(width=100, file=StringIO(), record=True)
     row = first_row(found.candidates.columns())
-    console.print(memory_table(console, row, found.source.setting.machine))
+    write(console, [memory_table(row, found.source.setting.machine)])
     assert console.export_text().split("in host memory")[1].split() == [
         f"{host:.2f}",
         f"{100 * host / 256:.1f}",

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from planner import Request, estimate
 from planner.optimize.collector import first_row
-from planner.report.latency_curve import latency_distribution, print_latency_distribution
+from planner.report.latency_curve import latency_blocks, latency_distribution
+from planner.show.terminal import write
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_curves_go_through_the_percentiles_of_the_row(found) -> None:
 
 def test_the_table_has_nine_shares(found) -> None:
     console = Console(file=io.StringIO(), width=60)
-    print_latency_distribution(console, found.candidates)
+    write(console, latency_blocks(found.candidates))
     lines = console.file.getvalue().splitlines()
     assert sum("% within" in line for line in lines) == 9
     assert all(len(line) <= 60 for line in lines)

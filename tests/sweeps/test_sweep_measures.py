@@ -14,6 +14,7 @@ from rich.console import Console
 
 from planner.errors import SearchSpaceError
 from planner.question.terms import terms_of
+from planner.show.terminal import write
 from planner.sweeps.columns import (
     MEASURES,
     VALUE,
@@ -26,7 +27,7 @@ from planner.sweeps.front import front_across
 from planner.sweeps.read import make_sweep
 from planner.sweeps.results import Sweep
 from planner.sweeps.run import run_sweep
-from planner.sweeps.show import Shown, show
+from planner.sweeps.show import Shown, shown_blocks
 from planner.sweeps.summary import CHOSEN_BY
 from planner.workloads.registry import workload_names
 
@@ -74,7 +75,7 @@ def told(folder: Path, way: str, word: str, **more: Any) -> str:
     if "against" in asked:
         asked["against"] = folder
     out = io.StringIO()
-    show(Console(file=out, width=100), Shown(folder=folder, **asked, **more))
+    write(Console(file=out, width=100), shown_blocks(Shown(folder=folder, **asked, **more)))
     return out.getvalue()
 
 

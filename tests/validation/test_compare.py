@@ -4,7 +4,8 @@ import pytest
 from rich.console import Console
 from sample_runs import row, run_of, runs_of
 
-from planner.report.validation import print_reasons
+from planner.report.validation import reasons_blocks
+from planner.show.terminal import write
 from planner.validation.compare import errors, joined, memory_verdicts
 from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY
 from planner.validation.predict import predict, ranges
@@ -138,5 +139,5 @@ def test_speeds_that_are_noise_by_their_sources_word_count_for_memory_alone(caps
     (memory,) = errors(rows, TRAINING_MEMORY, "source")
     assert (memory.rows, memory.mape) == (1, pytest.approx(0.2))
     assert memory_verdicts(rows).ran_out == 1
-    print_reasons(Console(), rows)
+    write(Console(), reasons_blocks(rows))
     assert "2 rows are noise by their source's word" in capsys.readouterr().out

@@ -49,7 +49,10 @@ def test_a_share_of_a_command_is_a_parameter(command: str, share: float, tmp_pat
     assert float(read_launch(path).values["gpu_memory_utilization"]) == share
 
 
-def test_a_command_that_says_none_leaves_the_default(tmp_path: Path) -> None:
+def test_a_command_that_says_none_has_the_default_of_its_version(tmp_path: Path) -> None:
+    """0.92 of vllm/config/cache.py of 0.25 and later, which a file without a version is of."""
     path = tmp_path / "run.sh"
     path.write_text("vllm serve Qwen/Qwen2.5-7B\n")
+    assert read_launch(path).values["gpu_memory_utilization"] == "0.92"
+    path.write_text("# vllm 0.11.0\nvllm serve Qwen/Qwen2.5-7B\n")
     assert not read_launch(path).values.get("gpu_memory_utilization")
