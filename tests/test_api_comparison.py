@@ -95,7 +95,7 @@ def test_current_offers_come_first_each_cheapest_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "word"), [(0.5, "api"), (0.999, "tie"), (1.001, "tie"), (2.0, "self-host")]
+    ("scale", "word"), [(0.5, "api"), (0.999, "tie"), (1.001, "tie"), (3.0, "self-host")]
 )
 def test_what_lies_in_the_interval_of_own_cost_is_a_tie(
     tmp_path: Path, scale: float, word: str

@@ -336,7 +336,9 @@ def emptying_share(
 
 
 def longest_answer(variation: Numeric) -> FloatArray:
-    r"""The longest answer over the mean one: :math:`1 + \sqrt{3} c`.
+    r"""The longest answer over the mean one.
+
+    .. math:: 1 + \sqrt{3} c
 
     Lengths are taken as even between two bounds, c is their ``variation``. Derived here.
     """

@@ -8,6 +8,7 @@ from typing import Any
 from planner.base import text
 from planner.optimize.collector import known_value
 from planner.report.parts import first
+from planner.report.told import label
 from planner.show.page import Block, Title, grid
 
 LATENCIES = ("time_to_first_token", "time_per_output_token", "request_latency")
@@ -40,4 +41,4 @@ def latency_blocks(candidates: Any) -> Iterator[Block]:
         for percent, *times in zip(_SHOWN, *curves, strict=True)
     ]
     yield Title(text="Latency of the requests, as a distribution")
-    yield grid(("share of requests", *(name.replace("_", " ") for name in LATENCIES)), rows)
+    yield grid(("share of requests", *(label(f"{name}_s") for name in LATENCIES)), rows)

@@ -23,6 +23,7 @@ from planner.workloads.notes import Notes
 from planner.workloads.offers import offer_of
 
 DEFAULT_GPU = "a100-sxm-80gb"
+_MOST_OF_NODE = 1024
 LARGEST_OF_ALL = 16_384
 # Nodes of 8 A100, H100 and H200 that clouds rent and NVIDIA sells have 1.8 to 3.2 times their
 # GPUs' memory: 1,152 to 2,048 GiB.
@@ -171,9 +172,16 @@ def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
     """The cluster with so many GPUs in a node.
 
     The fabric joins those of a node, unless it joined GPUs of several nodes before.
+
+    Raises
+    ------
+    SearchSpaceError
+        No node has so many.
     """
     if gpus_per_node is None or gpus_per_node == cluster.gpus_per_node:
         return cluster
+    if gpus_per_node > _MOST_OF_NODE:
+        raise SearchSpaceError(f"gpus_per_node is at most {_MOST_OF_NODE:,}: {gpus_per_node:,}.")
     domain = cluster.scale_up.domain_size
     if domain <= cluster.gpus_per_node or domain < gpus_per_node:
         domain = gpus_per_node
