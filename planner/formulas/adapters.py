@@ -11,12 +11,7 @@ _DOUBLE_BLOCK = 256
 
 # 4 bits, an 8-bit scale per block, an fp32 scale per block of scales: 4.127 bits.
 NF4_BYTES = 4 / 8 + 1 / _BLOCK + 4 / (_BLOCK * _DOUBLE_BLOCK)
-"""Bytes per parameter of NF4 with double quantization [1]_.
-
-References
-----------
-.. [1] T. Dettmers et al., "QLoRA," 2023, arXiv:2305.14314, section 3.
-"""
+"""Bytes per parameter of NF4 with double quantization (arXiv:2305.14314, section 3)."""
 NF4_SINGLE_BYTES = 4 / 8 + 4 / _BLOCK
 """Bytes per parameter of NF4 with an fp32 scale per block: 4.5 bits (ibid.)."""
 
