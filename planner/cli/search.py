@@ -45,7 +45,6 @@ def search(given: options.Given) -> None:
 
         request = with_profiles(request, given["launch"])
     from planner.base.files import check_outputs
-    from planner.optimize.scaling import with_scaling
     from planner.plan.plan import answered, make_plan
     from planner.report.documents import finish_search
     from planner.report.rows import result_blocks, row_files
@@ -71,7 +70,7 @@ def search(given: options.Given) -> None:
         if result.fastest is None:
             _refuse(plan, result)
         if not all_rows and (csv or json):
-            add(with_scaling(result.table, result.comparisons))
+            add(result.scaled(result.table))
         compared = _compared(plan, result) if given["compare_api"] else None
         apis = {"api": compared.to_dict()} if compared else {}
         finish_search(files, plan, result, given["context"].obj, how, **apis)

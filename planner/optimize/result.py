@@ -25,7 +25,7 @@ from planner.optimize.groups import (
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Choice
 from planner.optimize.result_columns import full_columns
-from planner.optimize.scaling import with_scaling
+from planner.optimize.scaling import ALIKE, with_scaling
 from planner.optimize.source import Candidates, Columns, Source
 
 if TYPE_CHECKING:
@@ -147,8 +147,17 @@ class SearchResult:
         """
         import pandas as pd
 
-        table = with_scaling(self.table, self.comparisons)
-        return pd.DataFrame(full_columns(table, self.problem.sources))
+        return pd.DataFrame(full_columns(self.scaled(self.table), self.problem.sources))
+
+    def scaled(self, table: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Columns of its plans with their scaling efficiency.
+
+        It is there where the search has several numbers of GPUs, of one kind and one model.
+        """
+        axes = self.problem.axes
+        if "num_gpus" not in axes or any(name in axes for name in ALIKE):
+            return table
+        return with_scaling(table, self.comparisons["num_gpus"].table)
 
     def _comparison(self, axis: str) -> Comparison:
         chosen, found = self._choice, list[Choice]()

@@ -10,32 +10,24 @@ References
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from planner.optimize.result import Comparison
-
 COLUMN, BESIDE = "scaling_efficiency", "tokens_per_s_per_gpu"
-_ALIKE = ("model", "gpu", "adapter")
+ALIKE = ("model", "gpu", "adapter")
+"""The axes that plans must have in common."""
 
 
-def with_scaling(
-    table: Mapping[str, Any], comparisons: Mapping[str, Comparison]
-) -> Mapping[str, Any]:
+def with_scaling(table: Mapping[str, Any], by_number: Mapping[str, Any]) -> Mapping[str, Any]:
     """Columns of trained plans with their throughput per GPU over that of the fewest GPUs [1]_.
 
-    That is of the plan which one would launch on these. The column is there where a search has
-    several numbers of GPUs, of one kind and one model.
+    ``by_number`` are the columns of the plans that one would launch on each number of GPUs.
     """
-    compared = comparisons.get("num_gpus")
-    if compared is None or BESIDE not in table or "step_time_s" not in table:
+    if BESIDE not in table or "step_time_s" not in table or not len(by_number["num_gpus"]):
         return table
-    if any(name in comparisons for name in _ALIKE) or not len(compared.table["num_gpus"]):
-        return table
-    fewest = int(np.argmin(compared.table["num_gpus"]))
-    one = float(compared.table[BESIDE][fewest])
+    fewest = int(np.argmin(by_number["num_gpus"]))
+    one = float(by_number[BESIDE][fewest])
     return with_column(table, np.asarray(table[BESIDE], dtype=np.float64) / one)
 
 

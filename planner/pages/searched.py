@@ -209,7 +209,7 @@ def reached(
 ) -> dict[str, str]:
     """What a row reaches and costs, by name."""
     limited = percentile_columns(document.manifest.get("constraints") or (), row)
-    names = told_names(document.workload.wording, goals, limited, row)
+    names = told_names(document.workload.wording, goals, limited, row, row)
     return reached_pairs(names, row, ends_in(row, facts), capacity_of(row))
 
 
@@ -224,7 +224,7 @@ def sentence(
 ) -> str:
     """The plan and the first of what it reaches, each with its interval, and how surely it fits."""
     ends = ends_in(row, facts)
-    names = told_names(document.workload.wording, goals, (), row)
+    names = told_names(document.workload.wording, goals, (), row, row)
     costs = [name for name in names if name.endswith("_usd")]
     known = [name for name in dict.fromkeys([*names[:_FIRST], *costs]) if numbers([row[name]])]
     words = [f"{label(name)} {told(name, row[name], ends.get(name))}" for name in known]

@@ -16,7 +16,6 @@ from planner.optimize.collector import known_value
 from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_rows import full_rows
-from planner.optimize.scaling import with_scaling
 from planner.optimize.source import Candidates
 from planner.plan.pinned import PinnedPlan, asked_of
 from planner.plan.plan import Plan
@@ -104,8 +103,7 @@ def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
 
 
 def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, Any]:
-    table = with_scaling(compared.table, result.comparisons)
-    rows = full_rows(table, plan.problem.sources)
+    rows = full_rows(result.scaled(compared.table), plan.problem.sources)
     return {
         "rows": [
             {"loss": known_value(loss), **row}

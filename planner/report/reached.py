@@ -20,12 +20,19 @@ _OF_PROMPTS = "cost_per_million_input_tokens_usd"
 
 
 def told_names(
-    wording: Wording, goals: Sequence[str], limited: Iterable[str], row: Mapping[str, Any]
+    wording: Wording,
+    goals: Sequence[str],
+    limited: Iterable[str],
+    row: Mapping[str, Any],
+    asked: Mapping[str, Any],
 ) -> list[str]:
-    """The columns to tell of a row: the workload's own, those of limits, the first of ``goals``."""
+    """The columns to tell of a row: the workload's own, those of limits, the first of ``goals``.
+
+    ``asked`` has what is the same in all rows: the tokens of an answer.
+    """
     goal = [name for name in goals[:1] if name != "num_gpus"]
     told_of = [*(wording.told or goals), *limited, *told_columns(row), *goal]
-    if row.get("output_tokens") == 1:
+    if asked.get("output_tokens") == 1:
         told_of = [*(name for name in told_of if name not in _OF_ANSWERS), _OF_PROMPTS]
     return [*dict.fromkeys(name for name in told_of if name in row)]
 

@@ -16,7 +16,6 @@ from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_columns import ends_of, full_columns, intervals
 from planner.optimize.scaling import COLUMN as SCALING
-from planner.optimize.scaling import with_scaling
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
 from planner.question.request import ALL
@@ -152,14 +151,14 @@ def recommended_pairs(
 ) -> dict[str, str]:
     """What a plan reaches and costs, each with its interval, widened by what ``facts`` move."""
     goals = [of_objective(plan, objective.name, row) for objective in plan.problem.objectives]
-    asked = plan.source_of(row).asked
-    told_of = told_names(plan.workload.wording, goals, limited(plan, row), {**asked, **row})
-    told_of = [name for name in told_of if name in row]
+    source = plan.source_of(row)
+    machine = source.setting.machine
+    told_of = told_names(plan.workload.wording, goals, limited(plan, row), row, source.asked)
     ends = widened(intervals(row, sure), facts)
-    capacity = plan.source_of(row).setting.machine.gpu.allocatable_memory / GIB
+    capacity = machine.gpu.allocatable_memory / GIB
     pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
     pairs |= reached_pairs(told_of, row, ends, capacity)
-    on_host = host_words(row, plan.source_of(row).setting.machine)
+    on_host = host_words(row, machine)
     return pairs | ({"host memory": on_host} if on_host else {})
 
 
@@ -216,7 +215,7 @@ def comparisons_blocks(
         yield GAP
         table: Mapping[str, Any] = compared.table
         if axis == "num_gpus":
-            table = with_scaling(table, result.comparisons)
+            table = result.scaled(table)
         most = len(compared.losses) if is_full else _MOST
         yield from _table_blocks(plan, compared, table, most)
         for line in without_plan_lines(plan, compared):

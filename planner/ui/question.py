@@ -20,7 +20,6 @@ COMMANDS = ("search", "estimate", "size")
 SETTINGS, OBJECTIVES, PRECISION, WORKLOAD = "settings", "objectives", "precision", "workload"
 
 _OTHERS = {SETTINGS: "--set", OBJECTIVES: "--objective", PRECISION: "--precision"}
-_OF_SEARCH = {OBJECTIVES}
 # What a file may be named by: names of specs are names here, so that nobody reads the server's
 # files or has it fetch models.
 _PATHS = ("/", "\\", "\0")

@@ -10,7 +10,6 @@ from planner.base.records import record
 from planner.decide.sizing.size import contracts_given, size_all, tasks_of
 from planner.errors import InfeasibleError
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.scaling import with_scaling
 from planner.pages.document import Document
 from planner.pages.read import document_page
 from planner.plan.plan import answered, evaluated, make_plan, one_configuration, result_of
@@ -87,7 +86,7 @@ def _search(question: Question, specs: Path | None, limits: Limits, tell: Tell) 
         raise InfeasibleError(infeasible_message(plan, result))
 
     def add(files: RowFiles) -> None:
-        files.add(result_blocks(plan, with_scaling(result.table, result.comparisons)))
+        files.add(result_blocks(plan, result.scaled(result.table)))
         finish_search(files, plan, result, question.words, {"driver": "exhaustive"})
 
     return object_text(add)

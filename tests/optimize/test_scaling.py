@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner import Request, search
-from planner.optimize.scaling import FewestGpus, with_scaling
+from planner.optimize.scaling import FewestGpus
 
 
 def test_rows_are_told_beside_the_fewest_gpus_of_the_same_answers() -> None:
@@ -38,7 +38,7 @@ def test_a_search_of_several_counts_has_the_column(several) -> None:
     frame = several.to_frame()
     expected = frame["tokens_per_s_per_gpu"] / per_gpu[8]
     assert frame["scaling_efficiency"].to_numpy() == pytest.approx(expected.to_numpy())
-    scaled = with_scaling(rows, several.comparisons)
+    scaled = several.scaled(rows)
     found = dict(zip(scaled["num_gpus"], scaled["scaling_efficiency"], strict=True))
     assert found[8] == 1
     assert 0.9 < found[64] < 1
