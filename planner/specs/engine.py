@@ -7,10 +7,8 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Annotated
 
-from annotated_types import Interval
-
 from planner.base.enums import AttentionKernels, Quantization
-from planner.specs.checked import Strict, checked
+from planner.specs.checked import Interval, Strict, checked
 from planner.specs.quantity import (
     BytesOrZero,
     BytesPerSecondOrZero,

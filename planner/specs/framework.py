@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from annotated_types import Interval
-
 from planner.base.adapter_names import ExpertAdapters
 from planner.base.enums import AttentionKernels, Fp8Recipe
-from planner.specs.checked import checked
+from planner.specs.checked import Interval, checked
 from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
 
 

@@ -7,11 +7,9 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from annotated_types import Interval, MinLen
-
 from planner.base.enums import AttentionKind, PositionEmbedding, Quantization
 from planner.errors import did_you_mean
-from planner.specs.checked import After, Strict, checked
+from planner.specs.checked import After, Interval, MinLen, Strict, checked
 
 MOST_LAYERS = 10_000
 WIDEST_HEAD = 8192

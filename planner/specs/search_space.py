@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from annotated_types import Interval
-
-from planner.specs.checked import Strict, checked
+from planner.specs.checked import Interval, Strict, checked
 
 Whole = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
 Base = Literal["num_gpus", "num_hidden_layers", "num_experts", "global_batch_size"]
