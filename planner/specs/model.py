@@ -142,11 +142,6 @@ class AttentionSpec:
         per_head = 2 if self.kind is AttentionKind.LINEAR else 1
         return self.linear_mixed + self.linear_values + per_head * self.linear_num_value_heads
 
-    @property
-    def linear_state(self) -> int:
-        """Numbers in the state of one sequence."""
-        return self.linear_values * self.linear_key_head_dim
-
 
 @checked
 class FeedForwardSpec:
