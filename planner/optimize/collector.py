@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, distinct
 from planner.base.records import record
+from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.optimize.narrowing import count_codes
 from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Problem
@@ -44,6 +45,16 @@ class NearestMiss:
     def excess(self) -> float:
         """How far beyond the bound, as a fraction of it."""
         return abs(self.value - self.bound) / max(abs(self.bound), 1e-300)
+
+    @property
+    def room(self) -> float:
+        """The bound of memory [bytes], which is no more than a GPU has.
+
+        Where published runs took less than was predicted, a plan may be predicted to take more.
+        """
+        if self.rejection == OUT_OF_HOST_MEMORY.name:
+            return self.bound
+        return min(self.bound, float(self.source.setting.machine.gpu.allocatable_memory))
 
     @cached_property
     def candidates(self) -> Candidates:

@@ -21,6 +21,7 @@ from planner.report.load import load_line
 from planner.report.overview import question_title
 from planner.report.parts import host_words
 from planner.report.short import short_plan
+from planner.report.sure import other_formats
 from planner.report.told import label, told, told_alike
 from planner.show.page import BAD, GAP, TOTAL, Block, Table, Title, grid, said
 
@@ -163,8 +164,10 @@ def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Bl
     if not found:
         return
     yield Title(text="Assumed, what moves the answer most first")
+    facts = {fact.name: fact for fact in explained.seen.facts}
     for one in found if is_full else found[:_ASSUMED]:
-        yield said(_assumed_line(one))
+        others = other_formats(facts[one.name]) if one.name in facts else []
+        yield said("; ".join([_assumed_line(one), *others]))
     if not is_full and len(found) > _ASSUMED:
         yield said(f"and {len(found) - _ASSUMED} more")
 

@@ -91,10 +91,18 @@ def _sentence(
         return f"{words}: {on_host}{which}"
     surely = fits_words(miss.row) if is_memory and not (room or is_host) else ""
     if _is_alone(result):
-        return f"{words}: {', '.join(filter(None, (f'{value} against {bound}', surely, room)))}"
+        against = _peak_words(miss, value, bound) if surely else f"{value} against {bound}"
+        return f"{words}: {', '.join(filter(None, (against, surely, room)))}"
     what = f"need more than {bound}" if is_memory else f"miss {name} {bound}{_at(plan, name)}"
     nearest = ", ".join(filter(None, (value, surely, room, wording.in_short(miss.row))))
     return f"{what} (nearest: {nearest})"
+
+
+def _peak_words(miss: NearestMiss, value: str, bound: str) -> str:
+    """The peak and what the GPU has, beside what of it is surely enough where that is less."""
+    usable = miss.source.setting.machine.gpu.allocatable_memory
+    surely = f" (surely {bound})" if miss.bound < usable else ""
+    return f"peak {value}; {text.gibibytes(usable)} usable{surely}"
 
 
 def _room(plan: Plan, miss: NearestMiss) -> str:
@@ -112,9 +120,10 @@ def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:
     """The bound of a miss and its value, with as many digits as tell them apart."""
     units = {constraint.name: constraint.unit for constraint in problem.constraints}
     unit = units.get(miss.rejection, "byte")
-    bound, value = text.limit(miss.bound, unit), text.limit(miss.value, unit)
+    most = miss.room if unit == "byte" else miss.bound
+    bound, value = text.limit(most, unit), text.limit(miss.value, unit)
     if bound == value and unit == "byte":
-        return f"{miss.bound / GIB:.3f} GiB", f"{miss.value / GIB:.3f} GiB"
+        return f"{most / GIB:.3f} GiB", f"{miss.value / GIB:.3f} GiB"
     return bound, value
 
 
