@@ -17,6 +17,7 @@ from planner.explaining.steps import ExplainedPart, ExplainedStep, keys_of
 from planner.explaining.what_if import SOFTWARE, Sensitivity, change
 from planner.question.terms import term_of_column
 from planner.report.front import of_objective
+from planner.report.infeasible import impossible_words
 from planner.report.load import load_line
 from planner.report.overview import question_title
 from planner.report.parts import host_words
@@ -344,7 +345,7 @@ def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
     ]
     yield f"Changed: {', '.join(changes) or 'nothing'}."
     if difference.other.reason:
-        yield f"It is impossible: {difference.other.reason}."
+        yield f"It is impossible: {impossible_words(difference.other)}."
         return
     yield from _results(difference, is_full=is_full)
     for name, terms in difference.times.items():

@@ -10,10 +10,11 @@ from planner.base import text
 from planner.base.units import GIB
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.decide.advice import remedies
+from planner.explaining.against import Seen
 from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.plan.plan import Plan
+from planner.plan.plan import Plan, result_of
 from planner.report.engine_start import no_start
 from planner.report.overview import describe, where
 from planner.report.parts import host_words
@@ -50,6 +51,12 @@ def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | Non
 def missed_words(plan: Plan, result: SearchResult) -> list[str]:
     """What the nearest misses lack, each against what there is."""
     return [_sentence(plan, result, miss, miss.rejection, None) for miss in result.nearest_misses]
+
+
+def impossible_words(seen: Seen) -> str:
+    """Why a plan that is compared is impossible, in the words of its own report."""
+    missed = missed_words(seen.plan, result_of(seen.plan, seen.found))
+    return missed[0] if missed else seen.reason
 
 
 def _is_alone(result: SearchResult) -> bool:

@@ -295,7 +295,8 @@ class Checkpoint:
     (dense ones) and ``shared_experts``; embeddings, logits, routers and norms always do.
     ``sixteen_bit_layers``: layers, such as the first and the last, of which all matrices do.
     ``group_size``: weights that share a scale of ``scale_bytes``, and a zero point of
-    ``zero_point_bytes``; without it scales are those of the format. ``engines``, ``vendors``: the
+    ``zero_point_bytes``; without it scales are those of the format. ``repository``: of a checkpoint
+    beside the one that ``ModelSpec.quantization`` is of. ``engines``, ``vendors``: the
     engine profiles and the vendors of GPUs that are served this checkpoint where only the format
     is named; all where none is given.
     """
@@ -307,6 +308,7 @@ class Checkpoint:
     group_size: Annotated[int, Strict(), Interval(ge=1, le=10**6)] | None = None
     scale_bytes: Bytes = 2.0
     zero_point_bytes: Bytes = 0.0
+    repository: str = ""
     engines: tuple[str, ...] = ()
     vendors: tuple[str, ...] = ()
 

@@ -76,6 +76,8 @@ class Outer:
         sources, cells = self._sources(scenes)
         if len(scenes) == 1:
             self.notes.defaults.update(self.workload.usual(scenes[0][0]))
+        if len(asked) == 1:
+            self._note_chosen([scene for scene, _ in scenes])
         return Searched(
             question=asked[0],
             space=spaces[0],
@@ -147,6 +149,17 @@ class Outer:
         for name in names:
             texts = {one.defaults.get(name) for one in several}
             self.notes.defaults[name] = str(*texts) if len(texts) == 1 else "each its own"
+
+    def _note_chosen(self, scenes: Sequence[Scene]) -> None:
+        """What GPUs and profiles decided of one question, each with where it is so."""
+        said = [(scene, self.workload.differs(scene)) for scene in scenes]
+        for name in dict.fromkeys(name for _, texts in said for name in texts):
+            places: dict[str, list[str]] = {}
+            for scene, texts in said:
+                text = texts.get(name, self.notes.defaults.get(name, ""))
+                places.setdefault(text, []).append(scene.place.machine.gpu.name)
+            told = [f"{text} on {', '.join(dict.fromkeys(gpus))}" for text, gpus in places.items()]
+            self.notes.defaults[name] = next(iter(places)) if len(places) == 1 else "; ".join(told)
 
     def _several(self, name: str, kind: str) -> list[str]:
         """Names of specs: those that were given, or all."""
@@ -290,7 +303,10 @@ class Outer:
                     place=place,
                     others=others,
                 )
-                yield scene, {**outer, "num_gpus": count} if several else outer
+                yield (
+                    self.workload.fitted(scene),
+                    {**outer, "num_gpus": count} if several else outer,
+                )
 
 
 def _listed(given: Any, every: Sequence[Any]) -> Sequence[Any]:

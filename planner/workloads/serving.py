@@ -30,6 +30,7 @@ from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
 from planner.workloads.room import most_at_once
+from planner.workloads.served_checkpoint import on_gpus, weights_note
 from planner.workloads.serving_once import serve_once
 from planner.workloads.serving_question import SINGLE, ask_serving, draft_of, tried_types
 from planner.workloads.serving_space import serving_mesh
@@ -308,6 +309,8 @@ SERVE = Workload(
     assumed=_assumed,
     ideal=ideal_engine,
     settled=_settled,
+    fitted=on_gpus,
+    differs=weights_note,
     once=serve_once,
     free=_free,
     fitting=_fitting,
@@ -334,6 +337,8 @@ INFERENCE = Workload(
     assumed=_assumed_batch,
     ideal=ideal_engine,
     settled=_settled,
+    fitted=on_gpus,
+    differs=weights_note,
     once=batch_once,
     fitting=_fitting,
     wording=BATCH_WORDS,
