@@ -173,6 +173,7 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
         workload=question.work,
         draft=draft_of(question.request, question.model, place.machine.catalogue),
         compares_drafts=question.compares_drafts,
+        engine_version=question.request.engine_version or "",
     )
     share = sure_share(PUBLISHED, setting, 1, question.request.confidence)
     return replace(setting, sure_share=share)
