@@ -32,6 +32,8 @@ class ServingSetting:
     predicted to take. ``draft``: the model that drafts tokens. ``compares_drafts``: other settings
     of the search differ in the number of drafted tokens. ``engine_version``: the release of the
     engine, empty where nobody says it; it tells how sure predictions are, and changes none.
+    ``told_at``: the requests at once with which an engine that is told a number of sequences is
+    told its own; with others it is told those. None: with any.
     """
 
     machine: Machine
@@ -42,6 +44,7 @@ class ServingSetting:
     draft: ModelSpec | None = None
     compares_drafts: bool = False
     engine_version: str = ""
+    told_at: int | None = None
 
     @property
     def named(self) -> Mapping[str, int]:
