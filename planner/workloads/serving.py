@@ -143,6 +143,7 @@ def _pools(scene: Scene, mesh: Any, settings: Mapping[str, Any], rate: float | N
             request_rate=rate,
             replicas=replicas,
             prefill_replicas=prefill_replicas,
+            waits=_waits(scene, mesh),
         ),
         counts=counts,
         site=scene.place.site,
