@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
-from functools import cache
 from math import prod
 from typing import Any
 
 from planner.base.records import record
+from planner.confidence.unmeasured import Release
 from planner.errors import LaunchError
-from planner.launch.option_table import Meaning, shipped_rows
+from planner.launch.option_table import Meaning
 from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
@@ -199,61 +199,16 @@ _PLACES = {
 
 
 @record(kw_only=True)
-class Version:
-    """A version that stands in a line of a file; ``tool`` is the engine's target."""
+class Version(Release):
+    """A release that stands in a line of a file."""
 
-    tool: str
-    number: str
     line: int
-
-    @property
-    def parts(self) -> tuple[int, ...]:
-        """Its numbers, the first the one that matters most."""
-        return _parts(self.number)
-
-    def profile(self, catalogue: Catalogue, vendor: str | None = None) -> str | None:
-        """The engine profile of the latest release that is not after it; None where none is.
-
-        It has kernels for the GPUs of a ``vendor``, where that is known.
-        """
-        held: list[tuple[tuple[int, ...], str]] = []
-        for name in catalogue.names(SpecKind.ENGINES):
-            spec = catalogue.load_engine(name).spec
-            tool, _, since = spec.since.partition(" ")
-            if tool == self.tool and _parts(since) <= self.parts:
-                held += [(_parts(since), name)] * (vendor is None or vendor in spec.vendors)
-        # Of equal ones the first: a copy that was calibrated has a longer name.
-        return max(held, key=lambda one: one[0])[1] if held else None
-
-    @property
-    def unmeasured(self) -> str:
-        """That no published run was measured with its release, and which is nearest; else empty."""
-        known = _measured().get(self.tool, ())
-        release = self.parts[:2]
-        if not known or release in known:
-            return ""
-        nearest = min(known, key=lambda one: (abs(_order(one) - _order(release)), one))
-        own, other = (".".join(map(str, one)) for one in (release, nearest))
-        return f"No run of {own} was measured, the nearest are of {other}."
 
 
 def has_profiles(tool: str, catalogue: Catalogue) -> bool:
     """Whether releases of a tool have engine profiles of their own."""
     specs = (catalogue.load_engine(name).spec for name in catalogue.names(SpecKind.ENGINES))
     return any(spec.since.partition(" ")[0] == tool for spec in specs)
-
-
-@cache
-def _measured() -> Mapping[str, Sequence[tuple[int, ...]]]:
-    """The releases of each tool that published runs were measured with."""
-    found: dict[str, list[tuple[int, ...]]] = {}
-    for row in shipped_rows("measured_versions.csv"):
-        found.setdefault(row["tool"], []).append(_parts(row["release"]))
-    return found
-
-
-def _order(release: tuple[int, ...]) -> float:
-    return release[0] * 100 + release[1]
 
 
 def version_of(tool: str, found: Found) -> Version | None:
@@ -273,7 +228,3 @@ def version_of(tool: str, found: Found) -> Version | None:
 def _version(tool: str, text: str, at: re.Match[str]) -> Version:
     line = text.count("\n", 0, at.start("number")) + 1
     return Version(tool=tool, number=at["number"], line=line)
-
-
-def _parts(number: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", number)))

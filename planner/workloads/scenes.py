@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from planner.base.records import record
+from planner.confidence.unmeasured import RELEASE_NUMBER, Release
 from planner.configurations.choices import checked
 from planner.configurations.table import word
 from planner.errors import PlannerError, SearchSpaceError, SpecError
@@ -223,6 +224,8 @@ class Outer:
         notes = self._noting(alone)
         if getattr(self.request, kind) is not None:
             words = self._several(kind, f"{kind}s")
+            if self.request.engine_version is not None:
+                words = [self._released(words, self.request.engine_version, place, notes)]
         else:
             first = name or getattr(space, kind)
             is_open = name is None and question.space[1] is not None
@@ -234,6 +237,30 @@ class Outer:
                 words, origin = own[:1], f"{first}, the usual one, does not run on {vendor}"
             notes.defaults[kind] = f"{', '.join(words)} ({origin})"
         return [self._profile(word, self._noting(alone and len(words) == 1)) for word in words]
+
+    def _released(self, words: Sequence[str], number: str, place: Place, notes: Notes) -> str:
+        """The profile of a release of the engine, where that is named without one.
+
+        Raises
+        ------
+        SearchSpaceError
+            It is no release, or there are several engines.
+        """
+        if not RELEASE_NUMBER.fullmatch(number):
+            raise SearchSpaceError(
+                f"--engine-version {number!r} is no release of an engine: give its numbers, such "
+                "as 0.27.1."
+            )
+        if len(words) > 1:
+            raise SearchSpaceError(
+                f"--engine-version is of one engine, not of {', '.join(words)}: name one."
+            )
+        release = Release(tool=words[0], number=number)
+        profile = release.profile(self.notes.catalogue, place.machine.gpu.vendor)
+        if profile is None or profile == words[0]:
+            return words[0]
+        notes.defaults["engine"] = f"{profile} (the profile of release {number})"
+        return profile
 
     def _current(self, question: Question, first: str, place: Place) -> list[str]:
         """Profiles of today that run on the GPU, that of the space first; else its vendor's own."""
