@@ -20,7 +20,7 @@ from planner.launch.target import Target
 from planner.launch.targets import target_of, targets
 from planner.launch.understood import Found, World, number_of
 from planner.shell import HereDocument, Script, Word
-from planner.shell.text import LARGEST, Given, Span
+from planner.shell.text import LARGEST, Given, Span, stated
 from planner.shell.values import computed
 
 _NUMBER = re.compile(r"-\.?\d")
@@ -494,8 +494,7 @@ def _on(found: Found, num_gpus: str | None, gpu: str | None) -> Found:
     """The launch on so many GPUs of this kind, where the user says which."""
     world = found.world
     if num_gpus is not None:
-        given = Given(option="num_gpus", texts=(num_gpus,), line=0, spans=(None,), whole=None)
-        world = World(num_gpus=given, gpu=world.gpu)
+        world = World(num_gpus=stated("num_gpus", num_gpus, 0), gpu=world.gpu)
     return replace(found, world=world if gpu is None else replace(world, gpu=gpu))
 
 

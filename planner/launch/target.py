@@ -11,7 +11,7 @@ from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.option_table import Accepted, OptionTable, Remark, Setting, Settings
 from planner.launch.understood import Answers, Found, Reading
-from planner.shell.text import Changes, Given
+from planner.shell.text import Changes
 
 
 @record(kw_only=True)
@@ -205,8 +205,7 @@ class Target:
 
     def reading(self, found: Found) -> Reading:
         """A command or document of a user as the table reads it."""
-        texts = {name: _joined(given) for name, given in found.options.items()}
-        return Reading(found=found, meanings=self.table.read(texts))
+        return Reading.of(found, self.table)
 
     def read(self, found: Found) -> Answers:
         """What a command or document of a user says.
@@ -217,12 +216,6 @@ class Target:
             Its options contradict each other.
         """
         return self.answers(self.reading(found))
-
-
-def _joined(given: Given) -> str | None:
-    """The value of an option as the table's texts are: several are joined by blanks."""
-    known = [text for text in given.texts if text is not None]
-    return " ".join(known) if len(known) == len(given.texts) and known else None
 
 
 def _either(names: Sequence[str]) -> str:

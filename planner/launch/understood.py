@@ -11,7 +11,7 @@ from typing import Any
 from planner.base.records import record
 from planner.confidence.unmeasured import Release
 from planner.errors import LaunchError
-from planner.launch.option_table import Meaning
+from planner.launch.option_table import Meaning, OptionTable, shipped_rows
 from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
@@ -88,10 +88,16 @@ class Reading:
     found: Found
     meanings: Mapping[str, Meaning]
 
+    @classmethod
+    def of(cls, found: Found, table: OptionTable) -> Reading:
+        """The file as a table reads its options, several values of one joined by blanks."""
+        texts = {name: given.joined for name, given in found.options.items()}
+        return cls(found=found, meanings=table.read(texts))
+
     def text(self, option: str) -> str | None:
         """The single value of an option; None where it is absent, a flag, or cannot be told."""
         given = self.found.options.get(option)
-        return given.texts[0] if given is not None and len(given.texts) == 1 else None
+        return None if given is None else given.single
 
     def has(self, option: str) -> bool:
         """Whether the option is there."""
@@ -143,9 +149,7 @@ def gpus_of(reading: Reading) -> int | None:
 
 def number_of(given: Given | None) -> int | None:
     """The whole number that something says; None where text alone does not tell one."""
-    if given is None or len(given.texts) != 1:
-        return None
-    text = (given.texts[0] or "").replace("_", "")
+    text = "" if given is None else (given.single or "").replace("_", "")
     return int(text) if text.isascii() and text.isdecimal() and int(text) > 0 else None
 
 

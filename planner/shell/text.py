@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 
 from planner.base.reading import MEBIBYTE
@@ -45,6 +45,21 @@ class Given:
     """Option and values, where they stand together: what is removed to remove the option."""
     unknown: str = ""
     """Why a value cannot be told: ``$WORLD_SIZE is set by nothing in this file``."""
+
+    @property
+    def single(self) -> str | None:
+        """Its one value; None of a flag, of several, and of one that cannot be told."""
+        return self.texts[0] if len(self.texts) == 1 else None
+
+    @property
+    def joined(self) -> str | None:
+        """Its values with blanks between; None of a flag, and where one cannot be told."""
+        known = [text for text in self.texts if text is not None]
+        return " ".join(known) if len(known) == len(self.texts) and known else None
+
+    def saying(self, text: str) -> Given:
+        """The option with another value, which does not stand in the file."""
+        return replace(self, texts=(text,), spans=(None,))
 
 
 def stated(option: str, text: str, line: int = 1) -> Given:

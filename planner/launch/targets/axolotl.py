@@ -110,7 +110,7 @@ def _translate(document: Found, sources: Sources) -> None:
             continue
         for into, word in _DIALECT.into(name, text):
             place = sources.script if into.startswith("--") else sources.accelerate
-            put = given if word is None else replace(given, texts=(word,), spans=(None,))
+            put = given if word is None else given.saying(word)
             sources.put(place, into, put)
     if any(name.startswith("fsdp_config.") for name in document.options):
         sources.put(sources.accelerate, "distributed_type", stated("distributed_type", "FSDP"))

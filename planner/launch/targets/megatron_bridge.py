@@ -69,9 +69,7 @@ def answers(reading: Reading) -> Answers:
     table = OptionTable.load("megatron-lm")
     translated = _translated(given, {row.option for row in table.rows if row.text == FLAG})
     by_number = _world(reading, given)
-    as_arguments = replace(by_number.found, options=translated)
-    texts = {name: _text(each) for name, each in translated.items()}
-    inner = Reading(found=as_arguments, meanings=table.read(texts))
+    inner = Reading.of(replace(by_number.found, options=translated), table)
     framework = "NeMo" if any(name.startswith("trainer.") for name in given) else "Megatron-Bridge"
     read = read_megatron(inner, framework)
     model, how = _model(reading, given)
@@ -253,10 +251,7 @@ _SPECIAL: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
 
 def _text(given: Given | None) -> str | None:
     """The value of a key; of a list its items with blanks between."""
-    if given is None:
-        return None
-    known = [text for text in given.texts if text is not None]
-    return " ".join(known) if known and len(known) == len(given.texts) else None
+    return None if given is None else given.joined
 
 
 def _is_true(given: Given | None) -> bool:

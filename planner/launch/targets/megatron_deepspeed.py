@@ -17,7 +17,7 @@ from planner.launch.targets.megatron_read import is_deepspeed, read_megatron
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
 from planner.launch.trainer.writing import json_file, nested
 from planner.launch.understood import Answers, Found, Reading, number_of
-from planner.shell.text import Given
+from planner.shell.text import Given, stated
 
 _PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
 _DIALECT = Dialect.load("megatron-deepspeed")
@@ -43,9 +43,7 @@ def answers(reading: Reading) -> Answers:
     found = reading.found
     config = _config(found)
     options = _translated(found, config)
-    texts = {name: " ".join(filter(None, each.texts)) or None for name, each in options.items()}
-    table = OptionTable.load("megatron-lm")
-    inner = Reading(found=replace(found, options=options), meanings=table.read(texts))
+    inner = Reading.of(replace(found, options=options), OptionTable.load("megatron-lm"))
     read = read_megatron(inner, "Megatron-DeepSpeed")
     values, notes = dict(read.values), list(read.notes)
     values["zero_stage"], told = _zero(reading, config, str(values["precision"]))
@@ -91,10 +89,8 @@ def _translated(found: Found, config: Mapping[str, Given]) -> dict[str, Given]:
             options[f"--{precision}"] = _flag(f"--{precision}")
     for name in ("--fp8-hybrid", "--fp8-e4m3"):
         if name in options:
-            text = name.removeprefix("--fp8-")
-            options["--fp8-format"] = replace(
-                options[name], option="--fp8-format", texts=(text,), spans=(None,)
-            )
+            named = replace(options[name], option="--fp8-format")
+            options["--fp8-format"] = named.saying(name.removeprefix("--fp8-"))
     groups = options.get("--num-key-value-heads")
     if groups is not None:
         options["--num-query-groups"] = replace(groups, option="--num-query-groups")
@@ -116,13 +112,13 @@ def _correct(options: dict[str, Given]) -> None:
     rotary = {"--use-rotary-position-embeddings", "--position-embedding-type"}
     if "--no-position-embedding" in options and not rotary & set(options):
         name = "--position-embedding-type"
-        options[name] = replace(_flag(name), texts=("none",), spans=(None,))
+        options[name] = stated(name, "none")
     if "--enable-expert-tensor-parallelism" not in options:
         name = "--expert-tensor-parallel-size"
-        options[name] = replace(_flag(name), texts=("1",), spans=(None,))
+        options[name] = stated(name, "1")
     if "--topk" not in options and "--num-experts" in options:
         name = "--moe-router-topk"
-        options.setdefault(name, replace(_flag(name), texts=("1",), spans=(None,)))
+        options.setdefault(name, stated(name, "1"))
 
 
 def _space_experts(options: dict[str, Given]) -> None:
@@ -130,8 +126,8 @@ def _space_experts(options: dict[str, Given]) -> None:
     layers = number_of(options.get("--num-layers"))
     every = number_of(options.get("--expert-interval")) or _EVERY
     if "--num-experts" in options and layers and every > 1:
-        name, text = "--moe-layer-freq", f"([0]*{every - 1}+[1]*1)*{layers // every}"
-        options[name] = replace(_flag(name), texts=(text,), spans=(None,))
+        name = "--moe-layer-freq"
+        options[name] = stated(name, f"([0]*{every - 1}+[1]*1)*{layers // every}")
 
 
 def _flag(name: str) -> Given:
@@ -139,7 +135,7 @@ def _flag(name: str) -> Given:
 
 
 def _text(given: Given | None) -> str:
-    return (given.texts[0] or "") if given is not None and len(given.texts) == 1 else ""
+    return "" if given is None else given.single or ""
 
 
 def _is_true(given: Given | None) -> bool:

@@ -16,7 +16,7 @@ from planner.launch.option_table import OptionTable
 from planner.launch.targets.megatron_shape import shape_read, stages_of, told_layout
 from planner.launch.trainer.said import objective_of_word
 from planner.launch.understood import Answers, Found, Reading, gpus_of, require_split
-from planner.shell.text import Given
+from planner.shell.text import Given, stated
 
 _AS_THEY_ARE = (
     *("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel"),
@@ -365,8 +365,7 @@ def answers(reading: Reading) -> Answers:
     if not starts_swift(words[:2]):
         return plain_answers(reading)
     found, model = _options(reading.found)
-    texts = {name: " ".join(map(str, given.texts)) or None for name, given in found.options.items()}
-    reading = Reading(found=found, meanings=OptionTable.load("megatron-lm").read(texts))
+    reading = Reading.of(found, OptionTable.load("megatron-lm"))
     own = {one.option.lstrip("-").replace("-", "_"): one for one in found.unknown}
     read = plain_answers(reading)
     values, defaults = dict(read.values), dict(read.defaults)
@@ -445,8 +444,7 @@ def _options(found: Found) -> tuple[Found, str | None]:
     }
     left = {name: one for name, one in found.options.items() if name not in {*off, _SHORT}}
     if _EXPERTS not in left:
-        one = Given(option=_EXPERTS, texts=("1",), line=found.line, spans=(None,), whole=None)
-        left[_EXPERTS] = one
+        left[_EXPERTS] = stated(_EXPERTS, "1", found.line)
     return replace(found, options=left), None if named is None else named.texts[0]
 
 

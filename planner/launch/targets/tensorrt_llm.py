@@ -83,7 +83,8 @@ def _pools(reading: Reading) -> Answers:
             for option, given in options.items()
             if option.startswith(f"{name}.")
         }
-        instances = _number(own.get("num_instances")) or 1
+        count = own.get("num_instances")
+        instances = 1 if count is None else whole(count.single) or 1
         told = server_told(_of(reading, {**common, **own}), _ENGINE, pool).answers(pool)
         copies = "prefill_replicas" if pool == PREFILL_POOL else "replicas"
         values = {**told.values, copies: instances}
@@ -147,9 +148,7 @@ def _with_files(reading: Reading) -> Reading:
 
 
 def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:
-    texts = {
-        name: given.texts[0] if len(given.texts) == 1 else None for name, given in options.items()
-    }
+    texts = {name: given.single for name, given in options.items()}
     lowered = {
         name: text.lower() if text in ("True", "False") else text for name, text in texts.items()
     }
@@ -164,10 +163,6 @@ def _flat(values: Mapping[str, Any], given: Given, path: str) -> Iterator[tuple[
         else:
             text = str(value).lower() if isinstance(value, bool) else str(value)
             yield f"{path}{key}", replace(given, option=f"{path}{key}", texts=(text,))
-
-
-def _number(given: Given | None) -> int | None:
-    return whole(given.texts[0]) if given is not None and len(given.texts) == 1 else None
 
 
 NAME = "tensorrt-llm"

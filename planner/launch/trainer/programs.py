@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from planner.errors import SpecError
 from planner.launch.dialect import Dialect
 from planner.launch.trainer.answers import gpus_of
 from planner.launch.trainer.said import Sources, in_words_of, with_defaults
-from planner.shell.text import Changes, Given, stated
+from planner.shell.text import Changes, stated
 
 _OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss", "lora_target"}
 _STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
@@ -76,21 +75,21 @@ def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     in_words_of(sources, LLAMA_FACTORY)
     for option in ("--lora_target", "--lora_modules_to_save"):
         if modules := sources.text(option):
-            script[option] = _as(script[option], " ".join(modules.replace(",", " ").split()))
+            script[option] = script[option].saying(" ".join(modules.replace(",", " ").split()))
     # The Trainer's own key of it is overruled: prepare_model_for_training reads this alone.
     script.pop("--gradient_checkpointing", None)
     if disabled := script.get("--disable_gradient_checkpointing"):
         is_off = sources.text("--disable_gradient_checkpointing") == "true"
-        script["--gradient_checkpointing"] = _as(disabled, str(not is_off).lower())
+        script["--gradient_checkpointing"] = disabled.saying(str(not is_off).lower())
     if sources.text("--use_unsloth_gc") == "true":
         script["--activation_offloading"] = script["--use_unsloth_gc"]
     if sources.text("--pure_bf16") == "true":
         script["--bf16"] = script["--pure_bf16"]
-        script.setdefault("--dtype", _as(script["--pure_bf16"], "bfloat16"))
+        script.setdefault("--dtype", script["--pure_bf16"].saying("bfloat16"))
     if sources.text("--neat_packing") == "true" or (
         sources.text("--stage") == "pt" and "--packing" not in script
     ):
-        script["--packing"] = _as(script.get("--neat_packing") or script["--stage"], "true")
+        script["--packing"] = (script.get("--neat_packing") or script["--stage"]).saying("true")
     return with_defaults(sources, LLAMA_FACTORY)
 
 
@@ -104,10 +103,6 @@ def _refuse(sources: Sources, name: str) -> None:
         f"{name}: LLaMA-Factory's {what} is not predicted, as it trains or keeps other "
         "parameters: finetuning_type lora and full are."
     )
-
-
-def _as(given: Given, text: str) -> Given:
-    return replace(given, texts=(text,), spans=(None,))
 
 
 def in_own_words(changes: Changes) -> Changes:

@@ -227,7 +227,7 @@ def _argument(name: str, given: Given, sources: Sources) -> None:
         key = name.removeprefix(SECTION).removeprefix("fsdp_")
         sources.put(sources.script, SECTION + key, given)
     elif option in _ACCELERATE_FLAGS:
-        kind = replace(given, texts=(_ACCELERATE_FLAGS[option],), spans=(None,))
+        kind = given.saying(_ACCELERATE_FLAGS[option])
         sources.put(sources.accelerate, "distributed_type", kind)
     elif option in _ACCELERATE_OPTIONS:
         sources.put(sources.accelerate, _ACCELERATE_OPTIONS[option], given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from planner.base.records import record
@@ -49,13 +49,8 @@ class Sources:
 
 def text_of(given: Given) -> str | None:
     """The value as the tables have it; several are joined by blanks, None is not told."""
-    if not given.texts:
-        return "true"
-    known = [text for text in given.texts if text is not None]
-    if len(known) < len(given.texts):
-        return None
-    joined = " ".join(known)
-    return joined.lower() if joined.lower() in ("true", "false") else joined
+    text = given.joined if given.texts else "true"
+    return text.lower() if text and text.lower() in ("true", "false") else text
 
 
 def with_defaults(sources: Sources, dialect: Dialect) -> dict[str, str]:
@@ -87,7 +82,7 @@ def in_words_of(sources: Sources, dialect: Dialect) -> None:
             elif word is None:
                 sources.script.setdefault(into, given)
             else:
-                sources.script[into] = replace(given, texts=(word,), spans=(None,))
+                sources.script[into] = given.saying(word)
 
 
 @record(kw_only=True)
