@@ -44,6 +44,11 @@ def _kind(job: Job) -> str:
     return "FSDP" if job.profile.name in _BY_FSDP else "DEEPSPEED"
 
 
+def _by_launcher(job: Job) -> bool:
+    """Whether it is accelerate that compiles the model: where the profile is of compiled models."""
+    return job.profile.compilation.default and str(job["torch_compile"]) == "auto"
+
+
 def _quantities(job: Job) -> Mapping[str, Any]:
     kind = _kind(job)
     quantities = {
@@ -54,7 +59,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "precision_type": _PRECISIONS[job["precision"]],
         "fp8_backend": "te" if job["precision"] == "fp8" else None,
         "fp8_format": "HYBRID" if job["precision"] == "fp8" else None,
-        "compiled": "inductor" if job.profile.name == "FSDP compiled" else None,
+        "compiled": "inductor" if _by_launcher(job) else None,
     }
     if kind == "FSDP":
         return quantities | _fsdp(job)
@@ -71,6 +76,7 @@ _ELSEWHERE = (
     "flash_attention",
     "attention_kernel",
     "expert_compute",
+    "torch_compile",
     "loss_kernel",
     "loss_chunks",
     "tensor_parallel",

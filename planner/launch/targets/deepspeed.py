@@ -48,6 +48,7 @@ def quantities(job: Job) -> Mapping[str, Any]:
         "flash_attention": None,
         "attention_kernel": None,
         "expert_compute": None,
+        "torch_compile": None,
         "loss_kernel": None,
         "loss_chunks": None,
     }
