@@ -8,31 +8,31 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base import text
-from planner.pages.assumptions import Rests, assumptions, specs_of_rows
+from planner.pages.assumptions import Rests, assumptions, manifest_section, specs_of_rows
 from planner.pages.document import Row as DocumentRow
 from planner.pages.document import version_notes
-from planner.pages.manifest import manifest_section
-from planner.pages.parts import breakdowns
 from planner.pages.searched import front_chart
-from planner.pages.table import MOST_ROWS, PLACES, make_table, shown_columns
+from planner.pages.table import MOST_ROWS, PLACES, breakdowns, make_table, shown_columns
 from planner.question.cells import limit_column
 from planner.report.sure import fits_words
 from planner.show.page import BEST, Block, Lines, Page, Section
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, Row, column_of_measure
 from planner.sweeps.columns import PLACES as TERMS
-from planner.sweeps.matrix import marks_lines, matrix_table, unknown_line
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
-from planner.sweeps.sentences import (
+from planner.sweeps.screen import (
     TITLES,
     assumed_lines,
     group_title,
+    marks_lines,
+    matrix_table,
     nowhere_lines,
     overtaking_line,
     plan_in_short,
     tie_lines,
     told_of,
+    unknown_line,
     where,
     winner_lines,
 )

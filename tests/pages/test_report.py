@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from planner.pages.parts import breakdowns
 from planner.pages.read import page_of
+from planner.pages.table import breakdowns
 from planner.report.told import told
 from planner.show.html import page_html
 from planner.show.markdown import markdown
