@@ -181,6 +181,21 @@ GAP = Lines(lines=("",))
 """An empty line."""
 
 
+def joined(blocks: Iterable[Block]) -> list[Block]:
+    """Blocks without empty lines, sentences of one mark that follow each other as one block."""
+    found: list[Block] = []
+    for block in blocks:
+        if not isinstance(block, Lines):
+            found.append(block)
+            continue
+        lines, last = [*filter(None, block.lines)], found[-1] if found else None
+        if isinstance(last, Lines) and last.mark == block.mark:
+            found[-1] = Lines(lines=[*last.lines, *lines], mark=block.mark)
+        elif lines:
+            found.append(Lines(lines=lines, mark=block.mark))
+    return found
+
+
 def said(*lines: str, mark: str = "", indent: str = "  ", most: int = 9) -> Lines:
     """Sentences."""
     return Lines(lines=lines, mark=mark, indent=indent, most=most)

@@ -59,9 +59,21 @@ MARKS: Mapping[str, str] = {
     IMPOSSIBLE: "impossible",
 }
 """What the marks of cells without a plan mean."""
+# Most often the same for all.
+_TOLD_ONCE = ("reliability", "price")
+TITLES = {COST: "cheapest", TIME: "fastest", VALUE: "best value"}
+_MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
+_MOST_ROWS = 24
+ALL = 10**6
+"""As many as there are."""
+BRACKETS = "best value: least cost x time. In brackets: 9 of 10 published runs like this."
+_SELLERS = (
+    "Contracts have different sellers, so that a longer one may cost more than is usual on demand: "
+    "--provider compares those of one."
+)
 
 
-def matrix_blocks(group: Group, most: int) -> Iterator[Block]:
+def matrix_blocks(group: Group, most: int, name: str = "") -> Iterator[Block]:
     """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
     metric, sign = group.metric, better(group.metric)
     if not group.knows(metric):
@@ -76,36 +88,27 @@ def matrix_blocks(group: Group, most: int) -> Iterator[Block]:
         ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-most:]
     chosen = {*ranked}
     places = [place for place in group.places if place in chosen]
-    table = matrix_table(group, places)
-    yield GAP
-    yield said(table.caption, mark=TOTAL, indent="")
-    yield table
-    if len(places) < len(group.places):
-        more = len(group.places) - len(places)
-        yield said(f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
-
-
-def matrix_table(group: Group, places: Sequence[Place], name: str = "", corner: str = " ") -> Table:
-    """The measure of some places of a group, a column for each number of GPUs."""
-    column = column_of(group.metric, group)
-    cells, unit = cells_of(group, group.metric, column, places)
-    heads = ["best" if count is None else text.value(count) for count in group.counts]
-    rows = [
-        [Cell(text=" ".join(place)), *(cells[place, count] for count in group.counts)]
-        for place in places
-    ]
-    return Table(
+    column = column_of(metric, group)
+    cells, unit = cells_of(group, metric, column, places)
+    counts = ["best" if count is None else text.value(count) for count in group.counts]
+    yield Title(text=matrix_title(group, column, unit))
+    yield Table(
         name=name,
-        caption=matrix_title(group, column, unit),
         heads=[
-            Head(name="place", text=corner),
-            *(Head(name=n, text=n, numeric=True, rank=at) for at, n in enumerate(heads, 1)),
+            Head(name="place", text=" ", title=group.by[0]),
+            *(Head(name=n, text=n, numeric=True, rank=at) for at, n in enumerate(counts, 1)),
         ],
-        rows=rows,
+        rows=[
+            [Cell(text=" ".join(place)), *(cells[place, count] for count in group.counts)]
+            for place in places
+        ],
         is_small=True,
         is_whole=True,
         elsewhere="--csv has them",
     )
+    if len(places) < len(group.places):
+        more = len(group.places) - len(places)
+        yield said(f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
 
 
 def matrix_title(group: Group, column: str, unit: str) -> str:
@@ -165,11 +168,6 @@ def marks_lines(groups: Sequence[Group]) -> list[str]:
         marks.append("= published runs do not tell it from that")
     marks += [f"{mark} {words}" for mark, words in MARKS.items() if mark in used]
     return ["; ".join(marks)]
-
-
-# Most often the same for all.
-_TOLD_ONCE = ("reliability", "price")
-TITLES = {COST: "cheapest", TIME: "fastest", VALUE: "best value"}
 
 
 def group_title(group: Group) -> str:
@@ -292,83 +290,85 @@ def assumed_lines(group: Group) -> list[str]:
     return [f"Assumed, without a source: {' / '.join(words)}"] if words else []
 
 
-_MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
-_MOST_ROWS = 24
-_ALL = 10**6
-_BRACKETS = "best value: least cost x time. In brackets: 9 of 10 published runs like this."
-_SELLERS = (
-    "Contracts have different sellers, so that a longer one may cost more than is usual on demand: "
-    "--provider compares those of one."
-)
-
-
 def summary_blocks(
     sweep: Sweep, summary: Summary, front: Iterable[Row], *, is_full: bool = False
 ) -> Iterator[Block]:
     """What the scenarios say together; in short of many works and models the best plans alone."""
-    yield from _head_blocks(sweep, summary)
+    plan = sweep.plan
+    yield said(plan.name, mark=TOTAL, indent="")
+    if plan.description:
+        yield said(plan.description, indent="")
+    yield said(*counts_lines(sweep, summary))
     groups = summary.groups
     is_long = is_full or len(groups) == 1
     shown = groups if is_full else groups[:_MOST_GROUPS]
     has_room = sum(len(group.places) for group in shown) <= _MOST_ROWS and len(shown) < 5
-    fronts = _by_group(front, groups) if is_long else {}
+    fronts = by_group(front, groups) if is_long else {}
     for group in shown:
         yield from _group_blocks(
             group,
             fronts.get((group.work, group.model), ()),
             is_long=is_long,
             has_matrix=is_long or has_room,
-            most=_ALL if is_full else 0,
+            most=ALL if is_full else 0,
         )
     if len(shown) < len(groups):
         yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
     yield GAP
     if summary.feasible:
-        if "contract" in sweep.plan.varied and not all(
-            "provider" in work.axes for work in sweep.plan.works
-        ):
+        if "contract" in plan.varied and not all("provider" in one.axes for one in plan.works):
             yield said(_SELLERS)
-        yield said(_BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
+        yield said(BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
     folder = sweep.folder
     rest = "" if is_full else f"planner sweep show {folder} --full; "
     yield said(f"More: {rest}planner sweep show -h; all columns: {folder}/scenarios.csv")
 
 
-def _head_blocks(sweep: Sweep, summary: Summary) -> Iterator[Block]:
+def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
+    """How many scenarios there are, what varies in them, whether some are still to be done."""
     plan = sweep.plan
-    yield said(plan.name, mark=TOTAL, indent="")
-    if plan.description:
-        yield said(plan.description, indent="")
     total, found = plan.num_scenarios, summary.scenarios
-    words = f"{text.count(found)} scenario{'s' * (found != 1)}"
+    line = f"{text.count(found)} scenario{'s' * (found != 1)}"
     if found < sweep.done:
-        words += f" of {text.count(sweep.done)}"
-    line = f"{words}, {text.count(summary.feasible)} with a plan"
+        line += f" of {text.count(sweep.done)}"
+    line += f", {text.count(summary.feasible)} with a plan"
     if plan.varied:
         line += f"; varied: {', '.join(name.replace('_', ' ') for name in plan.varied)}"
-    yield said(line)
-    if sweep.done < total:
-        yield said(
-            f"Not finished: {text.count(sweep.done)} of {text.count(total)} scenarios are done; "
-            "the command that began it goes on.",
-        )
+    if sweep.done == total:
+        return [line]
+    done = f"{text.count(sweep.done)} of {text.count(total)} scenarios are done"
+    return [line, f"Not finished: {done}; the command that began it goes on."]
 
 
 def _group_blocks(
-    group: Group,
-    front: Sequence[Row],
-    *,
-    is_long: bool,
-    has_matrix: bool,
-    most: int,
+    group: Group, front: Sequence[Row], *, is_long: bool, has_matrix: bool, most: int
 ) -> Iterator[Block]:
     yield Title(text=group_title(group))
     if not group.best:
         yield said(f"No plan at all. {'; '.join(nowhere_lines(group))}", most=_LINES)
         return
-    yield from (_bests_blocks if is_long else _short_bests_blocks)(group)
+    if is_long:
+        rows = [
+            (Cell(text=TITLES[name], mark=BEST), best_words(r)) for name, r in group.best.items()
+        ]
+        yield grid(("", " "), rows, words=(0, 1))
+    else:
+        yield from _short_bests_blocks(group)
+    yield from found_blocks(group, front, is_long=is_long, has_matrix=has_matrix, most=most)
+
+
+def found_blocks(
+    group: Group,
+    front: Sequence[Row],
+    *,
+    is_long: bool = True,
+    has_matrix: bool = True,
+    most: int = ALL,
+    name: str = "",
+) -> Iterator[Block]:
+    """What a group of scenarios with plans says beside its best ones; ``name`` is the matrix's."""
     if has_matrix:
-        yield from matrix_blocks(group, most or _MOST_PLACES)
+        yield from matrix_blocks(group, most or _MOST_PLACES, name)
     lines = [*winner_lines(group)]
     for measure in (COST, TIME) if is_long else ():
         found = group.overtakings(measure)
@@ -384,16 +384,12 @@ def _group_blocks(
         yield from _front_blocks(group, front, most or _MOST_OF_FRONT)
 
 
-def _bests_blocks(group: Group) -> Iterator[Block]:
-    """The best scenarios, each with its intervals and its plan."""
-    rows: list[tuple[str | Cell, ...]] = []
-    for measure, row in group.best.items():
-        reached = [told_of(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
-        sure = f", basis {row['basis']}" if row.get("basis") else ""
-        first = f"{text.count(row['num_gpus'])} x {where(row)}"
-        words = f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
-        rows.append((Cell(text=TITLES[measure], mark=BEST), words))
-    yield grid(("", " "), rows, words=(0, 1))
+def best_words(row: Row) -> str:
+    """Where a scenario runs, what it costs and takes, and on a line of its own its plan."""
+    reached = [told_of(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
+    sure = f", basis {row['basis']}" if row.get("basis") else ""
+    first = f"{text.count(row['num_gpus'])} x {where(row)}"
+    return f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
 
 
 def _short_bests_blocks(group: Group) -> Iterator[Block]:
@@ -434,7 +430,8 @@ def _front_blocks(group: Group, front: Sequence[Row], most: int) -> Iterator[Blo
     yield fitted(columns)
 
 
-def _by_group(front: Iterable[Row], groups: Sequence[Group]) -> dict[tuple[str, str], list[Row]]:
+def by_group(front: Iterable[Row], groups: Sequence[Group]) -> dict[tuple[str, str], list[Row]]:
+    """Rows by the work and model of their group, where no other group has both."""
     found: dict[tuple[str, str], list[Row]] = {}
     kinds = [(group.work, group.model) for group in groups]
     for row in front:
