@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base import text
-from planner.base.records import record
 from planner.decide.open_facts import MovingFact, widened
 from planner.errors import PlannerError, SpecError
 from planner.explaining.explanation import Explanation
@@ -15,10 +14,10 @@ from planner.optimize.result_columns import ends_of
 from planner.pages.document import Document, Row, numbers
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import evaluated, one_configuration
-from planner.report.explanation import HEADS, question_lines, what_if_rows
+from planner.report.explanation import sensitivities_blocks
 from planner.report.sure import moved_columns, range_words
 from planner.report.told import Ends
-from planner.show.page import Block, Cell, Code, Head, Lines, Page, Pairs, Section, Table
+from planner.show.page import Block, Code, Page, Pairs, Section, grid, said
 from planner.specs.catalogue import Catalogue
 from planner.workloads.base import Wording
 
@@ -35,62 +34,27 @@ _LOADED: Mapping[str, Callable[[Catalogue, str], Any]] = {
 }
 
 
-@record(kw_only=True)
-class Rests:
-    """What a result rests on.
+def assumptions(
+    specs: Mapping[str, str], catalogue: Catalogue, manifest: Mapping[str, Any] | None = None
+) -> Section:
+    """What nobody gave and what has no source, by a manifest, and the sources of ``specs``.
 
-    ``defaults`` are answers that nobody gave, ``assumed`` figures without a source, ``specs`` the
-    digests of specs by kind and name, empty where a result does not tell them.
+    These are digests by kind and name, empty where a result does not tell them.
     """
-
-    defaults: Mapping[str, str]
-    assumed: Sequence[str]
-    specs: Mapping[str, str]
-
-
-def rests_of(manifest: Mapping[str, Any], row: Mapping[str, Any]) -> Rests:
-    """What a plan rests on by the manifest of its result."""
-    return Rests(
-        defaults=manifest.get("defaults") or {},
-        assumed=[str(one) for one in manifest.get("assumed") or ()],
-        specs=used_specs(manifest.get("specs") or {}, [row]),
-    )
-
-
-def assumptions(rests: Rests, catalogue: Catalogue) -> Section:
-    """The section that tells it."""
+    known = manifest or {}
     blocks: list[Block] = []
-    if rests.defaults:
-        blocks.append(_defaults(rests.defaults))
-    if line := text.assumed_in_short(rests.assumed):
-        blocks.append(Lines(lines=[f"Without a source, or a default of the GPU's class: {line}."]))
-    rows = [*_sources(rests.specs, catalogue)]
-    if rows:
-        blocks.append(_sources_table(rows))
+    if defaults := known.get("defaults"):
+        rows = [(name.replace("_", " "), str(value)) for name, value in defaults.items()]
+        caption = "Not given, so chosen"
+        table = grid(("question", "chosen"), rows, words=(0, 1), name="defaults", caption=caption)
+        blocks.append(table)
+    if line := text.assumed_in_short([*map(str, known.get("assumed") or ())]):
+        blocks.append(said(f"Without a source, or a default of the GPU's class: {line}."))
+    if sources := [*_sources(specs, catalogue)]:
+        heads, caption = ("spec", "figures", "source"), "Where the figures come from"
+        table = grid(heads, sources, words=range(3), name="sources", caption=caption)
+        blocks.append(replace(table, is_small=False))
     return Section(title="Assumptions and sources", blocks=blocks)
-
-
-def _defaults(defaults: Mapping[str, str]) -> Table:
-    return Table(
-        name="defaults",
-        caption="Not given, so chosen",
-        heads=[Head(name="question", text="question"), Head(name="chosen", text="chosen")],
-        rows=[
-            [Cell(text=name.replace("_", " ")), Cell(text=str(value))]
-            for name, value in defaults.items()
-        ],
-        is_small=True,
-    )
-
-
-def _sources_table(rows: Sequence[tuple[str, str, str]]) -> Table:
-    heads = ("spec", "figures", "source")
-    return Table(
-        name="sources",
-        caption="Where the figures come from",
-        heads=[Head(name=name, text=name) for name in heads],
-        rows=[[Cell(text=word) for word in row] for row in rows],
-    )
 
 
 def _sources(specs: Mapping[str, str], catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
@@ -116,13 +80,9 @@ def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, st
         if not source.startswith(_WITHOUT_SOURCE):
             found.setdefault(source, []).append(figure)
     for source, figures in found.items():
-        yield title, _some(figures), source
-
-
-def _some(figures: Sequence[str]) -> str:
-    more = len(figures) - _MOST_FIGURES
-    words = ", ".join(figures[:_MOST_FIGURES])
-    return f"{words} and {more} more" if more > 0 else words
+        more = len(figures) - _MOST_FIGURES
+        words = ", ".join(figures[:_MOST_FIGURES])
+        yield title, f"{words} and {more} more" if more > 0 else words, source
 
 
 def specs_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -209,22 +169,11 @@ def facts_section(wording: Wording, facts: Sequence[MovingFact]) -> Section:
     for fact in facts:
         moved = [range_words(name, *fact.moved[name]) for name in moved_columns(wording, fact)]
         lacking = [f"does not fit with {' or '.join(fact.does_not_fit)}"] * bool(fact.does_not_fit)
-        cells = (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join([*moved, *lacking]))
-        rows.append([Cell(text=words) for words in cells])
-    heads = ("fact", "assumed", "tried", "then")
-    table = Table(
-        name="facts",
-        caption="Not given, and it matters",
-        heads=[Head(name=name, text=name) for name in heads],
-        rows=rows,
-        is_small=True,
-    )
-    is_open = any(fact.ends for fact in facts)
-    blocks: list[Block] = [table] if rows else [Lines(lines=[_NOTHING])]
-    return Section(
-        title=CHANGES,
-        blocks=[*blocks, Lines(lines=[_HELD])] if is_open else blocks,
-    )
+        rows.append((fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(moved + lacking)))
+    heads, caption = ("fact", "assumed", "tried", "then"), "Not given, and it matters"
+    table = grid(heads, rows, words=range(len(heads)), name="facts", caption=caption)
+    held = [said(_HELD)] if any(fact.ends for fact in facts) else []
+    return Section(title=CHANGES, blocks=[table if rows else said(_NOTHING), *held])
 
 
 def ends_in(row: Row, facts: Sequence[MovingFact]) -> Mapping[str, Ends]:
@@ -249,19 +198,12 @@ def with_what_if(page: Page, pinned: PinnedPlan) -> Page:
     )
 
 
-def _blocks(pinned: PinnedPlan) -> list[Block]:
+def _blocks(pinned: PinnedPlan) -> Iterable[Block]:
     try:
         plan = one_configuration(pinned.request())
     except PlannerError as error:  # a file or a folder of specs is no longer there
-        return [Lines(lines=[f"Not predicted anew: {error}"])]
+        return [said(f"Not predicted anew: {error}")]
     if any(pinned.specs.get(name, digest) != digest for name, digest in plan.digests.items()):
-        return [Lines(lines=[_OTHER_SPECS])]
+        return [said(_OTHER_SPECS)]
     explained = Explanation(plan=plan, found=evaluated(plan))
-    table = Table(
-        name="what_if",
-        caption="10 % worse and better, each predicted anew",
-        heads=[Head(name=name, text=name, numeric=name in HEADS[2:]) for name in HEADS],
-        rows=[[Cell(text=word) for word in row] for row in what_if_rows(explained, is_full=False)],
-        is_small=True,
-    )
-    return [table, Lines(lines=[*question_lines(explained, is_full=False)])]
+    return sensitivities_blocks(explained, is_full=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Sequence
 
-from planner.pages.assumptions import Rests, assumptions, manifest_section, specs_of_rows
+from planner.pages.assumptions import assumptions, manifest_section, specs_of_rows
 from planner.pages.document import Row, version_notes
 from planner.pages.searched import front_chart
 from planner.pages.table import MOST_ROWS, PLACES, breakdowns, make_table, shown_columns
@@ -65,7 +65,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     ]
     if rows:
         sections.append(Section(title="All scenarios", blocks=_scenarios(rows, plan, numbers)))
-    rests = Rests(defaults={}, assumed=(), specs=specs_of_rows(best[:1]))
+    used = specs_of_rows(best[:1])
     how = {"version": sweep.version, "command": f"planner sweep show {where}"}
     asked = [*filter(None, [plan.description]), *counts_lines(sweep, summary)]
     return Page(
@@ -73,7 +73,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         question=[*asked, *version_notes(sweep.version)],
         answer=lines or ["No scenario has a plan."],
         sure=[BRACKETS, *marks_lines(groups)] if best else [],
-        sections=[*sections, assumptions(rests, catalogue), manifest_section(how)],
+        sections=[*sections, assumptions(used, catalogue), manifest_section(how)],
     )
 
 

@@ -209,7 +209,7 @@ def _percent(share: float) -> str:
 def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     """A table of what 10 % move, then other numbers of nodes and lengths, a line each."""
     yield Title(text="What if (each predicted anew)")
-    yield grid(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1))
+    yield grid(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1), name="what_if")
     for line in question_lines(explained, is_full=is_full):
         yield said(line, most=9 if is_full else 2)
 

@@ -208,6 +208,8 @@ def grid(
     words: Iterable[int] = (0,),
     late: Iterable[int] = (),
     marked: Sequence[str] = (),
+    name: str = "",
+    caption: str = "",
 ) -> Table:
     """A table under these heads, of numbers but for the columns ``words``.
 
@@ -215,6 +217,8 @@ def grid(
     """
     of_words, last = {*words}, {*late}
     return Table(
+        name=name,
+        caption=caption,
         heads=[
             Head(name=text, text=text, numeric=at not in of_words, rank=int(at in last))
             for at, text in enumerate(heads)
