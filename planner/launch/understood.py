@@ -11,7 +11,7 @@ from typing import Any
 from planner.base.records import record
 from planner.confidence.unmeasured import Release
 from planner.errors import LaunchError
-from planner.launch.option_table import Meaning, OptionTable, shipped_rows
+from planner.launch.option_table import Meaning, OptionTable
 from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from planner.pages.parts import breakdowns
 from planner.pages.read import page_of
+from planner.pages.table import breakdowns
 from planner.report.told import told
 from planner.show.html import page_html
 from planner.show.markdown import markdown
@@ -121,7 +121,8 @@ def test_no_two_bars_become_one():
 def test_a_sweep_has_the_matrix_of_gpus_and_counts(planner, results, page_made):
     page = page_made("sweep")
     matrix = _table(page, "matrix0")
-    assert [head.text for head in matrix.heads] == ["GPU", "8", "16"]
+    assert [head.text for head in matrix.heads] == [" ", "8", "16"]
+    assert matrix.heads[0].title == "GPU"
     assert [row[0].text for row in matrix.rows] == ["a100-sxm-80gb", "h100-sxm-80gb"]
     marks = [row[1].mark for row in matrix.rows]
     assert marks.count(BEST) == 1
@@ -320,5 +321,5 @@ def test_an_unfinished_sweep_says_so(results, tmp_path):
     shutil.copytree(results["sweep"], tmp_path / "sweep")
     (tmp_path / "sweep" / "manifest.json").unlink()
     page = page_of(tmp_path / "sweep")
-    assert "Not finished: 0 of 4 scenarios are done." in page.question
+    assert page.question[-1].startswith("Not finished: 0 of 4 scenarios are done;")
     assert page.answer == ["No scenario has a plan."]
