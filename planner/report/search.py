@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,13 +33,12 @@ from planner.report.reached import reached_pairs, told_names
 from planner.report.reproduce import estimate_command
 from planner.report.short import settings_text, share, short_plan, shortest_plan
 from planner.report.sure import short_open_lines, sure_lines
-from planner.report.told import label, told
+from planner.report.told import label, told, without_origin
 from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Code, Pairs, Title, grid, said
 from planner.workloads.base import Evaluation
 
 _MOST_ASSUMED = 4
 _MOST, _LINES, _ALL_LINES = 8, 7, 1000
-_ORIGIN = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
 _SAME = 1e-3
 
 
@@ -124,7 +122,7 @@ def assumed_line(plan: Plan) -> str:
     """What nobody gave; empty where everything was given."""
     told_elsewhere = {"space", *plan.problem.axes}
     words = [
-        f"{name.replace('_', ' ')} {_ORIGIN.sub('', origin)}"
+        f"{name.replace('_', ' ')} {without_origin(origin)}"
         for name, origin in plan.defaults.items()
         if name not in told_elsewhere
     ]
