@@ -66,6 +66,7 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
         question=[*map(str, document.manifest.get("question") or ()), *document.notes],
         answer=[
             sentence(document, row, goals, facts, "Recommended: "),
+            *filter(None, (document.part("recommended_load", str), _started(row))),
             *_fastest(document, row, goals),
         ],
         reached=reached(document, row, goals, facts),
@@ -254,7 +255,10 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
     return Page(
         title=str(manifest.get("model") or "Estimate"),
         question=[*map(str, manifest.get("question") or ()), *document.notes],
-        answer=[sentence(document, row, goals, facts, "")],
+        answer=[
+            sentence(document, row, goals, facts, ""),
+            *filter(None, (document.part("load", str), _started(row))),
+        ],
         reached=reached(document, row, goals, facts),
         sure=sure_lines(str(sure.get("basis") or ""), limits, facts),
         sections=[
@@ -268,6 +272,19 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
             assumptions(rests_of(manifest, row), catalogue),
             manifest_section(manifest),
         ],
+    )
+
+
+def _started(row: Mapping[str, Any]) -> str:
+    """What an engine says at its start of its cache; empty where none does."""
+    at_once, tokens = row.get("max_concurrency"), row.get("kv_cache_tokens")
+    size = row.get("kv_cache_size_gib")
+    if not at_once or tokens is None or size is None or not math.isfinite(at_once):
+        return ""
+    longest = text.count(tokens / at_once)
+    return (
+        f"At its start the engine says: KV cache {size:.2f} GiB, {text.count(tokens)} tokens, "
+        f"maximum concurrency {at_once:,.2f}x for {longest} tokens per request."
     )
 
 
