@@ -100,7 +100,10 @@ def _page(
     return Page(
         title=str(manifest.get("model") or "Plan"),
         question=[*map(str, manifest.get("question") or ()), *document.notes],
-        answer=[_sentence(document, row, goals, ends, "Recommended: " if of else "")],
+        answer=[
+            _sentence(document, row, goals, ends, "Recommended: " if of else ""),
+            *filter(None, (document.part(f"{of}load", str), _started(row))),
+        ],
         reached=reached_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
         sure=sure_lines(str(sure.get("basis") or ""), limits, facts),
         sections=[
@@ -262,6 +265,19 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
         *([_operators(document.where, operators)] if operators else []),
     ]
     return _page(document, catalogue, row, _goals(document, (), row), sections)
+
+
+def _started(row: Row) -> str:
+    """What an engine says at its start of its cache; empty where none does."""
+    at_once, tokens = row.get("max_concurrency"), row.get("kv_cache_tokens")
+    size = row.get("kv_cache_size_gib")
+    if not at_once or tokens is None or size is None or not math.isfinite(at_once):
+        return ""
+    longest = text.count(tokens / at_once)
+    return (
+        f"At its start the engine says: KV cache {size:.2f} GiB, {text.count(tokens)} tokens, "
+        f"maximum concurrency {at_once:,.2f}x for {longest} tokens per request."
+    )
 
 
 def _operators(where: str, operators: Sequence[object]) -> Section:

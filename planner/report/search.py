@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -35,13 +34,12 @@ from planner.report.overview import (
 from planner.report.parts import host_words
 from planner.report.short import settings_text, share, short_plan, shortest_plan
 from planner.report.sure import reached_pairs, short_open_lines, sure_lines, told_names
-from planner.report.told import label, told
+from planner.report.told import label, told, without_origin
 from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Code, Pairs, Title, grid, said
 from planner.workloads.base import Evaluation
 
 _MOST_ASSUMED = 4
 _MOST, _LINES, _ALL_LINES = 8, 7, 1000
-_ORIGIN = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
 _SAME = 1e-3
 
 
@@ -125,7 +123,7 @@ def assumed_line(plan: Plan) -> str:
     """What nobody gave; empty where everything was given."""
     told_elsewhere = {"space", *plan.problem.axes}
     words = [
-        f"{name.replace('_', ' ')} {_ORIGIN.sub('', origin)}"
+        f"{name.replace('_', ' ')} {without_origin(origin)}"
         for name, origin in plan.defaults.items()
         if name not in told_elsewhere
     ]
