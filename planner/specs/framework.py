@@ -175,6 +175,8 @@ class Memory:
     buffered_bytes: BytesOrZero = 0.0
     """Bytes that buffers hold for each parameter of a GPU, up to ``communication_buffer``, which is
     that of a full bucket; 0 where buffers have one size."""
+    replica_buckets: bool = False
+    """Replicas copy all their gradients into buckets of their own, which stay."""
     loaded_whole: BytesOrZero = 0.0
     """Bytes per parameter of the whole model that each GPU holds while it loads, beside the shard
     that it will keep."""
