@@ -467,6 +467,7 @@ def _adapter(said: Said, found: Collected) -> None:
             found.notes.append(f"{saved} alone is not predicted: embedding and logits are counted.")
     if kind == "qlora":
         _scales(said, found)
+        _narrow_adapters(said, found)
     rank = said.number("script", "lora_rank")
     if rank is None:
         default = _RANKS[said.is_supervised]
@@ -491,6 +492,18 @@ def _scales(said: Said, found: Collected) -> None:
     elif told is None and said.is_supervised:
         reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
         found.default("double_quantization", False, reason)
+
+
+def _narrow_adapters(said: Said, found: Collected) -> None:
+    """TRL's trainers turn adapters of 4-bit weights to bf16; Adam's moments are as wide as these.
+
+    huggingface/trl from 0.26 on, trainer/sft_trainer.py and those beside it.
+    """
+    if not said.is_supervised:
+        return
+    reason = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits"
+    for name in ("main_params_precision", "optimizer_state_precision"):
+        found.default(name, "bf16", reason)
 
 
 def lora_targets(modules: list[str]) -> str:
@@ -563,7 +576,10 @@ def _optimizer(said: Said, found: Collected) -> None:
     if known is None:
         found.notes.append(f"The optimizer {name} is taken as Adam.")
         return
-    found.values.update({parameter: code.word for parameter, code in known.items() if code})
+    for parameter, code in known.items():
+        if code:
+            found.values[parameter] = code.word
+            found.defaults.pop(parameter, None)
 
 
 def _told(said: Said, found: Collected) -> None:
