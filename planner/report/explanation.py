@@ -19,7 +19,7 @@ from planner.question.terms import term_of_column
 from planner.report.front import of_objective
 from planner.report.load import load_line
 from planner.report.overview import question_title
-from planner.report.parts import host_words
+from planner.report.parts import host_words, paged_words
 from planner.report.short import short_plan
 from planner.report.told import label, told, told_alike
 from planner.show.page import BAD, GAP, TOTAL, Block, Table, Title, grid, said
@@ -156,6 +156,8 @@ def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     plan, row = explained.plan, explained.row
     if on_host := host_words(row, plan.source_of(row).setting.machine):
         yield said(f"in host memory {on_host}")
+    if moved := paged_words(row):
+        yield said(f"paged {moved}")
 
 
 def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
