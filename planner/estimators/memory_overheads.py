@@ -41,20 +41,23 @@ def communication_bytes(
 ) -> FloatArray:
     """Buffers of gradients and weights on the wire; a lone GPU has none, but those of ZeRO.
 
-    A bucket holds no more than there is. Stage 3 of DeepSpeed, whose bucket can be told, scatters
-    from a copy of it [1]_.
+    A bucket holds no more than there is. DeepSpeed, whose bucket can be told, has two in stages 1
+    and 2 where it overlaps their reduction, as is predicted [2]_; stage 3 scatters from a copy of
+    one [1]_.
 
     References
     ----------
     .. [1] deepspeedai/DeepSpeed 0.19.6, runtime/zero/stage3.py: a bucket of reduce_bucket_size
        numbers is allocated once; runtime/comm/coalesced_collectives.py: reduce_scatter_coalesced
        puts what it reduces into a flat tensor.
+    .. [2] The same, runtime/zero/stage_1_and_2.py, backward_prologue: a second buffer with
+       overlap_comm and contiguous_gradients.
     """
     memory = setting.framework.memory
     held = np.asarray(memory.communication_buffer)
     if memory.reduce_bucket_size:
         told = np.where(c.reduce_bucket_size > 0, c.reduce_bucket_size, memory.reduce_bucket_size)
-        copies = np.where(c.zero_stage == ZeroStage.WEIGHTS, 2.0, 1.0)
+        copies = np.where(c.zero_stage > ZeroStage.NONE, 2.0, 1.0)
         held = held * copies * told / memory.reduce_bucket_size
     if memory.buffered_bytes:
         trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
