@@ -13,7 +13,7 @@ from planner.pages.document import Document, Row
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import evaluated, one_configuration
 from planner.report.explanation import HEADS, question_lines, what_if_rows
-from planner.report.sure import moved_columns, range_words
+from planner.report.sure import moved_columns, other_formats, range_words
 from planner.report.told import Ends
 from planner.show.page import Block, Cell, Head, Lines, Page, Section, Table
 from planner.workloads.base import Wording
@@ -48,7 +48,12 @@ def facts_section(wording: Wording, facts: Sequence[MovingFact]) -> Section:
     for fact in facts:
         moved = [range_words(name, *fact.moved[name]) for name in moved_columns(wording, fact)]
         lacking = [f"does not fit with {' or '.join(fact.does_not_fit)}"] * bool(fact.does_not_fit)
-        cells = (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join([*moved, *lacking]))
+        cells = (
+            fact.name,
+            fact.assumed,
+            ", ".join(fact.tried),
+            "; ".join([*moved, *other_formats(fact), *lacking]),
+        )
         rows.append([Cell(text=words) for words in cells])
     heads = ("fact", "assumed", "tried", "then")
     table = Table(
