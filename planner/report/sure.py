@@ -14,7 +14,7 @@ from planner.optimize.result_columns import FOLLOWING, fit_probability, interval
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
 from planner.question.terms import glossary
-from planner.report.electricity import told_columns
+from planner.report.parts import told_columns
 from planner.report.told import Ends, label, limit_label, told, told_alike
 from planner.workloads.base import Wording
 
@@ -163,17 +163,13 @@ def _line(plan: Plan, fact: MovingFact) -> str:
 
 
 def _short_line(plan: Plan, fact: MovingFact) -> str:
-    columns = sorted(
-        moved_columns(plan.workload.wording, fact), key=lambda name: _spread(*fact.moved[name])
-    )
-    words = [range_words(name, *fact.moved[name]) for name in columns[-1:]]
+    moved = fact.moved
+    spreads = {n: h / low if low > 0 else math.inf for n, (low, h) in moved.items()}
+    columns = sorted(moved_columns(plan.workload.wording, fact), key=spreads.__getitem__)
+    words = [range_words(name, *moved[name]) for name in columns[-1:]]
     if fact.does_not_fit:
         words.append(f"no room with {' or '.join(fact.does_not_fit)}")
     return f"Open: {fact.name} (assumed {fact.assumed}): {'; '.join(words)}"
-
-
-def _spread(low: float, high: float) -> float:
-    return high / low if low > 0 else float("inf")
 
 
 def moved_columns(wording: Wording, fact: MovingFact) -> list[str]:

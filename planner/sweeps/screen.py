@@ -415,18 +415,17 @@ def _front_blocks(group: Group, front: Sequence[Row], most: int) -> Iterator[Blo
     some = f"{len(at)} of {len(rows)}" if len(at) < len(rows) else f"all {len(rows)}"
     yield Title(text=f"Front across scenarios by {goals}: {some}")
     columns = [
-        Column(name="GPUs", header="GPUs", cells=[text.count(rows[n]["num_gpus"]) for n in at],
-               numeric=True),
-        Column(name="place", header=" ", cells=wheres([rows[n] for n in at]), numeric=False),
-    ]  # fmt: skip
+        Column("GPUs", [text.count(rows[n]["num_gpus"]) for n in at]),
+        Column("place", wheres([rows[n] for n in at]), " ", numeric=False),
+    ]
     for name in known:
         values = [float(rows[n].get(name) or float("nan")) for n in at]
         words, unit = told_alike(name, values)
         header = f"{label(name)} {unit}".strip()
         header = header.replace("calendar time", "time").replace("request latency", "latency")
-        columns.append(Column(name=label(name), header=header, cells=words, numeric=True))
+        columns.append(Column(label(name), words, header))
     layouts = [plan_in_short(rows[n]) for n in at]
-    columns.append(Column(name="plan", header="plan", cells=layouts, numeric=False))
+    columns.append(Column("plan", layouts, numeric=False))
     yield fitted(columns)
 
 
