@@ -13,7 +13,7 @@ from planner.optimize.collector import first_row
 from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
-from planner.question.terms import glossary
+from planner.question.terms import glossary, term_of_column
 from planner.report.parts import told_columns
 from planner.report.told import Ends, label, limit_label, told, told_alike
 from planner.workloads.base import Wording
@@ -35,6 +35,7 @@ _BESIDE_CAPACITY = ("requests_per_s", "capacity_requests_per_s_per_gpu")
 _MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 _MOST = 3
+_OF_PROMPTS = "cost_per_million_input_tokens_usd"
 
 
 def sure_pairs(
@@ -191,14 +192,6 @@ def range_words(column: str, low: float, high: float) -> str:
     return " ".join(filter(None, (label(column), f"{cells[0]} to {cells[1]}", unit)))
 
 
-# What a prompt that is embedded or scored has none of: its answer is its first token.
-_OF_ANSWERS = (
-    *("time_per_output_token_s", "output_tokens_per_s_per_gpu", "tokens_per_s_per_user"),
-    "cost_per_million_tokens_usd",
-)
-_OF_PROMPTS = "cost_per_million_input_tokens_usd"
-
-
 def told_names(
     wording: Wording,
     goals: Sequence[str],
@@ -212,8 +205,10 @@ def told_names(
     """
     goal = [name for name in goals[:1] if name != "num_gpus"]
     told_of = [*(wording.told or goals), *limited, *told_columns(row), *goal]
-    if asked.get("output_tokens") == 1:
-        told_of = [*(name for name in told_of if name not in _OF_ANSWERS), _OF_PROMPTS]
+    if asked.get("output_tokens") == 1:  # embedded or scored: its answer is its first token
+        terms = {name: term_of_column(name) for name in told_of}
+        told_of = [name for name, term in terms.items() if not term or "answer" not in term.kind]
+        told_of.append(_OF_PROMPTS)
     return [*dict.fromkeys(name for name in told_of if name in row)]
 
 
