@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from planner.base import text
@@ -19,7 +18,6 @@ from planner.explaining.what_if import SOFTWARE, Sensitivity, change
 from planner.plan.plan import evaluated, one_configuration, result_of
 from planner.question.request import Request
 from planner.question.terms import term_of_column
-from planner.report.documents import plan_manifest, write_document
 from planner.report.front import of_objective
 from planner.report.infeasible import infeasible_message
 from planner.report.load import load_line
@@ -52,7 +50,10 @@ def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iter
     """The answer, what bounds it, the largest parts, what changes it; ``--full`` all of each."""
     yield from _answer_blocks(explained)
     if explained.difference is not None:
-        yield from difference_blocks(explained.difference, is_full=is_full)
+        yield Title(text="Against the other plan")
+        yield from map(said, against_lines(explained.difference, is_full=is_full))
+        if is_full and not explained.difference.other.reason:
+            yield from _terms_blocks(explained.difference)
     if explained.difference is None or is_full:
         for step in explained.steps:
             yield from _step_blocks(step, _LONGEST // len(explained.steps), is_full=is_full)
@@ -290,17 +291,10 @@ def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) 
         yield f"{words}: {', '.join(changes) or 'no change of these'}"
 
 
-def difference_blocks(difference: Difference, *, is_full: bool = False) -> Iterator[Block]:
-    """What the other plan gains and loses, or the rule that it breaks."""
-    yield Title(text="Against the other plan")
-    for line in against_lines(difference, is_full=is_full):
-        yield said(line)
-    if is_full and not difference.other.reason:
-        yield from _terms_blocks(difference)
-
-
 def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
-    """The same in sentences; in short with the most telling results alone."""
+    """What the other plan gains and loses, or the rule that it breaks; in short the most telling
+    results alone.
+    """
     return [*_lines(difference, is_full=is_full)]
 
 
@@ -429,16 +423,3 @@ def explanation_dict(explained: Explanation) -> dict[str, Any]:
     if explained.difference is not None:
         found["against"]["sentences"] = against_lines(explained.difference)
     return found
-
-
-def write_explanation(path: Path | None, explained: Explanation, command: Sequence[str]) -> None:
-    """One JSON object: the manifest and the explanation.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written.
-    """
-    if path is not None:
-        manifest = plan_manifest(explained.plan, command)
-        write_document(path, manifest, **explanation_dict(explained))

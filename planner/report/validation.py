@@ -31,7 +31,11 @@ def validation_blocks(kind: Kind, rows: Sequence[Row]) -> Iterator[Block]:
             found = errors(rows, compared, group)
             if any(one.predicted for one in found):
                 title = f"{compared.title} by {_NAMES.get(group, group)}"
-                yield from errors_blocks(title, found, compared.with_regret)
+                heads = ("", "rows", "pred.", "MAPE", "median", "bias", "within", "score")
+                more = ["regret"] * compared.with_regret
+                lines = [[*_row(one, compared.with_regret)] for one in found]
+                yield Title(text=title)
+                yield grid((*heads, *more), lines)
     yield from verdicts_blocks(memory_verdicts(rows))
     yield from reasons_blocks(rows)
     yield GAP
@@ -97,16 +101,6 @@ def _ends(quantity: str) -> tuple[str, str, str]:
 def _number(value: float) -> str:
     """Seven digits; empty where an end of an interval is unknown."""
     return f"{value:.7g}" if math.isfinite(value) else ""
-
-
-def errors_blocks(
-    title: str, groups: Sequence[Errors], with_regret: bool = False
-) -> Iterator[Block]:
-    """A table of errors, one line per group."""
-    yield Title(text=title)
-    heads = ("", "rows", "pred.", "MAPE", "median", "bias", "within", "score")
-    rows = [[*_row(found, with_regret)] for found in groups]
-    yield grid((*heads, *["regret"] * with_regret), rows)
 
 
 def _row(found: Errors, with_regret: bool) -> Iterator[str]:

@@ -184,7 +184,7 @@ def compare(
 
     ``measure`` is what is compared; ``chosen`` picks rows of both.
     """
-    names = joined_by(before.plan, after.plan)
+    names = tuple(dict.fromkeys([*before.plan.varied, *after.plan.varied]))
     old = dict(_sides(before, names, measure, chosen))
     found: list[Change] = []
     same, only_after = 0, []
@@ -205,11 +205,6 @@ def compare(
         only_before=tuple(old),
         only_after=tuple(only_after),
     )
-
-
-def joined_by(one: SweepPlan, other: SweepPlan) -> tuple[str, ...]:
-    """The questions that either sweep varies, and the work where one has several."""
-    return tuple(dict.fromkeys([*one.varied, *other.varied]))
 
 
 def _sides(
