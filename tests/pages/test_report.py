@@ -343,7 +343,10 @@ def test_tables_without_a_name_do_not_clash_and_named_ones_do():
 def test_the_plan_in_full_is_what_the_terminal_says_of_it(planner, results, page_made):
     (full,) = (one for one in page_made("plan.toml").sections if one.title == "The plan in full")
     shown = planner("estimate", "--plan", results["plan.toml"]).out
-    assert terminal_text(full.blocks, 80).strip() in shown
+    words = terminal_text(full.blocks, 80).strip()
+    assert words.startswith("Memory of the fullest GPU")
+    assert "Time of a step by operator, ms" in words
+    assert words in shown
 
 
 def test_limits_that_a_sweep_varies_stand_beside_what_they_limit(planner, tmp_path):
