@@ -22,7 +22,7 @@ from planner.explaining.operator_question import read_question
 from planner.explaining.operators import operator_times
 from planner.explaining.other import changed_request
 from planner.launch.read import read_launch as read_file
-from planner.launch.write import Launch, launch_of, save_launch
+from planner.launch.write import Launch, launch_of, save_launch, with_profiles
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.plan.given import make_request, question_of, read_burst, read_driver
 from planner.plan.pinned import PinnedPlan
@@ -31,7 +31,6 @@ from planner.question.inputs import shown, whole
 from planner.question.request import Request
 from planner.report.compared_things import compared_plans, has_question, things_of
 from planner.report.explanation import explained_plan
-from planner.report.launch import recommended_plan
 from planner.report.recommended import planned, recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.any_plan import pinned_in, request_in
@@ -283,7 +282,7 @@ def write_launch(
     base = None if plan is None else PinnedPlan.read(Path(plan)).request()
     asked = make_request(request, base=base)
     if base is None:
-        asked = recommended_plan(asked, target).request()
+        asked = recommended_of(with_profiles(asked, target)).request()
     made = launch_of(asked, target, wrapper)
     if output is not None:
         save_launch(Path(output), made)

@@ -21,7 +21,8 @@ from planner.workloads.training_runs import TrainingRuns
 
 PACKAGE = Path(__file__).parents[1] / "planner"
 TABLES = {"train": TrainingConfigurations, "serve": ServingConfigurations}
-KINDS = {"parameter", "derived", "pool", "question", "operator", "result", "limit", "objective"}
+KINDS = {"parameter", "derived", "pool", "question", "operator"}
+KINDS |= {"result", "limit", "objective", "answer"}
 CANDIDATES = {
     "train": (TrainingRuns,),
     "inference": (Batches,),

@@ -25,7 +25,8 @@ def explain(given: options.Given) -> None:
     request = make_request(given)
     from planner.base.files import check_outputs
     from planner.cli.against import against_request
-    from planner.report.explanation import explained_plan, explanation_blocks, write_explanation
+    from planner.report.documents import plan_manifest, write_document
+    from planner.report.explanation import explained_plan, explanation_blocks, explanation_dict
     from planner.report.load import refuse_overload
     from planner.report.recommended import recommended_of
     from planner.show.terminal import make_console, write
@@ -36,7 +37,9 @@ def explain(given: options.Given) -> None:
         request = recommended_of(request).request()
     request = as_started(given, request)
     explained = explained_plan(request, given["burst"], against_request(given, request))
-    write_explanation(json, explained, given["context"].obj)
+    if json is not None:
+        manifest = plan_manifest(explained.plan, given["context"].obj)
+        write_document(json, manifest, **explanation_dict(explained))
     if not given["quiet"]:
         console = make_console(stderr=json == Path("-"))
         write(console, explanation_blocks(explained, is_full=given["full"]))

@@ -30,9 +30,10 @@ def launch(given: options.Given) -> None:
         given["workload"] = usual_workload(given["target"], given["workload"])
     request = make_request(given)
     if given["plan"] is None and given["from_file"] is None:
-        from planner.report.launch import recommended_plan
+        from planner.launch.write import with_profiles
+        from planner.report.recommended import recommended_of
 
-        request = recommended_plan(request, given["target"]).request()
+        request = recommended_of(with_profiles(request, given["target"])).request()
     write_launch(given, request, given["target"], wrapper)
     return None
 

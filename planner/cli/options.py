@@ -67,27 +67,43 @@ def taking(
         def run(context: typer.Context, **values: Any) -> None:
             command({"context": context, **values})
 
-        places = [_place("context", typer.Context, inspect.Parameter.empty)]
+        rows: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
         also = {} if "objective" in how else {"training_objective": [option_name("objective")]}
         several = "operator" in kinds
-        places += [
-            _place(name, *_of_term(term, also.get(name, []), several))
-            for name, term in asked.items()
-        ]
-        places += [_place(name, *HOW[name][1:]) for name in how]
-        run.__signature__ = inspect.Signature(places)  # type: ignore[attr-defined]
-        run.__annotations__ = {place.name: place.annotation for place in places}
-        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        rows |= {name: _of_term(term, also.get(name, []), several) for name, term in asked.items()}
+        rows |= {name: HOW[name][1:] for name in how}
         run.command_class = PlanningCommand  # type: ignore[attr-defined]
-        return run
+        return _signed(run, rows, command)
 
     return decorate
 
 
-def _place(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+def of_rows(rows: Mapping[str, tuple[Any, Any]]) -> Callable[..., Any]:
+    """A command that takes options as one mapping: of each its annotation and usual value."""
+
+    def decorate(command: Callable[[Given], None]) -> Callable[..., None]:
+        def run(**values: Any) -> None:
+            command(values)
+
+        return _signed(run, rows, command)
+
+    return decorate
+
+
+def _signed(
+    run: Callable[..., None], rows: Mapping[str, tuple[Any, Any]], command: Callable[..., None]
+) -> Callable[..., None]:
+    """The function with the name of a command, and parameters for typer to read."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(n, kind, annotation=of, default=usual)
+            for n, (of, usual) in rows.items()
+        ]
     )
+    run.__annotations__ = {name: annotation for name, (annotation, _) in rows.items()}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
 
 
 def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> tuple[Any, Any]:

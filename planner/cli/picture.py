@@ -48,7 +48,7 @@ def draw_plan(given: Given, picture: Picture | None, plan: Plan, candidates: Can
         A file cannot be written, or the workload has no timeline.
     """
     if picture is not None:
-        from planner.report.plots.drawn import draw
+        from planner.report.plots.picture import draw
 
         draw(picture, plan, candidates)
     path: Path | None = given.get("timeline")

@@ -100,7 +100,7 @@ def search(given: options.Given) -> None:
 
 def _draw(picture: Picture, plan: Plan, result: SearchResult) -> None:
     """The front, or something of the recommended plan."""
-    from planner.report.plots.drawn import draw
+    from planner.report.plots.picture import draw
 
     draw(picture, plan, result if picture.name == "front" else result.recommended)
 

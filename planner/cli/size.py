@@ -48,7 +48,7 @@ def size(given: options.Given) -> None:
         _refuse(sizes)
     _write(given, sizes)
     if picture is not None:
-        from planner.report.plots.drawn import draw
+        from planner.report.plots.picture import draw
         from planner.report.plots.sizes import size_curves, size_title
 
         draw(picture, size_title(sizes), [size_curves(sizes)])

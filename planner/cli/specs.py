@@ -74,7 +74,7 @@ def validate(
 ) -> None:
     """Check spec files and print every fault of every one."""
     from planner.errors import SpecError
-    from planner.report.spec_checks import check_files, files_to_check
+    from planner.report.spec_numbers import check_files, files_to_check
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(specs_folder)

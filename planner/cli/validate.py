@@ -124,7 +124,7 @@ def validate(
     if output is not None:
         write_predictions(output, found)
     if picture is not None and any(row.compared for _, rows in found for row in rows):
-        from planner.report.plots.drawn import draw
+        from planner.report.plots.picture import draw
 
         draw(picture, _title(files, runs is None), [rows for _, rows in found])
     if not quiet:

@@ -7,16 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base import text
-from planner.decide.open_facts import MovingFact, widened
+from planner.decide.open_facts import MovingFact
 from planner.errors import PlannerError, SpecError
 from planner.explaining.explanation import Explanation
-from planner.optimize.result_columns import ends_of
-from planner.pages.document import Document, Row, numbers
+from planner.pages.document import Document, numbers
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import evaluated, one_configuration
+from planner.report.details import details_of
 from planner.report.explanation import sensitivities_blocks
 from planner.report.sure import moved_columns, other_formats, range_words
-from planner.report.told import Ends
 from planner.show.page import Block, Code, Page, Pairs, Section, grid, said
 from planner.specs.catalogue import Catalogue
 from planner.workloads.base import Wording
@@ -177,34 +176,28 @@ def facts_section(wording: Wording, facts: Sequence[MovingFact]) -> Section:
     return Section(title=CHANGES, blocks=[table if rows else said(_NOTHING), *held])
 
 
-def ends_in(row: Row, facts: Sequence[MovingFact]) -> Mapping[str, Ends]:
-    """The ends of the intervals of a row by column, as wide as facts ask."""
-    ends = {}
-    for column in row:
-        low, high = ends_of(column)
-        if isinstance(row.get(low), float | int) and isinstance(row.get(high), float | int):
-            ends[column] = (float(row[low]), float(row[high]))
-    return widened(ends, facts)
-
-
-def with_what_if(page: Page, pinned: PinnedPlan) -> Page:
-    """The page with what 10 % of each fact, a node or another length would change."""
-    blocks = _blocks(pinned)
-    return replace(
-        page,
-        sections=[
-            replace(one, blocks=[*one.blocks, *blocks]) if one.title == CHANGES else one
-            for one in page.sections
-        ],
-    )
-
-
-def _blocks(pinned: PinnedPlan) -> Iterable[Block]:
+def predicted_anew(page: Page, pinned: PinnedPlan) -> Page:
+    """The page with all that the plan reaches, and what 10 % of each fact, a node or another length
+    would change.
+    """
+    in_full, changes = list[Section](), list[Block]()
     try:
         plan = one_configuration(pinned.request())
+        if any(pinned.specs.get(name, digest) != digest for name, digest in plan.digests.items()):
+            changes = [said(_OTHER_SPECS)]
+        else:
+            found, details = evaluated(plan), details_of(plan)
+            speed = details.memory_and_speed(plan, found.candidates)
+            blocks = [*speed, *details.more(plan, found)]
+            in_full = [Section(title="The plan in full", blocks=blocks, is_folded=True)]
+            explained = Explanation(plan=plan, found=found)
+            changes = [*sensitivities_blocks(explained, is_full=False)]
     except PlannerError as error:  # a file or a folder of specs is no longer there
-        return [said(f"Not predicted anew: {error}")]
-    if any(pinned.specs.get(name, digest) != digest for name, digest in plan.digests.items()):
-        return [said(_OTHER_SPECS)]
-    explained = Explanation(plan=plan, found=evaluated(plan))
-    return sensitivities_blocks(explained, is_full=False)
+        changes = [said(f"Not predicted anew: {error}")]
+    sections: list[Section] = []
+    for one in page.sections:
+        if one.title == CHANGES:
+            sections += [*in_full, replace(one, blocks=[*one.blocks, *changes])]
+        else:
+            sections.append(one)
+    return replace(page, sections=sections)

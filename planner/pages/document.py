@@ -156,10 +156,10 @@ def _kind(where: str, rows: Sequence[Mapping[str, Any]], more: Mapping[str, Any]
     raise SpecError(f"{where}: is no result that a page can be made of: {_WANTED}.")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def numbers(values: Iterable[Any]) -> list[float]:
     """The finite numbers among values."""
-    return [float(one) for one in values if _is_number(one) and math.isfinite(one)]
+    return [
+        float(one)
+        for one in values
+        if (isinstance(one, int | float) and not isinstance(one, bool)) and math.isfinite(one)
+    ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.base.reading import RESULT, read_json
 from planner.errors import InfeasibleError, PlannerError
-from planner.pages.assumptions import with_what_if
+from planner.pages.assumptions import predicted_anew
 from planner.pages.document import ESTIMATE, SEARCH, SIZE, Document, version_notes
 from planner.pages.searched import estimate_page, search_page, sizes_page
 from planner.pages.swept import sweep_page
@@ -50,7 +50,7 @@ def page_of(path: Path, specs: Path | None = None) -> Page:
     recommended = document.part("recommended", dict)
     if not recommended:
         return page
-    return with_what_if(page, PinnedPlan.from_dict(recommended, f"{path}: recommended"))
+    return predicted_anew(page, PinnedPlan.from_dict(recommended, f"{path}: recommended"))
 
 
 def document_page(document: Document, catalogue: Catalogue) -> Page:
@@ -70,7 +70,7 @@ def plan_page(pinned: PinnedPlan, where: str, catalogue: Catalogue) -> Page:
         notes.append(
             f"It lacks parameters, which have their defaults: {', '.join(pinned.defaulted)}."
         )
-    return with_what_if(replace(page, question=[*page.question, *notes]), pinned)
+    return predicted_anew(replace(page, question=[*page.question, *notes]), pinned)
 
 
 def _estimated(pinned: PinnedPlan, where: str) -> Any:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from planner.base import text
+from planner.decide.open_facts import widened
 from planner.errors import InfeasibleError, SpecError
 from planner.pages.assumptions import (
     assumptions,
-    ends_in,
     facts_of,
     facts_section,
     manifest_section,
@@ -24,7 +24,7 @@ from planner.report.front import objective_column, percentile_columns
 from planner.report.search import fastest_line
 from planner.report.short import layout_of, plan_of
 from planner.report.sure import fits_words, reached_pairs, sure_lines, told_names
-from planner.report.told import Ends, label, told
+from planner.report.told import Ends, ends_in, label, told
 from planner.show.page import (
     BEST,
     TIE,
@@ -93,7 +93,7 @@ def _page(
     """
     facts, manifest = facts_of(document), document.manifest
     sure, limits = document.part(f"{of}sure", dict), document.part(f"{of}limits", list)
-    wording, ends = document.workload.wording, ends_in(row, facts)
+    wording, ends = document.workload.wording, widened(_ends(row), facts)
     limited = percentile_columns(manifest.get("constraints") or (), row)
     names = told_names(wording, goals, limited, row, row)
     specs = used_specs(manifest.get("specs") or {}, [row])
@@ -225,6 +225,12 @@ def _goals(document: Document, axes: Collection[str], row: Row) -> list[str]:
     names = document.manifest.get("objectives") or []
     wording = document.workload.wording
     return [objective_column(wording, axes, str(name), row) for name in names]
+
+
+def _ends(row: Row) -> dict[str, Ends]:
+    """The ends of all intervals of a row by column."""
+    found = {column: ends_in(column, row) for column in row}
+    return {column: ends for column, ends in found.items() if ends is not None}
 
 
 def _sentence(

@@ -10,7 +10,7 @@ texts are made from it. Its columns:
 ``kind``
     ``parameter`` of a configuration, what is ``derived`` from parameters, ``question`` (what a user
     says beside them), ``operator`` (what one asks about a single operator), ``result``, ``limit``,
-    ``objective``
+    ``objective``; ``answer``: a result that a prompt which is only embedded or scored has none of
 ``type``
     of a parameter ``count``, ``share``, ``flag``, ``code:ENUM`` or ``level:ENUM`` (a code that is
     shown as its number); of a question also ``text``, ``names`` (one or several), ``number`` and

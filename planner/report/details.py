@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from planner.base.records import record
 from planner.base.units import GIB
@@ -19,9 +19,12 @@ from planner.report.sure import open_lines, sure_pairs
 from planner.show.page import Block, Pairs, Title, said
 from planner.workloads.base import Evaluation
 
+Own = TypeVar("Own", bound=Candidates)
+"""The configurations of a workload."""
+
 
 @record(kw_only=True)
-class Details:
+class Details(Generic[Own]):
     """The part of a report that only one workload has.
 
     ``memory_and_speed`` shows one configuration; ``more`` what an estimate has beside that, its
@@ -31,12 +34,12 @@ class Details:
     and a search does not.
     """
 
-    memory_and_speed: Callable[[Plan, Candidates], Iterable[Block]]
+    memory_and_speed: Callable[[Plan, Own], Iterable[Block]]
     more: Callable[[Plan, Evaluation], Iterable[Block]]
     operators: Callable[[Evaluation], Sequence[dict[str, Any]]]
-    times: Callable[[Candidates], Mapping[str, Mapping[str, float]]] = lambda _: {}
-    timelines: Callable[[Candidates], Sequence[Timeline]] = lambda _: ()
-    distributions: Callable[[Candidates], Mapping[str, Sequence[Any]]] | None = None
+    times: Callable[[Own], Mapping[str, Mapping[str, float]]] = lambda _: {}
+    timelines: Callable[[Own], Sequence[Timeline]] = lambda _: ()
+    distributions: Callable[[Own], Mapping[str, Sequence[Any]]] | None = None
     to_see: str = "To see it in full"
 
 
@@ -47,11 +50,26 @@ _OF = {
 }
 
 
-def details_of(plan: Plan) -> Details:
+def details_of(plan: Plan) -> Details[Any]:
     """The details of a plan's workload; of one that has none of its own what all have."""
     module, name = _OF.get(plan.workload.name, (__name__, "PLAIN"))
-    found: Details = getattr(import_module(module), name)
+    found: Details[Any] = getattr(import_module(module), name)
     return found
+
+
+OTHERS = "all modules"
+"""The module of a part of a step that belongs to none."""
+
+
+def by_module(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of operators summed by module, of the columns ``names``; `OTHERS` stay as they are."""
+    sums: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        own = row["operator"] if row["module"] == OTHERS else row["module"]
+        found = sums.setdefault(own, {"operator": own, **dict.fromkeys(names, 0.0)})
+        for name in names:
+            found[name] += row[name]
+    return [*sums.values()]
 
 
 def sure_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:

@@ -60,10 +60,11 @@ def finish_search(
     how: Mapping[str, Any],
     **more: Any,
 ) -> None:
-    """What stands behind the rows of a search that found something: the manifest, the recommended
-    and the fastest plan, each as a plan file and as a row, and comparisons.
+    """What stands behind the rows of a search that found something.
 
-    These have, for each outer axis, the best plan of every value, and why others have none.
+    The manifest with ``how`` it was searched and counts; the recommended and the fastest plan, each
+    as a plan file and as a row; comparisons, which have, for each outer axis, the best plan of
+    every value, and why others have none.
     """
     best, fastest, chosen = result.recommended, result.fastest, dict[str, Any]()
     if files.has_object and best is not None and fastest is not None:
@@ -80,7 +81,15 @@ def finish_search(
                 axis: _compared(plan, result, one) for axis, one in result.comparisons.items()
             },
         }
-    files.finish(make_manifest(plan, result, command, how), **chosen, **more)
+    counts = {
+        "configurations_evaluated": result.configurations_evaluated,
+        "configurations_predicted": result.configurations_predicted,
+        "configurations_feasible": result.configurations_feasible,
+        "rejected_by": dict(result.rejected_by),
+        "search_time_s": result.search_time,
+        "interrupted": result.interrupted,
+    }
+    files.finish({**plan_manifest(plan, command), **how, **counts}, **chosen, **more)
 
 
 def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
@@ -154,22 +163,6 @@ def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
     pinned = PinnedPlan.of(plan, row_of(candidates))
     with written_whole(path) as file:
         file.write(pinned.to_json() if path.suffix == ".json" else pinned.to_toml())
-
-
-def make_manifest(
-    plan: Plan, result: SearchResult, command: Sequence[str], driver: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Version, command, specs, defaults and counts; ``driver`` is how it was searched."""
-    return {
-        **plan_manifest(plan, command),
-        **driver,
-        "configurations_evaluated": result.configurations_evaluated,
-        "configurations_predicted": result.configurations_predicted,
-        "configurations_feasible": result.configurations_feasible,
-        "rejected_by": dict(result.rejected_by),
-        "search_time_s": result.search_time,
-        "interrupted": result.interrupted,
-    }
 
 
 def question_manifest(request: Request, command: Sequence[str]) -> dict[str, Any]:

@@ -38,13 +38,6 @@ def start_pairs(setting: ServingSetting, row: Mapping[str, Any]) -> dict[str, st
     } | shortened
 
 
-def start_line(setting: ServingSetting, row: Mapping[str, Any]) -> str:
-    """The same in a sentence."""
-    pairs = start_pairs(setting, row)
-    words = ", ".join(f"{name} {value}" for name, value in pairs.items())
-    return f"At its start the engine says: {words}." if words else ""
-
-
 def no_start(miss: NearestMiss) -> str:
     """Why an engine does not start with its longest request, or not surely, and with which it
     would; empty where that is not what is missed."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.base import text
 from planner.base.units import GIB
 from planner.errors import InfeasibleError
 from planner.explaining.against import Difference, Seen, Term
-from planner.explaining.assumptions import Assumption
 from planner.explaining.explanation import MEMORY, Explanation
 from planner.explaining.formulas import FORMULAS
 from planner.explaining.numbers import seconds
@@ -20,15 +18,14 @@ from planner.explaining.what_if import SOFTWARE, Sensitivity, change
 from planner.plan.plan import evaluated, one_configuration, result_of
 from planner.question.request import Request
 from planner.question.terms import term_of_column
-from planner.report.documents import plan_manifest, write_document
 from planner.report.front import of_objective
 from planner.report.infeasible import impossible_words, infeasible_message
 from planner.report.load import load_line
 from planner.report.overview import question_title
 from planner.report.parts import host_words, paged_words
-from planner.report.short import short_plan
-from planner.report.sure import other_formats
-from planner.report.told import label, told, told_alike
+from planner.report.short import share, short_plan
+from planner.report.sure import other_formats, range_words
+from planner.report.told import label, told
 from planner.show.page import BAD, GAP, TOTAL, Block, Table, Title, grid, said
 
 _LONGEST = 10
@@ -53,7 +50,10 @@ def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iter
     """The answer, what bounds it, the largest parts, what changes it; ``--full`` all of each."""
     yield from _answer_blocks(explained)
     if explained.difference is not None:
-        yield from difference_blocks(explained.difference, is_full=is_full)
+        yield Title(text="Against the other plan")
+        yield from map(said, against_lines(explained.difference, is_full=is_full))
+        if is_full and not explained.difference.other.reason:
+            yield from _terms_blocks(explained.difference)
     if explained.difference is None or is_full:
         for step in explained.steps:
             yield from _step_blocks(step, _LONGEST // len(explained.steps), is_full=is_full)
@@ -95,7 +95,7 @@ def _step_blocks(step: ExplainedStep, most: int, *, is_full: bool) -> Iterator[B
     name = "a step" if step.name == "step" else f"a {step.name} step"
     yield Title(text=f"Time of {name}: {seconds(step.seconds)}")
     shares = [
-        f"{kind} {_percent(time / step.seconds)}"
+        f"{kind} {share(time / step.seconds)}"
         for kind, time in step.bounds.items()
         if is_full or time >= _LARGE * step.seconds
     ]
@@ -106,7 +106,15 @@ def _step_blocks(step: ExplainedStep, most: int, *, is_full: bool) -> Iterator[B
     if rest:
         yield said(f"and {len(rest)} more: {seconds(sum(rest))}")
     if is_full:
-        yield from _formulas_blocks(step)
+        yield Title(text="How these times come about")
+        for part in step.parts:
+            terms = [
+                f"{n.replace('_', ' ')} {seconds(time)}" for n, time in part.part.terms.items()
+            ]
+            among = f" ({', '.join(terms)})" if len(terms) > 1 else ""
+            yield said(f"{part.title}: {seconds(part.part.seconds)}{among}")
+            for line in _work_lines(part):
+                yield said(f"  {line}", indent="    ")
 
 
 def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
@@ -125,22 +133,6 @@ def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
     return grid(heads, rows, words=(0, 3), late=(2, 4))
 
 
-def _formulas_blocks(step: ExplainedStep) -> Iterator[Block]:
-    """Each part with its work and the formula of it, in numbers."""
-    yield Title(text="How these times come about")
-    for part in step.parts:
-        yield said(f"{part.title}: {seconds(part.part.seconds)}{_terms(part)}")
-        for line in _work_lines(part):
-            yield said(f"  {line}", indent="    ")
-
-
-def _terms(part: ExplainedPart) -> str:
-    if len(part.part.terms) < 2:
-        return ""
-    words = (f"{name.replace('_', ' ')} {seconds(time)}" for name, time in part.part.terms.items())
-    return f" ({', '.join(words)})"
-
-
 def _work_lines(part: ExplainedPart) -> Iterator[str]:
     if part.waits:
         yield part.waits
@@ -155,7 +147,7 @@ def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     peak = float(explained.row[MEMORY[0]])
     yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
     parts = [
-        f"{name.replace('_', ' ')} {amount:,.1f} ({_percent(amount / peak)})"
+        f"{name.replace('_', ' ')} {amount:,.1f} ({share(amount / peak)})"
         for name, amount in [*explained.memory.items()][:_LONGEST]
         if amount / peak > (LEAST if is_full else _LARGE)
     ]
@@ -175,16 +167,11 @@ def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Bl
     facts = {fact.name: fact for fact in explained.seen.facts}
     for one in found if is_full else found[:_ASSUMED]:
         others = other_formats(facts[one.name]) if one.name in facts else []
-        yield said("; ".join([_assumed_line(one), *others]))
+        what = f"assumed {one.assumed}; tried {one.tried}" if one.assumed else f"tried {one.tried}"
+        moves = f"{one.name} ({what}): {range_words(one.column, one.low, one.high)}"
+        yield said("; ".join([moves, *others]))
     if not is_full and len(found) > _ASSUMED:
         yield said(f"and {len(found) - _ASSUMED} more")
-
-
-def _assumed_line(one: Assumption) -> str:
-    cells, unit = told_alike(one.column, [one.low, one.high])
-    what = f"assumed {one.assumed}; tried {one.tried}" if one.assumed else f"tried {one.tried}"
-    moves = " ".join(filter(None, (label(one.column), f"{cells[0]} to {cells[1]}", unit)))
-    return f"{one.name} ({what}): {moves}"
 
 
 def _sources_blocks(explained: Explanation) -> Iterator[Block]:
@@ -196,19 +183,11 @@ def _sources_blocks(explained: Explanation) -> Iterator[Block]:
     for source, keys in by_source.items():
         yield said(f"{', '.join(keys)}: {source}")
     yield Title(text="Formulas")
-    for title, place, references in dict.fromkeys(_formulas(explained.steps)):
-        cited = f"; {' '.join(references)}" if references else ""
-        yield said(f"{title}: {place}{cited}")
-
-
-def _formulas(steps: Iterable[ExplainedStep]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    for done in (done for step in steps for part in step.parts for done in part.part.done):
-        formula = FORMULAS[done.work.formula]
-        yield formula.title, formula.place, tuple(formula.references)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"
+    parts = (part.part for step in explained.steps for part in step.parts)
+    for name in dict.fromkeys(done.work.formula for part in parts for done in part.done):
+        formula = FORMULAS[name]
+        cited = f"; {' '.join(formula.references)}" if formula.references else ""
+        yield said(f"{formula.title}: {formula.place}{cited}")
 
 
 def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
@@ -236,7 +215,8 @@ def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str
     )
     for one in shown:
         for column in _told_columns(explained, one, is_full=is_full):
-            cells = [_cell(one, option, column, own) for option in _OPTIONS]
+            rows = [one.outcomes[option].row for option in _OPTIONS]
+            cells = ["impossible" if row is None else _change(row, own, column) for row in rows]
             yield (one.name, label(column), *cells)
 
 
@@ -247,15 +227,15 @@ def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
             yield from _question_lines(explained, one, is_full=is_full)
 
 
-def signed(share: float) -> str:
+def signed(moved: float) -> str:
     """A relative change with its sign: ``+4.2 %``.
 
     >>> signed(0.0421), signed(-0.31), signed(1e-6)
     ('+4.2 %', '-31 %', '0 %')
     """
-    if abs(share) < LEAST:
+    if abs(moved) < LEAST:
         return "0 %"
-    return f"{100 * share:+.1f} %" if abs(share) < 0.0995 else f"{100 * share:+,.0f} %"
+    return f"{100 * moved:+.1f} %" if abs(moved) < 0.0995 else f"{100 * moved:+,.0f} %"
 
 
 def _sorted_by(explained: Explanation, one: Sensitivity) -> tuple[str, ...]:
@@ -283,14 +263,9 @@ def _told_columns(explained: Explanation, one: Sensitivity, *, is_full: bool) ->
     return [goal] if goal in moved else (moved[:1] or [goal])
 
 
-def _cell(one: Sensitivity, option: str, column: str, own: Mapping[str, Any]) -> str:
-    found = one.outcomes[option]
-    return "impossible" if found.row is None else _change(found.row, own, column)
-
-
 def _change(row: Mapping[str, Any], own: Mapping[str, Any], column: str) -> str:
-    share = change(row[column], own[column])
-    return "-" if share is None else signed(share)
+    moved = change(row[column], own[column])
+    return "-" if moved is None else signed(moved)
 
 
 def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) -> Iterator[str]:
@@ -298,8 +273,12 @@ def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) 
     costs = [name for name in explained.columns if "cost" in name]
     more = MEMORY if one.group == SOFTWARE else ()
     shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *more))]
-    for reason, impossible in _impossible(one).items():
-        yield f"{', '.join(impossible)}: impossible: {reason}"
+    impossible: dict[str, list[str]] = {}
+    for words, found in one.outcomes.items():
+        if found.row is None:
+            impossible.setdefault(found.reason, []).append(words)
+    for reason, several in impossible.items():
+        yield f"{', '.join(several)}: impossible: {reason}"
     for words, found in one.outcomes.items():
         row = found.row
         if row is None:
@@ -309,39 +288,18 @@ def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) 
             for name in (explained.columns if is_full else shown)
             if abs(change(row[name], explained.row[name]) or 0.0) >= LEAST
         ]
-        changes = [_told_change(row, explained.row, name, is_full=is_full) for name in moved]
+        changes = []
+        for name in moved:
+            share_of = _change(row, explained.row, name)
+            value = f"{told(name, row[name])} ({share_of})" if is_full else share_of
+            changes.append(f"{label(name)} {value}")
         yield f"{words}: {', '.join(changes) or 'no change of these'}"
 
 
-def _told_change(
-    row: Mapping[str, Any], own: Mapping[str, Any], name: str, *, is_full: bool
-) -> str:
-    share = _change(row, own, name)
-    return (
-        f"{label(name)} {told(name, row[name])} ({share})" if is_full else f"{label(name)} {share}"
-    )
-
-
-def _impossible(one: Sensitivity) -> dict[str, list[str]]:
-    """What is impossible, by the reason."""
-    found: dict[str, list[str]] = {}
-    for words, reached in one.outcomes.items():
-        if reached.row is None:
-            found.setdefault(reached.reason, []).append(words)
-    return found
-
-
-def difference_blocks(difference: Difference, *, is_full: bool = False) -> Iterator[Block]:
-    """What the other plan gains and loses, or the rule that it breaks."""
-    yield Title(text="Against the other plan")
-    for line in against_lines(difference, is_full=is_full):
-        yield said(line)
-    if is_full and not difference.other.reason:
-        yield from _terms_blocks(difference)
-
-
 def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
-    """The same in sentences; in short with the most telling results alone."""
+    """What the other plan gains and loses, or the rule that it breaks; in short the most telling
+    results alone.
+    """
     return [*_lines(difference, is_full=is_full)]
 
 
@@ -430,8 +388,8 @@ def _terms_blocks(difference: Difference) -> Iterator[Block]:
 
 
 def _signed(term: Term) -> str:
-    share = change(term.other, term.one)
-    return "-" if share is None else f"{100 * share:+.1f} %"
+    moved = change(term.other, term.one)
+    return "-" if moved is None else f"{100 * moved:+.1f} %"
 
 
 def _word(value: Any) -> str:
@@ -470,16 +428,3 @@ def explanation_dict(explained: Explanation) -> dict[str, Any]:
     if explained.difference is not None:
         found["against"]["sentences"] = against_lines(explained.difference)
     return found
-
-
-def write_explanation(path: Path | None, explained: Explanation, command: Sequence[str]) -> None:
-    """One JSON object: the manifest and the explanation.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written.
-    """
-    if path is not None:
-        manifest = plan_manifest(explained.plan, command)
-        write_document(path, manifest, **explanation_dict(explained))

@@ -16,7 +16,7 @@ from planner.plan.plan import Plan
 from planner.question.terms import glossary, percentile_of, term_of_column, terms_of
 from planner.report.short import SHORT_WORDS, degrees
 from planner.report.sure import ties
-from planner.show.page import BEST, GAP, TIE, TOTAL, Block, Column, Table, Title, fitted, said
+from planner.show.page import BEST, GAP, TIE, TOTAL, Block, Cell, Column, Table, Title, fitted, said
 from planner.workloads.base import Wording
 
 # What does not tell rows apart that something else does not tell, too.
@@ -123,9 +123,11 @@ def _columns(
     goals = _goals(plan, shown)
     results = plan.workload.wording.results(plan.counts)
     wanted = dict.fromkeys([*varying, *goals, *limited(plan, shown), *results])
-    marks = [TIE if rank.endswith("=") else "" for rank in ranks]
-    first = Column(name="#", header="#", cells=ranks, numeric=True, marks=marks)
-    return [first, *(_column(name, shown[name]) for name in wanted if name in shown)]
+    first = [Cell(text=rank, mark=TIE if rank.endswith("=") else "") for rank in ranks]
+    return [
+        Column("#", first, "#"),
+        *(_column(name, shown[name]) for name in wanted if name in shown),
+    ]
 
 
 def limited(plan: Plan, table: Mapping[str, Any]) -> list[str]:
@@ -217,9 +219,9 @@ def _column(name: str, values: Sequence[Any]) -> Column:
     term = term_of_column(name)
     is_degree = name.endswith(_PARALLEL) and name != "sequence_parallel"
     return Column(
-        name=name,
-        header=term.column_header if term else name,
-        cells=[_cell(name, value) for value in values],
+        name,
+        [_cell(name, value) for value in values],
+        term.column_header if term else name,
         numeric=term is not None and not term.is_word,
         short=name.removesuffix(_PARALLEL) if is_degree else "",
     )

@@ -16,7 +16,7 @@ from planner.launch.rewrite import Rewritten
 from planner.launch.trainer.answers import UNPACKED
 from planner.plan.plan import Plan
 from planner.question.terms import Term, glossary, terms_of
-from planner.report.engine_start import start_line
+from planner.report.engine_start import start_pairs
 from planner.report.short import share
 from planner.report.told import label, told
 from planner.show.page import GAP, TOTAL, Block, Code, Title, grid, said
@@ -122,8 +122,10 @@ def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
 def started_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     """What the engine's log has at its start; nothing of training."""
     setting = plan.source_of(row).setting
-    if isinstance(setting, ServingSetting) and (line := start_line(setting, row)):
-        yield said(line)
+    pairs = start_pairs(setting, row) if isinstance(setting, ServingSetting) else {}
+    if pairs:
+        words = ", ".join(f"{name} {value}" for name, value in pairs.items())
+        yield said(f"At its start the engine says: {words}.")
 
 
 def by_hand_blocks(rewritten: Rewritten) -> Iterator[Block]:

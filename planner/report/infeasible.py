@@ -100,7 +100,9 @@ def _sentence(
     if _is_alone(result):
         against = _peak_words(miss, value, bound) if surely else f"{value} against {bound}"
         return f"{words}: {', '.join(filter(None, (against, surely, room)))}"
-    what = f"need more than {bound}" if is_memory else f"miss {name} {bound}{_at(plan, name)}"
+    limits = {limit.name: limit.told_confidence for limit in plan.problem.constraints}
+    missed = f"miss {name} {bound}{limits.get(name, '')}"
+    what = f"need more than {bound}" if is_memory else missed
     nearest = ", ".join(filter(None, (value, surely, room, wording.in_short(miss.row))))
     return f"{what} (nearest: {nearest})"
 
@@ -116,11 +118,6 @@ def _room(plan: Plan, miss: NearestMiss) -> str:
     """How much of what lacks room finds it; advice names the same number."""
     fitting = plan.workload.fitting(miss.source, miss.configuration)
     return plan.workload.wording.room(miss.row, int(fitting.get("concurrency", 0)))
-
-
-def _at(plan: Plan, name: str) -> str:
-    limits = plan.problem.constraints
-    return next((limit.told_confidence for limit in limits if limit.name == name), "")
 
 
 def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:

@@ -127,18 +127,18 @@ def _columns(found: Methods, ends: Sequence[str]) -> list[Column]:
     batch = ["-" if v is None else f"{v:,}" for v in table[found.name]]
     return [
         *words,
-        Column(name=found.name, header=_batch(found), cells=batch, numeric=True),
+        Column(found.name, batch, _batch(found)),
         *(
             _column(name, ["" if v is None else told(name, v) for v in table[name]], table[name])
             for name in numbers
         ),
-        Column(name="ended_by", header="ends", cells=ends, numeric=False),
+        Column("ended_by", ends, "ends", numeric=False),
     ]
 
 
 def _column(name: str, cells: Sequence[str], values: Sequence[object]) -> Column:
     is_number = not any(isinstance(value, str) for value in values)
-    return Column(name=name, header=label(name), cells=cells, numeric=is_number)
+    return Column(name, cells, label(name), is_number)
 
 
 def _batch(found: Methods) -> str:

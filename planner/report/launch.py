@@ -8,24 +8,8 @@ from pathlib import Path
 
 from planner.launch.own import MANIFEST
 from planner.launch.targets import targets
-from planner.launch.write import Launch, with_profiles
-from planner.plan.pinned import PinnedPlan
-from planner.question.request import Request
-from planner.report.recommended import recommended_of
+from planner.launch.write import Launch
 from planner.show.page import GAP, TOTAL, Block, Pairs, Title, grid, said
-
-
-def recommended_plan(request: Request, target: str) -> PinnedPlan:
-    """What a search recommends; of the target's frameworks where the request names none.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
-    InfeasibleError
-        Nothing fits.
-    """
-    return recommended_of(with_profiles(request, target))
 
 
 def launch_blocks(launch: Launch, folder: Path) -> Iterator[Block]:

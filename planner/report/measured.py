@@ -13,7 +13,7 @@ from planner.base.reading import read_csv
 from planner.confidence.intervals import LEVEL
 from planner.errors import CalibrationError
 from planner.logs.reading import OUT_OF_MEMORY
-from planner.report.rows import csv_cell
+from planner.report.rows import plain_cell
 from planner.show.page import Block, Pairs, Title, grid, said
 from planner.validation.columns import schema_of
 from planner.validation.logs.compare import Compared, Comparison
@@ -127,7 +127,7 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
         return False
     with written_whole(path) as stream:
         for cells in (*padded, added):
-            stream.write(",".join(map(_cell, cells)) + "\n")
+            stream.write(",".join(map(plain_cell, cells)) + "\n")
     return True
 
 
@@ -147,12 +147,3 @@ def _header(planned: Planned) -> list[str]:
         static = planned.pinned.workload == STATIC
         kind = TemplateKind.STATIC if static else TemplateKind.SERVING
     return list(template(kind)[0])
-
-
-def _cell(value: str) -> str:
-    """A cell; a number stands as it is, also below zero, and what reads as a formula is none."""
-    try:
-        float(value)
-    except ValueError:
-        return csv_cell(value)
-    return value

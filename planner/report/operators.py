@@ -64,9 +64,9 @@ def _words() -> list[str]:
 def _columns(times: OperatorTimes) -> list[Column]:
     return [
         Column(
-            name=name,
-            header=_HEADS.get(name) or (term.column_header if term else name),
-            cells=[_cell(name, value) for value in values],
+            name,
+            [_cell(name, value) for value in values],
+            _HEADS.get(name) or (term.column_header if term else name),
             numeric=not any(isinstance(value, str) for value in values),
         )
         for name, values in times.columns.items()

@@ -29,11 +29,16 @@ def question_blocks(plan: Plan) -> Iterator[Block]:
 
 def question_lines(plan: Plan) -> list[str]:
     """The same as lines, the first of them a title."""
-    setting = plan.problem.setting
-    lines = [question_title(plan), *omitted_lines(plan), *asked_lines(plan)]
+    setting, wording = plan.problem.setting, plan.workload.wording
+    several = {source.setting.model.name: source.setting for source in plan.problem.sources}
+    unusual = (line for one in several.values() for line in wording.unusual(one))
+    lines = [question_title(plan), *omitted_lines(plan), *wording.asked(setting), *unusual]
     if not setting.machine.cluster.name.endswith("-default"):
         lines.append(f"in cluster {setting.machine.cluster.name}")
-    return [*lines, *ideal_lines(setting.machine), *sureness_lines(plan)]
+    lines += ideal_lines(setting.machine)
+    if (sure := plan.request.limit_confidence) > MEDIAN:
+        lines.append(f"Limits: kept by {100 * sure:g} % of runs like these")
+    return lines
 
 
 def defaults_blocks(plan: Plan) -> Iterator[Block]:
@@ -41,14 +46,6 @@ def defaults_blocks(plan: Plan) -> Iterator[Block]:
     if plan.defaults:
         yield Title(text="Not given, so chosen")
         yield Pairs(pairs=plan.defaults)
-
-
-def asked_lines(plan: Plan) -> list[str]:
-    """What is asked of the first setting, and what is unusual of each model."""
-    wording = plan.workload.wording
-    settings = {source.setting.model.name: source.setting for source in plan.problem.sources}
-    unusual = (line for setting in settings.values() for line in wording.unusual(setting))
-    return [*wording.asked(plan.problem.setting), *unusual]
 
 
 def ideal_lines(machine: Machine) -> list[str]:
@@ -84,12 +81,6 @@ def omitted_lines(plan: Plan) -> list[str]:
     about = f" (about {text.large(size)} parameters)" if size else ""
     parts = " and ".join(f"the {part}" for part in model.omitted_parts)
     return [f"As a text model: {parts}{about} and the patches of images are not counted"]
-
-
-def sureness_lines(plan: Plan) -> list[str]:
-    """At which confidence limits are judged, where that is not the prediction."""
-    sure = plan.request.limit_confidence
-    return [f"Limits: kept by {100 * sure:g} % of runs like these"] if sure > MEDIAN else []
 
 
 def question_title(plan: Plan) -> str:

@@ -135,6 +135,15 @@ def csv_cell(value: Any) -> str:
     return '"' + words.replace('"', '""') + '"' if _QUOTED.intersection(words) else words
 
 
+def plain_cell(words: str) -> str:
+    """A text in CSV; a number stands as it is, also below zero, and is no formula."""
+    try:
+        float(words)
+    except ValueError:
+        return csv_cell(words)
+    return words
+
+
 def json_cell(value: Any) -> str:
     """A value in JSON; what is unknown is null."""
     if isinstance(value, float) and not math.isfinite(value):

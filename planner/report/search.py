@@ -14,7 +14,7 @@ from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row, rows_of
 from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult, row_of
-from planner.optimize.result_columns import ends_of, full_columns, intervals
+from planner.optimize.result_columns import full_columns, intervals
 from planner.optimize.scaling import COLUMN as SCALING
 from planner.optimize.source import Candidates
 from planner.plan.pinned import answers_of, settings_of
@@ -34,7 +34,7 @@ from planner.report.overview import (
 from planner.report.parts import host_words, paged_words
 from planner.report.short import settings_text, share, short_plan, shortest_plan
 from planner.report.sure import reached_pairs, short_open_lines, sure_lines, told_names
-from planner.report.told import label, told, without_origin
+from planner.report.told import ends_in, label, told, without_origin
 from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Code, Pairs, Title, grid, said
 from planner.workloads.base import Evaluation
 
@@ -231,7 +231,7 @@ def _told(plan: Plan, compared: Comparison) -> list[str]:
     table = full_columns(compared.table, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, table)
     changes = _changes(plan, compared)
-    reached = [told(column, row[column], _ends(column, row)) for row in rows_of(table)]
+    reached = [told(column, row[column], ends_in(column, row)) for row in rows_of(table)]
     first, others = changes[:1], zip(changes[1:], reached[1:], strict=False)
     return [*first, *(f"{words}: {value}" for words, value in others)]
 
@@ -267,7 +267,7 @@ def _table_blocks(
         (
             text.value(row[axis]),
             shortest_plan(plan, row, axis),
-            told(column, row[column], _ends(column, row)) if column in row else "",
+            told(column, row[column], ends_in(column, row)) if column in row else "",
             Cell(text=_change(plan, loss) if at else "", mark=BAD if loss > 0 else BEST),
             *([f"{row[SCALING]:.1%}"] if SCALING in row else []),
         )
@@ -278,11 +278,6 @@ def _table_blocks(
     yield grid(heads, rows[:most], words=(0, 1), marked=[BEST])
     if len(rows) > most:
         yield said(f"and {len(rows) - most} more: --full")
-
-
-def _ends(column: str, row: Mapping[str, Any]) -> tuple[float, float] | None:
-    low, high = ends_of(column)
-    return (float(row[low]), float(row[high])) if low in row else None
 
 
 def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from planner.base import text
-from planner.base.records import record
 from planner.base.units import GIB
 from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
@@ -19,45 +17,44 @@ from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
-from planner.report.details import Details, memory_blocks, sure_blocks
-from planner.report.electricity import electricity_pairs
+from planner.report.details import OTHERS, Details, by_module, memory_blocks, sure_blocks
 from planner.report.engine_start import start_pairs
-from planner.report.parts import first
+from planner.report.parts import electricity_pairs, first
 from planner.report.told import label, token_costs, token_costs_of
 from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
+from planner.workloads.deployments import Deployments, Serving
 from planner.workloads.replicas import Replicas
 from planner.workloads.serving_timed import decode_step, inference_steps
 
 _SHARES = (0.5, 0.9, 0.99)
-_OTHERS = "all modules"
 _PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 
-def _deployment(plan: Plan, candidates: Any) -> Iterator[Block]:
+def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
     row, at_load = first_row(candidates.columns()), candidates.at_load
     pairs = _speed_pairs(row)
-    if not isinstance(candidates, Replicas):
+    if not isinstance(at_load, Replicas):
         yield from memory_blocks(candidates, of="decode GPU")
-        pairs = {**_latency_pairs(row), **pairs}
+        pairs = {
+            "time to first token": text.duration(row["time_to_first_token_s"]),
+            "time per output token": text.duration(row["time_per_output_token_s"]),
+            "request latency": text.duration(row["request_latency_s"]),
+            **pairs,
+        }
     else:
         yield from memory_blocks(candidates)
         held = at_load.in_flight if "capacity_requests_per_s" in row else row["concurrency"]
         requests = text.count(first(held))
         yield Title(text=f"Latency at {requests} requests a replica")
         yield _latency_table(at_load.estimate)
-    yield from _start_blocks(candidates, row)
+    if start := start_pairs(candidates.setting, row):  # to compare
+        yield Title(text="As the engine's log has it")
+        yield Pairs(pairs=start)
     yield Title(text="Speed")
     yield Pairs(pairs=pairs | electricity_pairs(candidates, row))
     yield from sure_blocks(plan, candidates)
-
-
-def _start_blocks(candidates: Any, row: Mapping[str, Any]) -> Iterator[Block]:
-    """What the engine's log has at its start, to compare."""
-    if pairs := start_pairs(candidates.setting, row):
-        yield Title(text="As the engine's log has it")
-        yield Pairs(pairs=pairs)
 
 
 def _latency_table(estimate: ServingEstimate) -> Table:
@@ -80,10 +77,11 @@ def _latency_table(estimate: ServingEstimate) -> Table:
 
 
 def _speed_pairs(row: Mapping[str, Any]) -> dict[str, str]:
-    """Rates and prices of a row."""
+    """Rates and prices of a row; requests beside what is carried at most where a load is stated."""
+    rate, most = text.significant(row["requests_per_s"]), row.get("capacity_requests_per_s")
     pairs = {
         "tokens/s/user": text.significant(row["tokens_per_s_per_user"]),
-        "requests/s": _rate(row),
+        "requests/s": rate if most is None else f"{rate} of {text.significant(most)} at most",
         "output tokens/s": f"{text.significant(row['output_tokens_per_s'])} "
         f"({text.significant(row['output_tokens_per_s_per_gpu'])} per GPU)",
         "all tokens/s": f"{text.significant(row['tokens_per_s'])} "
@@ -104,25 +102,10 @@ def _speed_pairs(row: Mapping[str, Any]) -> dict[str, str]:
     return pairs
 
 
-def _rate(row: Mapping[str, Any]) -> str:
-    """Requests per second, beside what is carried at most where a load is stated."""
-    words, most = text.significant(row["requests_per_s"]), row.get("capacity_requests_per_s")
-    return words if most is None else f"{words} of {text.significant(most)} at most"
-
-
-def _latency_pairs(row: Mapping[str, Any]) -> dict[str, str]:
-    """Mean latencies of a row."""
-    return {
-        "time to first token": text.duration(row["time_to_first_token_s"]),
-        "time per output token": text.duration(row["time_per_output_token_s"]),
-        "request latency": text.duration(row["request_latency_s"]),
-    }
-
-
 def _more_of_deployment(_: Plan, found: Evaluation) -> Iterator[Block]:
     if isinstance(found.detail, Burst):
         yield from _burst_blocks(found.detail)
-    else:
+    elif isinstance(found.candidates, Deployments):
         yield from latency_blocks(found.candidates)
     yield from steps_blocks(_steps(found.candidates))
 
@@ -148,13 +131,15 @@ def _listed(seconds: dict[str, float]) -> str:
     return ", ".join(f"{name} {text.duration(value)}" for name, value in seconds.items())
 
 
-def _batch(plan: Plan, candidates: Candidates) -> Iterator[Block]:
+def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
     row = first_row(candidates.columns())
     yield from memory_blocks(candidates)
     yield Title(text="A batch from its start to its end")
     rate, requests = row["output_tokens_per_s"], text.count(row["concurrency"])
+    prefill, step = row["prefill_latency_s"], first(candidates.batch.prefill_step.total)
+    among = "one step" if math.isclose(step, prefill) else f"of steps of {text.duration(step)}"
     pairs = {
-        "prefill latency": _prefill(candidates, row["prefill_latency_s"]),
+        "prefill latency": f"{text.duration(prefill)}, {among}",
         "decode latency": f"{text.duration(row['decode_latency_s'])} per token",
         "total latency": text.duration(row["request_latency_s"]),
         "output tokens/s": f"{text.significant(rate)} with {requests} requests a replica",
@@ -169,13 +154,6 @@ def _batch(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     yield from sure_blocks(plan, candidates)
 
 
-def _prefill(batches: Any, seconds: float) -> str:
-    step = first(batches.batch.prefill_step.total)
-    if math.isclose(step, seconds):
-        return f"{text.duration(seconds)}, one step"
-    return f"{text.duration(seconds)}, of steps of {text.duration(step)}"
-
-
 def _more_of_batch(_: Plan, found: Evaluation) -> Iterator[Block]:
     room = f"largest batch: {text.count(found.detail)} requests of full length a replica"
     yield GAP
@@ -184,31 +162,23 @@ def _more_of_batch(_: Plan, found: Evaluation) -> Iterator[Block]:
 
 
 def _operators(found: Evaluation) -> list[dict[str, Any]]:
-    return [
-        {"step": name, **_with_unit(asdict(row))}
-        for name, step in _steps(found.candidates).items()
-        for row in step_rows(step)
-    ]
+    steps = _steps(found.candidates).items()
+    return [{"step": name, **row} for name, step in steps for row in _step_rows(step)]
 
 
-def _with_unit(row: dict[str, Any]) -> dict[str, Any]:
-    return {("time_s" if name == "time" else name): value for name, value in row.items()}
-
-
-def _steps(candidates: Any) -> dict[str, InferenceStep]:
+def _steps(candidates: Candidates) -> dict[str, InferenceStep]:
     """The steps whose operators tell where the time goes."""
     if isinstance(candidates, Batches):
-        static = candidates.batch
-        return {"prefill": static.prefill_step, "decode": static.decode_step}
+        return inference_steps(candidates)
     return {"decode": decode_step(candidates)}
 
 
-def _times(candidates: Any) -> dict[str, dict[str, float]]:
+def _times(candidates: Serving) -> dict[str, dict[str, float]]:
     """Seconds of each kind of step by part."""
     return {name: step_parts(step) for name, step in inference_steps(candidates).items()}
 
 
-def _timelines(candidates: Any) -> list[Timeline]:
+def _timelines(candidates: Serving) -> list[Timeline]:
     """Each kind of step over time; the memory is what the GPU holds throughout.
 
     Of workers that compute prompts alone it is not told: the row has that of those that decode.
@@ -233,7 +203,7 @@ PERCENTS = tuple(range(1, 100))
 _SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
-def latency_distribution(candidates: Any) -> Mapping[str, Sequence[Any]]:
+def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[Any]]:
     """The curve of each time [s] at 1 to 99 percent of the requests, of the first row.
 
     None where it has no end.
@@ -244,12 +214,12 @@ def latency_distribution(candidates: Any) -> Mapping[str, Sequence[Any]]:
     return found
 
 
-def _curve(candidates: Any, name: str, percents: Sequence[int]) -> list[float]:
+def _curve(candidates: Deployments, name: str, percents: Sequence[int]) -> list[float]:
     at_load = candidates.at_load
     return [first(at_load.percentile(name, percent / 100)) for percent in percents]
 
 
-def latency_blocks(candidates: Any) -> Iterator[Block]:
+def latency_blocks(candidates: Deployments) -> Iterator[Block]:
     """Some points of the curves."""
     curves = [_curve(candidates, name, _SHOWN) for name in LATENCIES]
     rows = [
@@ -277,34 +247,22 @@ BATCHES = Details(
 )
 
 
-@record(kw_only=True)
-class StepRow:
-    """Seconds and FLOPs of one operator over all layers, or of a part that belongs to none."""
+def _step_rows(step: InferenceStep) -> list[dict[str, Any]]:
+    """Seconds and FLOPs of each operator over all layers, and of parts that belong to none.
 
-    operator: str
-    module: str
-    time: float
-    flops: float
-
-
-def step_rows(step: InferenceStep) -> list[StepRow]:
-    """Rows that add up to the time of the first configuration's step."""
+    They add up to the time of the first configuration's step.
+    """
     sums: dict[tuple[str, str], list[float]] = {}
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:
-            row = sums.setdefault((operator.module, operator.name), [0.0, 0.0])
+            row = sums.setdefault((operator.name, operator.module), [0.0, 0.0])
             row[0] += count * first(operator.time)
             row[1] += count * first(operator.flops)
-    rows = [
-        StepRow(operator=name, module=module, time=time, flops=flops)
-        for (module, name), (time, flops) in sums.items()
+    others = {(part, OTHERS): [first(getattr(step, part)), 0.0] for part in _PARTS}
+    return [
+        {"operator": name, "module": module, "time_s": time, "flops": flops}
+        for (name, module), (time, flops) in (*sums.items(), *others.items())
         if time
-    ]
-    others = {part: first(getattr(step, part)) for part in _PARTS}
-    return rows + [
-        StepRow(operator=part, module=_OTHERS, time=seconds, flops=0.0)
-        for part, seconds in others.items()
-        if seconds
     ]
 
 
@@ -318,32 +276,20 @@ def step_parts(step: InferenceStep) -> dict[str, float]:
     return sums | {part: first(getattr(step, part)) for part in _PARTS}
 
 
-def module_sums(rows: list[StepRow]) -> list[StepRow]:
-    """The rows summed by module; those that belong to none stay as they are."""
-    names = [row.operator if row.module == _OTHERS else row.module for row in rows]
-    return [
-        StepRow(
-            operator=name,
-            module=name,
-            time=sum(row.time for row, own in zip(rows, names, strict=True) if own == name),
-            flops=sum(row.flops for row, own in zip(rows, names, strict=True) if own == name),
-        )
-        for name in dict.fromkeys(names)
-    ]
-
-
-def steps_blocks(steps: dict[str, InferenceStep]) -> Iterator[Block]:
+def steps_blocks(steps: Mapping[str, InferenceStep]) -> Iterator[Block]:
     """Tables by module and by operator, in ms; one column per kind of step."""
-    tables = {name: step_rows(step) for name, step in steps.items()}
+    tables = {name: _step_rows(step) for name, step in steps.items()}
     totals = {name: first(step.total) for name, step in steps.items()}
     yield Title(text="Time of a step by module, ms")
-    yield from _rows_blocks({n: module_sums(rows) for n, rows in tables.items()}, totals)
+    yield _times_table({n: by_module(rows, ("time_s",)) for n, rows in tables.items()}, totals)
     yield Title(text="Time of a step by operator, ms")
-    yield from _rows_blocks(tables, totals)
+    yield _times_table(tables, totals)
 
 
-def _rows_blocks(tables: dict[str, list[StepRow]], totals: dict[str, float]) -> Iterator[Block]:
-    columns = {name: {row.operator: row.time for row in rows} for name, rows in tables.items()}
+def _times_table(
+    tables: Mapping[str, Sequence[Mapping[str, Any]]], totals: Mapping[str, float]
+) -> Table:
+    columns = {n: {row["operator"]: row["time_s"] for row in rows} for n, rows in tables.items()}
     names = dict.fromkeys(operator for times in columns.values() for operator in times)
     rows = []
     for operator in sorted(names, key=lambda name: name in _PARTS):
@@ -355,4 +301,4 @@ def _rows_blocks(tables: dict[str, list[StepRow]], totals: dict[str, float]) -> 
         rows.append(cells)
     sums = [word for name in tables for word in (f"{1e3 * totals[name]:,.3f}", "100.0")]
     heads = ["part", *(head for name in tables for head in (name, "%"))]
-    yield grid(heads, [*rows, ["step", *sums]], marked=[*[""] * len(rows), TOTAL])
+    return grid(heads, [*rows, ["step", *sums]], marked=[*[""] * len(rows), TOTAL])

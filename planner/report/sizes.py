@@ -18,7 +18,7 @@ from planner.report.documents import question_manifest
 from planner.report.rows import RowFiles, blocks
 from planner.report.short import layout_of
 from planner.report.sure import other_formats
-from planner.report.told import label, told, without_origin
+from planner.report.told import ends_in, label, told, without_origin
 from planner.show.page import BEST, GAP, TOTAL, Block, Column, Title, fitted, said
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
@@ -100,9 +100,12 @@ def best_lines(sizes: Sizes) -> list[str]:
 
 def note_lines(sizes: Sizes) -> list[str]:
     """What the answers rest on, and what they leave open."""
-    lines = _price_lines(sizes)
-    if contracts := [_named(size) for size in sizes.found if size.is_other_contract]:
-        lines.append(f"No on-demand price is known, taken as: {', '.join(contracts)}")
+    prices = [_price_words(sizes, size) for size in _recommended(sizes)]
+    lines = []
+    if sizes.load is None and any(prices):  # days tell theirs
+        lines.append(f"Price per GPU-hour: {'; '.join(filter(None, prices))}")
+    if others := [_named(size) for size in sizes.found if size.is_other_contract]:
+        lines.append(f"No on-demand price is known, taken as: {', '.join(others)}")
     lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
     open_ones = [
         f"{_named(size)} {text.count(size.not_tried[0])} to {text.count(size.not_tried[-1])}"
@@ -123,14 +126,6 @@ def _recommended(sizes: Sizes) -> list[Size]:
         return []
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     return [sizes.best] if fewest is sizes.best else [sizes.best, fewest]
-
-
-def _price_lines(sizes: Sizes) -> list[str]:
-    """What a GPU of the recommended fleets costs, who asks that, and when; those of a day tell."""
-    if sizes.load is not None:
-        return []
-    told = [words for size in _recommended(sizes) if (words := _price_words(sizes, size))]
-    return [f"Price per GPU-hour: {'; '.join(told)}"] if told else []
 
 
 def _price_words(sizes: Sizes, size: Size) -> str:
@@ -181,7 +176,9 @@ def reason_lines(sizes: Sizes) -> list[str]:
 def margin_words(margin: Margin, confidence: float) -> str:
     """``27.1 of 30.0 days at 90 %, 2.90 days to spare; predicted 21.0 days``."""
     at = f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.is_known else ""
-    sure, bound = _in_one_unit(margin)
+    sure, bound = text.limit(margin.sure, margin.unit), text.limit(margin.bound, margin.unit)
+    if " " in bound:  # the unit once where it is the same
+        sure = sure.removesuffix(f" {bound.rpartition(' ')[2]}")
     spare = f"{text.limit(margin.spare, margin.unit)} to spare"
     words = f"{_name(margin.name)} {sure} of {bound}{at}, {spare}"
     if at:
@@ -200,14 +197,14 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
     parts.append(f"{row[workload.profile_kind]}, {plan_words}")
     for column in (*_COSTS, "cost_per_million_tokens_usd"):
         if column in row and math.isfinite(row[column] or math.nan):
-            words = told(column, row[column], _ends(row, column.removesuffix("_usd"), "usd"))
+            words = told(column, row[column], ends_in(column, row))
             if column == _COSTS[1]:
                 words = f"{_cost(row, column)} USD per hour"
             elif column not in _COSTS:
                 words += f" {label(column)}"
             parts.append(words)
     if _TIME in row and not {margin.name for margin in fleet.margins} & set(DEADLINES):
-        parts.append(told(_TIME, row[_TIME], _ends(row, "calendar_time", "days")))
+        parts.append(told(_TIME, row[_TIME], ends_in(_TIME, row)))
     parts += [margin_words(margin, confidence) for margin in fleet.margins]
     return "; ".join(filter(None, parts))
 
@@ -216,43 +213,37 @@ def _columns(sizes: Sizes) -> Iterator[Column]:
     """Cells of every choice."""
     lines = _lines(sizes)
 
-    def column(name: str, header: str, cells: Sequence[str], *, numeric: bool = True) -> Column:
-        return Column(name=name, header=header, cells=cells, numeric=numeric)
-
-    yield column("gpu", "GPU", [size.gpu for size, _, _ in lines], numeric=False)
+    yield Column("gpu", [size.gpu for size, _, _ in lines], "GPU", numeric=False)
     contracts = [size.contract for size, _, _ in lines]
     if len(set(contracts)) > 1 or any(size.is_other_contract for size, _, _ in lines):
-        yield column("contract", "contract", contracts, numeric=False)
+        yield Column("contract", contracts, numeric=False)
     choices = [_BOTH.get(choice, choice) for _, choice, _ in lines]
     if len(set(choices)) > 1:
-        yield column("choice", "choice", choices, numeric=False)
-    yield column("num_gpus", "GPUs", [text.count(fleet.num_gpus) for _, _, fleet in lines])
+        yield Column("choice", choices, numeric=False)
+    yield Column("num_gpus", [text.count(fleet.num_gpus) for _, _, fleet in lines], "GPUs")
     cost = next((name for name in _COSTS if name in lines[0][2].row), "")
     if cost:
         head = "cost" if cost == "cost_usd" else "USD/h"
-        yield column(cost, head, [_cost(fleet.row, cost) for _, _, fleet in lines])
+        yield Column(cost, [_cost(fleet.row, cost) for _, _, fleet in lines], head)
     sure = sizes.request.limit_confidence
     at = f" {100 * sure:g}%" if sure > MEDIAN else ""
     limited = {margin.name for margin in lines[0][2].margins}
     if _TIME in lines[0][2].row and not limited & set(DEADLINES):
-        times = [told(_TIME, fleet.row[_TIME]) for _, _, fleet in lines]
-        yield column("time", "time", times)
+        yield Column("time", [told(_TIME, fleet.row[_TIME]) for _, _, fleet in lines])
     for place, margin in enumerate(lines[0][2].margins):
         if margin.name == "cost" and not at:
             continue
         mine = [fleet.margins[place] for _, _, fleet in lines]
-        unit = margin.unit
-        name, shown = margin.name, _name(margin.name)
-        yield column(name, shown + at, [text.limit(m.sure, unit) for m in mine])
+        cells = [text.limit(one.sure, margin.unit) for one in mine]
+        yield Column(margin.name, cells, _name(margin.name) + at)
     if any(fleet.tightest for _, _, fleet in lines):
-        spare = [text.percent(fleet.spare) for _, _, fleet in lines]
-        yield column("least spare", "least spare", spare)
+        yield Column("least spare", [text.percent(fleet.spare) for _, _, fleet in lines])
     plans = [
         f"{fleet.row[w.profile_kind]} {layout_of(w, fleet.row)}"
         for _, _, fleet in lines
         for w in [_workload(fleet.row)]
     ]
-    yield column("plan", "plan", plans, numeric=False)
+    yield Column("plan", plans, numeric=False)
 
 
 def _lines(sizes: Sizes) -> list[tuple[Size, str, Fleet]]:
@@ -275,20 +266,8 @@ def _cost(row: Mapping[str, Any], column: str) -> str:
     return told(column, value) if column == _COSTS[0] else text.significant(value)
 
 
-def _ends(row: Mapping[str, Any], stem: str, unit: str) -> tuple[float, float] | None:
-    low, high = (row.get(f"{stem}_{end}_{unit}") for end in ("low", "high"))
-    return None if low is None or high is None else (float(low), float(high))
-
-
 def _workload(row: Mapping[str, Any]) -> Workload:
     return workload_of("train" if "framework" in row else "serve")
-
-
-def _in_one_unit(margin: Margin) -> tuple[str, str]:
-    """What is sure and its bound; the unit once where it is the same."""
-    sure, bound = text.limit(margin.sure, margin.unit), text.limit(margin.bound, margin.unit)
-    unit = bound.rpartition(" ")[2]
-    return (sure.removesuffix(f" {unit}") if " " in bound else sure), bound
 
 
 def _limits(sizes: Sizes) -> list[str]:
@@ -355,10 +334,7 @@ def day_columns(days: list[Day]) -> list[Column]:
         ("at_peak", "peak held, /day"): [_daily(day.cost_at_peak) for day in days],
         ("utilization", "used"): [text.percent(day.utilization) for day in days],
     }
-    return [
-        Column(name=name, header=header, cells=values, numeric=name != "gpu")
-        for (name, header), values in cells.items()
-    ]
+    return [Column(n, values, head, n != "gpu") for (n, head), values in cells.items()]
 
 
 def day_lines(day: Day) -> list[str]:
@@ -399,10 +375,7 @@ def hour_columns(day: Day) -> list[Column]:
         "by the hour": [text.count(hour.on_demand) for hour in day.hours],
         "capacity": [text.per_second(hour.capacity) for hour in day.hours],
     }
-    return [
-        Column(name=name, header=name, cells=values, numeric=name != "time")
-        for name, values in cells.items()
-    ]
+    return [Column(name, values, numeric=name != "time") for name, values in cells.items()]
 
 
 def _daily(amount: float) -> str:

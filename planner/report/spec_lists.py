@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from planner.base import text
 from planner.base.enums import Precision
@@ -54,7 +54,8 @@ def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
 
 def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
     """A table of all specs of a kind; a faulty file says so in its row."""
-    headers, row = _TABLES[kind]
+    words_of, row = _TABLES[kind]
+    headers = words_of.split("; ")
     rows = [_cells(row, catalogue, name, len(headers)) for name in catalogue.names(kind)]
     if not any(header.startswith(_WORDS) for header in headers):
         yield from _numbers_blocks(kind, headers, rows)
@@ -69,12 +70,7 @@ def _numbers_blocks(
 ) -> Iterator[Block]:
     """A table of names and numbers, of as many whole columns as there is room for."""
     columns = [
-        Column(
-            name=header.replace("|", " "),
-            header=header.replace("|", " "),
-            cells=[cells[number] for cells in rows],
-            numeric=number > 0,
-        )
+        Column(header.replace("|", " "), [cells[number] for cells in rows], numeric=number > 0)
         for number, header in enumerate(headers)
     ]
     late = [column.name for column in columns]
@@ -168,59 +164,29 @@ def _number(given: float | None, scale: float) -> str:
     return _UNKNOWN if given is None else f"{given / scale:,.4g}".replace("e+03", "000")
 
 
-_TABLES: dict[SpecKind, tuple[tuple[str, ...], Row]] = {
+_TABLES: Mapping[SpecKind, tuple[str, Row]] = {
     SpecKind.GPUS: (
-        (
-            "GPU",
-            "GiB",
-            "memory|GB/s",
-            "bf16|TFLOP/s",
-            "fp8|TFLOP/s",
-            "link",
-            "link|GB/s",
-            "power|W",
-            "USD|/h",
-        ),
-        _gpu,
+        "GPU; GiB; memory|GB/s; bf16|TFLOP/s; fp8|TFLOP/s; link; link|GB/s; power|W; USD|/h", _gpu
     ),
     SpecKind.CLUSTERS: (
-        (
-            "cluster",
-            "GPU",
-            "GPUs|per node",
-            "domain|GPUs",
-            "scale-up|GB/s",
-            "scale-out|GB/s",
-            "max|GPUs",
-        ),
+        "cluster; GPU; GPUs|per node; domain|GPUs; scale-up|GB/s; scale-out|GB/s; max|GPUs",
         _cluster,
     ),
     SpecKind.MODELS: (
-        ("model", "parameters|billion", "layers", "hidden|size", "heads", "vocabulary", "experts"),
-        _model,
+        "model; parameters|billion; layers; hidden|size; heads; vocabulary; experts", _model
     ),
-    SpecKind.SPACES: (("space", "+framework or engine", "+description"), _space),
+    SpecKind.SPACES: ("space; +framework or engine; +description", _space),
     SpecKind.FRAMEWORKS: (
-        (
-            "framework",
-            "+parallel besides data",
-            "+ZeRO",
-            "+bytes per parameter: weight, gradient, optimizer",
-        ),
+        "framework; +parallel besides data; +ZeRO; "
+        "+bytes per parameter: weight, gradient, optimizer",
         _framework,
     ),
     SpecKind.ENGINES: (
-        ("engine", "+batching", "sequences|at most", "tokens of|a step", "+quantizations"),
-        _engine,
+        "engine; +batching; sequences|at most; tokens of|a step; +quantizations", _engine
     ),
     SpecKind.RELIABILITY: (
-        (
-            "reliability",
-            "GPU-hours per|interruption",
-            "recovery",
-            "checkpoints|GB/s per node",
-            "spare|nodes",
-        ),
+        "reliability; GPU-hours per|interruption; recovery; checkpoints|GB/s per node; spare|nodes",
         _reliability,
     ),
-}
+}  # fmt: skip
+"""By kind the heads of columns, and what makes a row of cells; | is a new line."""

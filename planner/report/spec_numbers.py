@@ -1,18 +1,20 @@
-"""Every number of one spec, with its unit and where it comes from; of a GPU what it costs."""
+"""Every number of one spec, its unit and where it comes from; faults of all; what a GPU costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from planner.base import text
 from planner.base.units import HOUR, KILOWATT_HOUR, MONTH, YEAR
-from planner.errors import SpecError
+from planner.errors import PlannerError, SpecError
 from planner.estimators.ownership import owned, used_figures
 from planner.estimators.parameters import count_parameters
-from planner.report.spec_checks import check_files
+from planner.report.spec_lists import KINDS, spec_kind
 from planner.show.page import TOTAL, Block, Pairs, Table, Title, grid, said
+from planner.specs.api_price import read_api_prices
 from planner.specs.catalogue import Catalogue
 from planner.specs.checked import field_words
 from planner.specs.csv_table import UNDATED
@@ -20,13 +22,26 @@ from planner.specs.efficiency import DEFAULT, with_defaults
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
-from planner.specs.load import read_toml
+from planner.specs.load import read_spec, read_toml
 from planner.specs.model import ModelSpec
-from planner.specs.ownership import ASSUMED, DIMENSIONS, Figure
-from planner.specs.paths import SpecKind
-from planner.specs.price import CONTRACTS, Price, contracts_of
+from planner.specs.ownership import ASSUMED, DIMENSIONS, OWNERSHIP, Figure, unknown_owned
+from planner.specs.paths import API_PRICES, SpecKind, api_price_files, beside_specs
+from planner.specs.power import POWER, read_power
+from planner.specs.price import (
+    CONTRACTS,
+    CURRENCIES,
+    Price,
+    contracts_of,
+    read_currencies,
+    unknown_gpus,
+)
 from planner.specs.profile import profile_table
+from planner.specs.regions import REGIONS, read_regions
 from planner.specs.reliability import ReliabilitySpec, reliability_table
+from planner.specs.search_space import SearchSpace
+from planner.specs.workload import TrainingWorkload
+from planner.workloads.serving_space import serving_mesh
+from planner.workloads.training import mesh_of
 
 _PROFILES = {
     SpecKind.FRAMEWORKS: FrameworkProfile,
@@ -46,6 +61,20 @@ _UNITS = {
     "usd/J": (1 / KILOWATT_HOUR, "USD/kWh"),
     "usd/watt/s": (1 / (1e3 * MONTH), "USD/kW/month"),
 }
+_CHOICES = ("powers_of_two_up_to", "divisors_of", "multiples_of")
+_FOLDERS = {
+    "model_specs": SpecKind.MODELS,
+    "framework_profiles": SpecKind.FRAMEWORKS,
+    "engine_profiles": SpecKind.ENGINES,
+    "search_spaces": SpecKind.SPACES,
+}
+_READERS: Mapping[str, Callable[[Path], object]] = {
+    API_PRICES: read_api_prices,
+    CURRENCIES: read_currencies,
+    POWER: read_power,
+    REGIONS: read_regions,
+}
+_EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 
 
 def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Block]:
@@ -71,9 +100,15 @@ def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Blo
     yield from _sections_blocks(table, sources)
     if kind is SpecKind.GPUS:
         yield from prices_blocks(catalogue.load_gpu(str(path)).spec, catalogue)
-    yield from _sources_blocks(table, sources)
+    listed = [one for one in dict.fromkeys(_used(table)) if one in sources]
+    if listed:
+        yield Title(text="Sources")
+        yield from (said(f"[{one}] {sources[one]}", indent="") for one in listed)
     if kind in _PROFILES:
-        yield from _words_blocks(table, field_words(_PROFILES[kind]))
+        yield Title(text="Meanings")
+        words = field_words(_PROFILES[kind])
+        given = [name for name in words if "." in name and _is_given(table, name.split("."))]
+        yield Pairs(pairs={name: words[name] for name in given})
 
 
 def spec_table(
@@ -133,7 +168,13 @@ def plain_fields(spec: Any) -> Iterator[tuple[str, Any]]:
 def _sections_blocks(
     table: Mapping[str, Any], sources: Mapping[str, str], title: str = ""
 ) -> Iterator[Block]:
-    rows = [_row(key, value, sources) for key, value in table.items() if not _is_section(value)]
+    rows = []
+    for key, value in table.items():
+        if _is_quantity(value):
+            unit = "" if value["unit"] == "1" else f" {value['unit']}"
+            rows.append((key, f"{value['value']:g}{unit}", _mark(str(value["source"]), sources)))
+        elif not _is_section(value):
+            rows.append((key, _words(value), ""))
     if title and rows:
         yield Title(text=title)
     if rows:
@@ -144,23 +185,12 @@ def _sections_blocks(
 
 
 def _is_section(value: Any) -> bool:
-    return isinstance(value, Mapping) and not _is_quantity(value) and not _is_choice(value)
+    is_choice = isinstance(value, Mapping) and not value.keys().isdisjoint(_CHOICES)
+    return isinstance(value, Mapping) and not _is_quantity(value) and not is_choice
 
 
 def _is_quantity(value: Any) -> bool:
     return isinstance(value, Mapping) and "value" in value and "source" in value
-
-
-def _is_choice(value: Any) -> bool:
-    keys = ("powers_of_two_up_to", "divisors_of", "multiples_of")
-    return isinstance(value, Mapping) and any(key in value for key in keys)
-
-
-def _row(key: str, value: Any, sources: Mapping[str, str]) -> tuple[str, str, str]:
-    if _is_quantity(value):
-        unit = "" if value["unit"] == "1" else f" {value['unit']}"
-        return key, f"{value['value']:g}{unit}", _mark(str(value["source"]), sources)
-    return key, _words(value), ""
 
 
 def _words(value: Any) -> str:
@@ -180,22 +210,6 @@ def _mark(source: str, sources: Mapping[str, str]) -> str:
     if origin.startswith(DEFAULT):
         return f"CLASS DEFAULT [{source}]"
     return f"[{source}]"
-
-
-def _sources_blocks(table: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[Block]:
-    used = dict.fromkeys(_used(table))
-    listed = {f"[{name}]": sources[name] for name in used if name in sources}
-    if listed:
-        yield Title(text="Sources")
-        for name, origin in listed.items():
-            yield said(f"{name} {origin}", indent="")
-
-
-def _words_blocks(table: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[Block]:
-    """What the numbers of a profile mean."""
-    yield Title(text="Meanings")
-    given = [name for name in words if "." in name and _is_given(table, name.split("."))]
-    yield Pairs(pairs={name: words[name] for name in given})
 
 
 def _is_given(table: Any, keys: list[str]) -> bool:
@@ -229,7 +243,11 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
         yield Title(text="Offers")
         offers.sort(key=lambda offer: offer.date, reverse=True)
         offers.sort(key=lambda offer: (CONTRACTS.index(offer.contract), offer.is_old))
-        yield _table(_OFFER, [_offer(offer) for offer in offers])
+        rows = [
+            [one.contract, _hourly(one.value), one.provider, one.region, one.when or UNDATED]
+            for one in offers
+        ]
+        yield _table(_OFFER, rows)
     if figures := used_figures(gpu, catalogue):
         yield Title(text="To own it")
         yield _table(_FIGURE, [_figure(name, figure) for name, figure in figures.items()])
@@ -241,26 +259,13 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
 
 def _figure(name: str, figure: Figure) -> list[str]:
     scale, unit = _UNITS[DIMENSIONS.get(name, "1")]
-    ends = ""
-    if figure.low < figure.high:
-        ends = f"{figure.low / scale:,.6g} to {figure.high / scale:,.6g}"
-    return [name, f"{figure.value / scale:,.6g}", unit, ends]
+    value, low, high = (f"{one / scale:,.6g}" for one in (figure.value, figure.low, figure.high))
+    return [name, value, unit, f"{low} to {high}" if figure.low < figure.high else ""]
 
 
 def _typical(price: Price) -> list[str]:
-    ends = (price.low, price.high)
-    return [
-        price.contract,
-        _hourly(price.value),
-        *map(_hourly, ends),
-        text.count(price.offers),
-        price.when or UNDATED,
-    ]
-
-
-def _offer(offer: Price) -> list[str]:
-    when = offer.when or UNDATED
-    return [offer.contract, _hourly(offer.value), offer.provider, offer.region, when]
+    rates = map(_hourly, (price.value, price.low, price.high))
+    return [price.contract, *rates, text.count(price.offers), price.when or UNDATED]
 
 
 def _hourly(rate: float) -> str:
@@ -269,3 +274,125 @@ def _hourly(rate: float) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return grid(heads, rows, words=[n for n, name in enumerate(heads) if name not in _NUMBERS])
+
+
+def files_to_check(
+    targets: Sequence[str], catalogue: Catalogue
+) -> list[tuple[SpecKind | None, Path]]:
+    """The files that words of the command line mean, each with its kind; None: a table beside them.
+
+    Raises
+    ------
+    SpecError
+        A word is neither a kind nor a file, or nothing says of which kind a file is.
+    """
+    kind = None
+    paths = list(targets)
+    if paths and not os.path.isfile(paths[0]) and "/" not in paths[0] and "." not in paths[0]:
+        kind = spec_kind(paths.pop(0))
+    if paths:
+        return [_given(kind, Path(path)) for path in paths]
+    return [*_of_kinds((kind,) if kind else KINDS, catalogue)]
+
+
+def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalogue) -> list[str]:
+    """One line per fault, in the order of the files."""
+    faults: list[str] = []
+    for kind, path in files:
+        try:
+            _check(kind, path, catalogue)
+        except PlannerError as error:
+            faults += [_located(path, line) for line in str(error).splitlines()]
+    return faults
+
+
+def _of_kinds(
+    kinds: Sequence[SpecKind], catalogue: Catalogue
+) -> Iterator[tuple[SpecKind | None, Path]]:
+    for kind in kinds:
+        for folder in catalogue.folders(kind):
+            yield from ((kind, path) for path in sorted(folder.glob("*.toml")))
+        if kind is SpecKind.GPUS:
+            yield from ((None, path) for path in catalogue.price_files())
+            for name in (CURRENCIES, OWNERSHIP, POWER, REGIONS):
+                yield from ((None, path) for path in beside_specs(name, catalogue.folder))
+        if kind is SpecKind.MODELS:
+            yield from ((None, path) for path in api_price_files(catalogue.folder))
+
+
+def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
+    if path.suffix == ".csv" or (kind is None and path.name == POWER):
+        return None, path
+    if kind is None and path.suffix == ".json":
+        kind = SpecKind.MODELS
+    if kind is None:
+        folder = (Path(os.path.realpath(path)) if os.path.exists(path) else path).parent.name
+        kind = _FOLDERS.get(folder) or next((k for k in KINDS if k.value == folder), None)
+    if kind is None:
+        raise SpecError(
+            f"{path}: say of which kind it is: `planner specs validate KIND {path}` "
+            f"with {', '.join(KINDS)}."
+        )
+    return kind, path
+
+
+def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
+    name = str(path.absolute())
+    if kind is None:
+        _check_table(path, catalogue)
+    elif kind is SpecKind.GPUS:
+        catalogue.load_gpu(name)
+    elif kind is SpecKind.CLUSTERS:
+        catalogue.load_gpu(catalogue.load_cluster(name).spec.gpu)
+    elif kind is SpecKind.MODELS:
+        catalogue.load_model(name)
+    elif kind is SpecKind.FRAMEWORKS:
+        catalogue.load_framework(name)
+    elif kind is SpecKind.ENGINES:
+        catalogue.load_engine(name)
+    elif kind is SpecKind.RELIABILITY:
+        catalogue.load_reliability(name)
+    else:
+        _check_space(path, catalogue)
+
+
+def _check_table(path: Path, catalogue: Catalogue) -> None:
+    """A table beside the folders of specs, by its name; any other is a price list."""
+    if path.name in _READERS:
+        _READERS[path.name](path)
+    elif path.name == OWNERSHIP:
+        if faults := unknown_owned(path, catalogue.folder):
+            raise SpecError("\n".join(faults))
+    elif faults := unknown_gpus(path, catalogue.folder):
+        raise SpecError("\n".join(faults))
+
+
+def _check_space(path: Path, catalogue: Catalogue) -> None:
+    """Expand the space for some model: its parameters and values must be known ones."""
+    space = read_spec(SearchSpace, path)
+    if space.engine:
+        _check_serving_space(space, catalogue)
+        return
+    profile = catalogue.load_framework(space.framework).spec
+    workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
+    mesh_of(
+        space,
+        {},
+        num_gpus=[_EXAMPLE_GPUS],
+        model=catalogue.load_model(_EXAMPLE_MODEL),
+        framework=profile,
+        workload=workload,
+    )
+
+
+def _check_serving_space(space: SearchSpace, catalogue: Catalogue) -> None:
+    engine = catalogue.load_engine(space.engine).spec
+    serving_mesh(
+        space, {}, counts=[_EXAMPLE_GPUS], model=catalogue.load_model(_EXAMPLE_MODEL), engine=engine
+    )
+
+
+def _located(path: Path, fault: str) -> str:
+    return (
+        fault.replace(str(path.absolute()), str(path)) if path.name in fault else f"{path}: {fault}"
+    )

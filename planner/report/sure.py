@@ -13,8 +13,8 @@ from planner.optimize.collector import first_row
 from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
-from planner.question.terms import glossary
-from planner.report.electricity import told_columns
+from planner.question.terms import glossary, term_of_column
+from planner.report.parts import told_columns
 from planner.report.told import Ends, label, limit_label, told, told_alike
 from planner.workloads.base import Wording
 
@@ -35,6 +35,7 @@ _BESIDE_CAPACITY = ("requests_per_s", "capacity_requests_per_s_per_gpu")
 _MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 _MOST = 3
+_OF_PROMPTS = "cost_per_million_input_tokens_usd"
 
 
 def sure_pairs(
@@ -164,11 +165,11 @@ def _line(plan: Plan, fact: MovingFact) -> str:
 
 
 def _short_line(plan: Plan, fact: MovingFact) -> str:
-    columns = sorted(
-        moved_columns(plan.workload.wording, fact), key=lambda name: _spread(*fact.moved[name])
-    )
+    moved = fact.moved
+    spreads = {n: h / low if low > 0 else math.inf for n, (low, h) in moved.items()}
+    columns = sorted(moved_columns(plan.workload.wording, fact), key=spreads.__getitem__)
     words = other_formats(fact)
-    words = words or [range_words(name, *fact.moved[name]) for name in columns[-1:]]
+    words = words or [range_words(name, *moved[name]) for name in columns[-1:]]
     if fact.does_not_fit:
         words.append(f"no room with {' or '.join(fact.does_not_fit)}")
     return f"Open: {fact.name} (assumed {fact.assumed}): {'; '.join(words)}"
@@ -185,10 +186,6 @@ def other_formats(fact: MovingFact) -> list[str]:
         more = 100 * (hours / own["gpu_hours"] - 1)
         found.append(f"in {words} {text.large(float(f'{hours:.3g}'))} GPU-hours, {more:+.0f} %")
     return found
-
-
-def _spread(low: float, high: float) -> float:
-    return high / low if low > 0 else float("inf")
 
 
 def moved_columns(wording: Wording, fact: MovingFact) -> list[str]:
@@ -210,14 +207,6 @@ def range_words(column: str, low: float, high: float) -> str:
     return " ".join(filter(None, (label(column), f"{cells[0]} to {cells[1]}", unit)))
 
 
-# What a prompt that is embedded or scored has none of: its answer is its first token.
-_OF_ANSWERS = (
-    *("time_per_output_token_s", "output_tokens_per_s_per_gpu", "tokens_per_s_per_user"),
-    "cost_per_million_tokens_usd",
-)
-_OF_PROMPTS = "cost_per_million_input_tokens_usd"
-
-
 def told_names(
     wording: Wording,
     goals: Sequence[str],
@@ -231,8 +220,10 @@ def told_names(
     """
     goal = [name for name in goals[:1] if name != "num_gpus"]
     told_of = [*(wording.told or goals), *limited, *told_columns(row), *goal]
-    if asked.get("output_tokens") == 1:
-        told_of = [*(name for name in told_of if name not in _OF_ANSWERS), _OF_PROMPTS]
+    if asked.get("output_tokens") == 1:  # embedded or scored: its answer is its first token
+        terms = {name: term_of_column(name) for name in told_of}
+        told_of = [name for name, term in terms.items() if not term or "answer" not in term.kind]
+        told_of.append(_OF_PROMPTS)
     return [*dict.fromkeys(name for name in told_of if name in row)]
 
 

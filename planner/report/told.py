@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.base import text
 from planner.base.units import DAY, HOUR
+from planner.optimize.result_columns import ends_of
 from planner.question.terms import Term, glossary, term_of_column
 
 Ends = tuple[float, float]
@@ -55,6 +56,12 @@ def _without_units(term: Term) -> str:
     words = header.split()
     kept = [word for word in words if word not in _UNITS]
     return " ".join(kept) or term.column_header
+
+
+def ends_in(column: str, row: Mapping[str, Any]) -> Ends | None:
+    """The ends of the interval of a column in a row; None where it has none."""
+    low, high = (row.get(name) for name in ends_of(column))
+    return None if low is None or high is None else (float(low), float(high))
 
 
 def told(column: str, value: Any, ends: Ends | None = None) -> str:

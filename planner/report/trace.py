@@ -17,8 +17,7 @@ from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
 from planner.report.details import details_of
 from planner.report.overview import question_title
-from planner.report.plots.drawn import draw
-from planner.report.plots.picture import Picture, read_width
+from planner.report.plots.picture import Picture, draw, read_width
 from planner.report.short import short_plan
 from planner.show.theme import DARK, LIGHT
 from planner.version import __version__

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.base import text
-from planner.base.records import record
 from planner.base.training_objectives import TrainingObjective
 from planner.base.units import GIB, HOUR, TERA
-from planner.estimators.estimate import Estimate
 from planner.estimators.step_time import TIME_PARTS, StepTime
 from planner.estimators.timeline.spans import Timeline
 from planner.estimators.timeline.training import training_timeline
 from planner.optimize.collector import first_row
-from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
-from planner.report.details import Details, sure_blocks
-from planner.report.electricity import electricity_pairs
-from planner.report.parts import first, memory_table, parts_table
-from planner.show.page import TOTAL, Beside, Block, Pairs, Title, grid, said
+from planner.report.details import OTHERS, Details, by_module, sure_blocks
+from planner.report.parts import electricity_pairs, first, memory_table, parts_table
+from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said
 from planner.workloads.base import Evaluation
+from planner.workloads.training_runs import TrainingRuns
 
 _FLAT = (
     "The whole step reaches the given share of the peak: its parts are as long as their FLOPs "
     "take, with communication and bubble inside them."
 )
-_OTHERS = "all modules"
-_OF_OPERATORS = ("forward", "backward", "recompute")
+_OF_OPERATORS = ("forward_s", "backward_s", "recompute_s")
+_TIMES = (*_OF_OPERATORS, "total_s")
 
 
-def _memory_and_speed(plan: Plan, runs: Candidates) -> Iterator[Block]:
+def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
     yield from _breakdowns_blocks(runs)
     yield Title(text="Speed")
     yield Pairs(pairs=_speed(runs))
@@ -40,26 +36,33 @@ def _memory_and_speed(plan: Plan, runs: Candidates) -> Iterator[Block]:
     yield from _run_blocks(runs)
 
 
-def _breakdowns_blocks(runs: Any) -> Iterator[Block]:
+def _breakdowns_blocks(runs: TrainingRuns) -> Iterator[Block]:
     """Memory and time of the first row by part; what is hidden behind others is in no part."""
     row, machine = first_row(runs.columns()), runs.source.setting.machine
     memory = {"Memory of the fullest GPU": memory_table(row, machine)}
-    parts = {name: first(seconds) for name, seconds in runs.estimate.time_parts.items()}
     total = first(runs.step_time)
-    time = parts_table("s", parts, "step", total, total, digits=3)
+    time = parts_table("s", _seconds(runs), "step", total, total, digits=3)
     yield Beside(tables={**memory, "Time of a step": time})
     if runs.estimate.is_flat:
         yield said(_FLAT)
 
 
-def _speed(runs: Any) -> dict[str, str]:
+def _seconds(runs: TrainingRuns) -> dict[str, float]:
+    """The time of the first row's step by part."""
+    return {name: first(seconds) for name, seconds in runs.estimate.time_parts.items()}
+
+
+def _speed(runs: TrainingRuns) -> dict[str, str]:
     estimate = runs.estimate
     tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
+    samples = {}
+    if estimate.setting.workload.training_objective.is_preference:  # of several sequences each
+        samples["samples/s"] = text.significant(first(estimate.samples_per_second))
     return {
         "step time": text.duration(first(runs.step_time)),
         "tokens/s": text.count(tokens),
         "tokens/s/GPU": text.significant(tokens / num_gpus),
-        **_samples(estimate),
+        **samples,
         "MFU": f"{text.percent(first(estimate.model_flops_utilization))} "
         "(model FLOPs over the dense peak)",
         "HFU": f"{text.percent(first(estimate.hardware_flops_utilization))} "
@@ -68,25 +71,10 @@ def _speed(runs: Any) -> dict[str, str]:
     }
 
 
-def _per_tokens(runs: Any) -> dict[str, str]:
-    """The cost of a million trained tokens, of fine-tuning: who knows the samples multiplies."""
-    work = runs.source.setting.workload
-    if work.training_objective is TrainingObjective.PRETRAIN:
-        return {}
-    per_million = 1e6 / work.total_tokens * first(runs.cost)
-    return {"cost/Mtok": f"{text.dollars(per_million)} per million trained tokens"}
-
-
-def _samples(estimate: Any) -> dict[str, str]:
-    """Samples per second of preference training, whose samples are several sequences."""
-    if not estimate.setting.workload.training_objective.is_preference:
-        return {}
-    return {"samples/s": text.significant(first(estimate.samples_per_second))}
-
-
-def _run_blocks(runs: Any) -> Iterator[Block]:
+def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
     """What the whole run takes."""
-    tokens = runs.source.setting.workload.total_tokens
+    work = runs.source.setting.workload
+    tokens = work.total_tokens
     yield Title(text=f"A run of {text.large(tokens)} tokens")
     hours = first(runs.gpu_hours) / HOUR
     pairs = {
@@ -99,13 +87,15 @@ def _run_blocks(runs: Any) -> Iterator[Block]:
     if not math.isnan(site.price):
         hourly = f"{site.price * HOUR:.2f} USD per GPU-hour, {site.contract}"
         pairs["cost"] = f"{text.dollars(first(runs.cost))} at {hourly}"
-        pairs |= _per_tokens(runs)
+        if work.training_objective is not TrainingObjective.PRETRAIN:
+            million = text.dollars(1e6 / tokens * first(runs.cost))
+            pairs["cost/Mtok"] = f"{million} per million trained tokens"
         pairs["PFLOP/s-day"] = text.dollars(first(runs.cost_per_pflop_day))
     pairs |= electricity_pairs(runs, first_row(runs.columns()))
     yield Pairs(pairs=pairs)
 
 
-def _calendar(runs: Any) -> dict[str, str]:
+def _calendar(runs: TrainingRuns) -> dict[str, str]:
     """Days on the calendar, and what takes them besides training."""
     if runs.source.site.reliability.is_ideal:
         return {}
@@ -136,25 +126,45 @@ def _calendar(runs: Any) -> dict[str, str]:
 
 
 def _more(_: Plan, found: Evaluation) -> Iterator[Block]:
-    if not found.estimate.is_flat:
-        yield from operators_blocks(found.estimate)
+    """Two tables, by module and by operator, in ms."""
+    rows = [row for row in _operators(found) if row["total_s"]]
+    if found.estimate.is_flat:
+        return
+    total = first(found.estimate.step_time)
+    for title, lines in (("module", by_module(rows, _TIMES)), ("operator", rows)):
+        yield Title(text=f"Time of a step by {title}, ms")
+        yield _times_table(title, lines, total)
 
 
 def _operators(found: Evaluation) -> list[dict[str, Any]]:
+    """Seconds of a step that operators take, and parts that belong to none; they add up to it."""
     if found.estimate.is_flat:
         return []
+    time: StepTime = found.estimate.time
+    sums: dict[tuple[str, str], dict[str, float]] = {}
+    rest = {part: first(seconds) for part, seconds in time.parts().items()}
+    least = {part: 1e-9 * seconds for part, seconds in rest.items()}
+    in_operators = dict.fromkeys(TIME_PARTS, 0.0)
+    for operator, seconds in time.operator_times():
+        row = sums.setdefault((operator.name, operator.module), dict.fromkeys(_OF_OPERATORS, 0.0))
+        for name, value in seconds.items():
+            row[f"{name}_s"] += first(value)
+            in_operators[name if operator.part == "compute" else operator.part] += first(value)
+    rows = [(*key, row, sum(row.values())) for key, row in sums.items()]
+    others = {part: seconds - in_operators[part] for part, seconds in rest.items()}
+    nothing = dict.fromkeys(_OF_OPERATORS, 0.0)
+    rows += [
+        (part, OTHERS, nothing, seconds)
+        for part, seconds in others.items()
+        if abs(seconds) > least[part]
+    ]
     return [
-        {(f"{name}_s" if isinstance(value, float) else name): value for name, value in row.items()}
-        for row in map(asdict, operator_rows(found.estimate.time))
+        {"operator": name, "module": module, **row, "total_s": total}
+        for name, module, row, total in rows
     ]
 
 
-def _times(runs: Any) -> dict[str, dict[str, float]]:
-    """Seconds of a step by part."""
-    return {"step": {name: first(part) for name, part in runs.estimate.time_parts.items()}}
-
-
-def _timelines(runs: Any) -> list[Timeline]:
+def _timelines(runs: TrainingRuns) -> list[Timeline]:
     """The step over time; none where a flat efficiency is all that is known."""
     return [] if runs.estimate.is_flat else [training_timeline(runs.estimate)]
 
@@ -163,91 +173,26 @@ TRAINING = Details(
     memory_and_speed=_memory_and_speed,
     more=_more,
     operators=_operators,
-    times=_times,
+    times=lambda runs: {"step": _seconds(runs)},
     timelines=_timelines,
     to_see="To see its time by module and operator",
 )
 
 
-@record(kw_only=True)
-class OperatorRow:
-    """Seconds of a step that one operator, or one part that belongs to none, takes."""
-
-    operator: str
-    module: str
-    forward: float
-    backward: float
-    recompute: float
-    total: float
-
-
-def operator_rows(time: StepTime) -> list[OperatorRow]:
-    """Rows that add up to the step time of the first configuration."""
-    sums: dict[tuple[str, str], dict[str, float]] = {}
-    in_operators = dict.fromkeys(TIME_PARTS, 0.0)
-    for operator, seconds in time.operator_times():
-        row = sums.setdefault((operator.module, operator.name), dict.fromkeys(_OF_OPERATORS, 0.0))
-        for name, value in seconds.items():
-            row[name] += first(value)
-            in_operators[name if operator.part == "compute" else operator.part] += first(value)
-    rows = [
-        OperatorRow(operator=name, module=module, total=sum(row.values()), **row)
-        for (module, name), row in sums.items()
-    ]
-    return rows + [
-        OperatorRow(operator=part, module=_OTHERS, total=rest, **dict.fromkeys(_OF_OPERATORS, 0.0))
-        for part, rest in _remainders(time, in_operators).items()
-    ]
-
-
-def module_rows(rows: list[OperatorRow]) -> list[OperatorRow]:
-    """The rows of operators summed by module; the others stay as they are."""
-    sums: dict[str, OperatorRow] = {}
-    for row in rows:
-        key = row.operator if row.module == _OTHERS else row.module
-        before = sums.get(key)
-        sums[key] = OperatorRow(
-            operator="",
-            module=key,
-            **{
-                name: getattr(row, name) + (getattr(before, name) if before else 0.0)
-                for name in (*_OF_OPERATORS, "total")
-            },
-        )
-    return list(sums.values())
-
-
-def operators_blocks(estimate: Estimate) -> Iterator[Block]:
-    """Two tables, by module and by operator, in ms."""
-    rows = [row for row in operator_rows(estimate.time) if row.total]
-    total = first(estimate.step_time)
-    yield Title(text="Time of a step by module, ms")
-    yield from _rows_blocks(module_rows(rows), total, with_operator=False)
-    yield Title(text="Time of a step by operator, ms")
-    yield from _rows_blocks(rows, total, with_operator=True)
-
-
-def _remainders(time: StepTime, in_operators: Mapping[str, float]) -> dict[str, float]:
-    parts = {part: first(seconds) for part, seconds in time.parts().items()}
-    rest = {part: seconds - in_operators[part] for part, seconds in parts.items()}
-    return {part: value for part, value in rest.items() if abs(value) > 1e-9 * parts[part]}
-
-
-def _rows_blocks(rows: list[OperatorRow], total: float, *, with_operator: bool) -> Iterator[Block]:
+def _times_table(title: str, rows: Sequence[Mapping[str, Any]], total: float) -> Table:
     """The rows and their sum; a narrow table has totals alone."""
-    names = (*_OF_OPERATORS, "total")
     lines = [
         (
-            (row.operator if with_operator else row.module).replace("_", " "),
-            *(_milliseconds(getattr(row, name)) for name in names),
-            f"{100 * row.total / total:.1f}",
+            row["operator"].replace("_", " "),
+            *(_milliseconds(row[name]) for name in _TIMES),
+            f"{100 * row['total_s'] / total:.1f}",
         )
         for row in rows
     ]
-    sums = [_milliseconds(sum(getattr(row, name) for row in rows)) for name in names]
-    heads = ("operator" if with_operator else "module", *names, "%")
+    sums = [_milliseconds(sum(row[name] for row in rows)) for name in _TIMES]
+    heads = (title, *(name.removesuffix("_s") for name in _TIMES), "%")
     marks = [*[""] * len(rows), TOTAL]
-    yield grid(heads, [*lines, ("step", *sums, "100.0")], late=(1, 2, 3), marked=marks)
+    return grid(heads, [*lines, ("step", *sums, "100.0")], late=(1, 2, 3), marked=marks)
 
 
 def _milliseconds(seconds: float) -> str:

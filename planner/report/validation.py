@@ -11,7 +11,7 @@ from pathlib import Path
 from planner.base.files import written_whole
 from planner.base.text import count
 from planner.confidence.intervals import LEVEL
-from planner.report.rows import csv_cell, texts
+from planner.report.rows import csv_cell, plain_cell, texts
 from planner.show.page import GAP, Block, Pairs, Title, grid, said
 from planner.validation.assumed import UNKNOWN
 from planner.validation.columns import ADDED, MEASURED, PREDICTED
@@ -31,7 +31,11 @@ def validation_blocks(kind: Kind, rows: Sequence[Row]) -> Iterator[Block]:
             found = errors(rows, compared, group)
             if any(one.predicted for one in found):
                 title = f"{compared.title} by {_NAMES.get(group, group)}"
-                yield from errors_blocks(title, found, compared.with_regret)
+                heads = ("", "rows", "pred.", "MAPE", "median", "bias", "within", "score")
+                more = ["regret"] * compared.with_regret
+                lines = [[*_row(one, compared.with_regret)] for one in found]
+                yield Title(text=title)
+                yield grid((*heads, *more), lines)
     yield from verdicts_blocks(memory_verdicts(rows))
     yield from reasons_blocks(rows)
     yield GAP
@@ -64,17 +68,8 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Row]]]) 
         for runs, rows in tables:
             every = [{**row.run.cells, **_cells(runs, row)} for row in rows]
             columns = [[cells.get(name, "") for cells in every] for name in inputs | new]
-            written = (texts(column, _cell) for column in columns if column)
+            written = (texts(column, plain_cell) for column in columns if column)
             stream.writelines(f"{','.join(cells)}\n" for cells in zip(*written, strict=True))
-
-
-def _cell(text: str) -> str:
-    """A text in CSV; a number as it stands, also below zero."""
-    try:
-        float(text)
-    except ValueError:
-        return csv_cell(text)
-    return text
 
 
 def _cells(runs: Runs, row: Row) -> dict[str, str]:
@@ -106,16 +101,6 @@ def _ends(quantity: str) -> tuple[str, str, str]:
 def _number(value: float) -> str:
     """Seven digits; empty where an end of an interval is unknown."""
     return f"{value:.7g}" if math.isfinite(value) else ""
-
-
-def errors_blocks(
-    title: str, groups: Sequence[Errors], with_regret: bool = False
-) -> Iterator[Block]:
-    """A table of errors, one line per group."""
-    yield Title(text=title)
-    heads = ("", "rows", "pred.", "MAPE", "median", "bias", "within", "score")
-    rows = [[*_row(found, with_regret)] for found in groups]
-    yield grid((*heads, *["regret"] * with_regret), rows)
 
 
 def _row(found: Errors, with_regret: bool) -> Iterator[str]:
@@ -196,7 +181,19 @@ def not_understood(runs: Runs) -> list[str]:
 def nothing_compared(runs: Runs, rows: Sequence[Row]) -> str:
     """Why no row of a table could be compared."""
     predicted = sum(not row.prediction.reason for row in rows)
-    measured = sum(any(map(row.run.number, _measured_columns(runs))) for row in rows)
+    measured = sum(
+        any(
+            map(
+                row.run.number,
+                [
+                    name
+                    for name in runs.columns
+                    if name.startswith(MEASURED) and name in runs.schema.known
+                ],
+            )
+        )
+        for row in rows
+    )
     template = kind_of(runs).template
     known = ", ".join(name for name in sorted(runs.schema.known) if name.startswith(MEASURED))
     return "\n".join(
@@ -207,12 +204,6 @@ def nothing_compared(runs: Runs, rows: Sequence[Row]) -> str:
             "writes a table with every column explained.",
         )
     )
-
-
-def _measured_columns(runs: Runs) -> list[str]:
-    return [
-        name for name in runs.columns if name.startswith(MEASURED) and name in runs.schema.known
-    ]
 
 
 def _counts_blocks(reasons: Counter[str]) -> Iterator[Block]:

@@ -223,21 +223,20 @@ def grid(
             Head(name=text, text=text, numeric=at not in of_words, rank=int(at in last))
             for at, text in enumerate(heads)
         ],
-        rows=[[c if isinstance(c, Cell) else Cell(text=c) for c in row] for row in rows],
+        rows=[*map(_cells, rows)],
         marked=marked,
         is_small=True,
     )
 
 
-@record(kw_only=True)
+@record()
 class Column:
-    """Cells under a head; ``marks`` are theirs."""
+    """Cells under a head, which is the name where it is empty."""
 
     name: str
-    header: str
-    cells: Sequence[str]
-    numeric: bool
-    marks: Sequence[str] = ()
+    cells: Sequence[str | Cell]
+    header: str = ""
+    numeric: bool = True
     short: str = ""
 
 
@@ -254,21 +253,20 @@ def fitted(
     return Table(
         heads=[
             Head(
-                name=one.name, text=one.header, numeric=one.numeric, rank=order(one.name),
-                short=one.short,
+                name=one.name, text=one.header or one.name, numeric=one.numeric,
+                rank=order(one.name), short=one.short,
             )
             for one in columns
         ],
-        rows=[*zip(*map(_cells, columns), strict=True)],
+        rows=[*map(_cells, zip(*(one.cells for one in columns), strict=True))],
         marked=marked,
         is_whole=True,
         elsewhere=elsewhere,
     )  # fmt: skip
 
 
-def _cells(column: Column) -> list[Cell]:
-    marks = column.marks or [""] * len(column.cells)
-    return [Cell(text=text, mark=mark) for text, mark in zip(column.cells, marks, strict=True)]
+def _cells(row: Iterable[str | Cell]) -> list[Cell]:
+    return [one if isinstance(one, Cell) else Cell(text=one) for one in row]
 
 
 @record(kw_only=True)
@@ -292,7 +290,8 @@ class Page:
     sections: Sequence[Section] = ()
 
     def __post_init__(self) -> None:
-        names = [one.name for one in self.blocks if isinstance(one, Table | Scatter | Bars)]
+        named = (one for one in self.blocks if isinstance(one, Table | Scatter | Bars))
+        names = [one.name for one in named if one.name]
         if len({*names}) < len(names):
             raise ValueError(f"Blocks of a page share a name: {names}.")
 

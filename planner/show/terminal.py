@@ -69,7 +69,11 @@ class _Console(Console):
 def make_console(*, stderr: bool = False) -> Console:
     """A console on stdout or stderr: plain text of 80 columns where it is not a terminal."""
     file = sys.stderr if stderr else sys.stdout
-    width = None if file.isatty() else _piped_width()
+    try:
+        piped = max(20, int(os.environ.get("COLUMNS", _PIPED_WIDTH)))
+    except ValueError:
+        piped = _PIPED_WIDTH
+    width = None if file.isatty() else piped
     return _Console(file=file, width=width, highlight=False, emoji=False, markup=False)
 
 
@@ -273,10 +277,3 @@ _WRITERS: Mapping[type[Any], Callable[[Console, Any], None]] = {
     page.Beside: _write_beside,
     page.Drawn: _write_drawn,
 }
-
-
-def _piped_width() -> int:
-    try:
-        return max(20, int(os.environ.get("COLUMNS", _PIPED_WIDTH)))
-    except ValueError:
-        return _PIPED_WIDTH

@@ -84,45 +84,21 @@ MEMORY_ORDER: tuple[str, ...] = (
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "compute": (
-        "forward",
-        "backward",
-        "weight",
-        "recompute",
-        "reference",
-        "optimizer",
-        "kernels",
-        "prefill",
-        "decode",
-        "weights",
-        "gradients",
-        "optimizer_states",
-        "adapters",
+        "forward", "backward", "weight", "recompute", "reference", "optimizer", "kernels",
+        "prefill", "decode", "weights", "gradients", "optimizer_states", "adapters",
     ),
     "communication": (
-        "tensor_parallel",
-        "context_parallel",
-        "expert_parallel",
-        "weight_gather",
-        "pipeline_transfer",
-        "pipeline",
-        "data_parallel",
-        "exchange",
-        "transfer",
-        "gathered",
+        "tensor_parallel", "context_parallel", "expert_parallel", "weight_gather",
+        "pipeline_transfer", "pipeline", "data_parallel", "exchange", "transfer", "gathered",
         "communication_buffers",
     ),
     "moving": ("offload", "transfer_wait", "kv_cache"),
     "waiting": (
-        "launch_wait",
-        "pipeline_bubble",
-        "bubble",
-        "overhead",
-        "slow_nodes",
-        "reserved",
+        "launch_wait", "pipeline_bubble", "bubble", "overhead", "slow_nodes", "reserved",
         "fragmentation",
     ),
     "keeping": ("activations", "working"),
-}
+}  # fmt: skip
 """What parts have in common, in words; each part is in one of them."""
 
 _SHADES = (0.0, 0.32, 0.55, 0.16, 0.68, 0.44)

@@ -184,7 +184,28 @@ def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedP
     if os.path.isdir(path) and os.path.isfile(path / MANIFEST):
         return PinnedPlan.read(path / PLAN_FILE)
     if os.path.isdir(path):
-        from planner.sweeps.pinned import pinned_scenario
-
-        return pinned_scenario(path, row, specs)
+        return _pinned_scenario(path, row, specs)
     return plan_in(path, row)
+
+
+def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None) -> PinnedPlan:
+    """The plan that a sweep recommends in a scenario, by its column ``scenario``."""
+    from planner.plan.plan import make_plan
+    from planner.sweeps.parts import AGAIN
+    from planner.sweeps.results import Sweep
+
+    sweep = Sweep(folder)
+    if number is None:
+        raise LaunchError(f"{folder}: is a sweep: choose one of its scenarios with --row.")
+    row = next((row for row in sweep.rows() if row["scenario"] == number), None)
+    if row is None:
+        raise LaunchError(f"{folder}: has no scenario {number} (column scenario), or not yet.")
+    if not row["feasible"]:
+        raise LaunchError(f"{folder}: scenario {number} has no plan: {row.get('reason')}")
+    plan = make_plan(sweep.plan.scenario(number).request(specs))
+    try:
+        return PinnedPlan.of(plan, row)
+    except KeyError as error:
+        raise LaunchError(
+            f"{folder}: scenario {number} is not of what its plan asks: it was changed. {AGAIN}"
+        ) from error

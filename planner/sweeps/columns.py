@@ -12,6 +12,7 @@ from planner.explaining.compared import is_better_high
 from planner.optimize.result_columns import ends_of
 from planner.question.inputs import full_name
 from planner.question.terms import glossary, term_of_column
+from planner.report.told import ends_in
 from planner.specs.catalogue import Catalogue
 
 Row: TypeAlias = Mapping[str, Any]
@@ -79,10 +80,8 @@ def measured_alike(measure: str, row: Row) -> float:
 def measured_ends(measure: str, row: Row) -> tuple[float, float] | None:
     """The ends of the 90 % interval of a measure or column, in its unit; None: there are none."""
     column = column_of_measure(measure, row) if measure in MEASURES else measure
-    low, high = (row.get(name) for name in ends_of(column))
-    if low is not None and high is not None:
-        return float(low), float(high)
-    return _latency_ends(row) if column == _LATENCY else None
+    ends = ends_in(column, row)
+    return _latency_ends(row) if ends is None and column == _LATENCY else ends
 
 
 def _latency_ends(row: Row) -> tuple[float, float] | None:

@@ -10,7 +10,7 @@ from planner.base import text
 from planner.base.records import record
 from planner.report.short import share
 from planner.report.told import label, told_alike
-from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Column, fitted, said
+from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Column, fitted, said
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, Row, better, measured_alike
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
@@ -58,9 +58,9 @@ def _answer(value: Any) -> str:
 def _changes_blocks(found: Comparison, measure: str, changes: Sequence[Change]) -> Iterator[Block]:
     columns = [
         Column(
-            name=name,
-            header=label(name),
-            cells=[_answer(change.key[at]) for change in changes],
+            name,
+            [_answer(change.key[at]) for change in changes],
+            label(name),
             numeric=all(isinstance(change.key[at], int | float) for change in changes),
         )
         for at, name in enumerate(found.names)
@@ -75,18 +75,8 @@ def _changes_blocks(found: Comparison, measure: str, changes: Sequence[Change]) 
             word if side.feasible else _NO_PLAN
             for word, side in zip(words[first::2], sides, strict=True)
         ]
-        header = f"{title} {name}"
-        columns.append(Column(name=header, header=header, cells=cells, numeric=True))
-    told = [_change(measure, change) for change in changes]
-    columns.append(
-        Column(
-            name="change",
-            header="change",
-            cells=[words for words, _ in told],
-            numeric=True,
-            marks=[mark for _, mark in told],
-        )
-    )
+        columns.append(Column(f"{title} {name}", cells))
+    columns.append(Column("change", [_change(measure, change) for change in changes]))
     plans = [
         "same"
         if one.before.plan == one.after.plan
@@ -95,23 +85,24 @@ def _changes_blocks(found: Comparison, measure: str, changes: Sequence[Change]) 
         else one.after.reason
         for one in changes
     ]
-    columns.append(Column(name="plan", header="plan", cells=plans, numeric=False))
+    columns.append(Column("plan", plans, numeric=False))
     yield fitted(columns)
 
 
-def _change(measure: str, change: Change) -> tuple[str, str]:
+def _change(measure: str, change: Change) -> Cell:
     """How much more or less it is now, green where that is better."""
     old, new = change.before.value, change.after.value
     if change.before.feasible != change.after.feasible:
         is_good = change.after.feasible
-        return "new" if is_good else "lost", BEST if is_good else BAD
+        return Cell(text="new" if is_good else "lost", mark=BEST if is_good else BAD)
     if not (math.isfinite(old) and math.isfinite(new)) or not old:
-        return "-", ""
+        return Cell(text="-")
     gain = new / old - 1
     if not gain:
-        return "same", ""
+        return Cell(text="same")
     is_good = (gain < 0) == (better(measure) > 0)
-    return f"{'+' if gain > 0 else '-'}{share(abs(gain))}", BEST if is_good else BAD
+    words = f"{'+' if gain > 0 else '-'}{share(abs(gain))}"
+    return Cell(text=words, mark=BEST if is_good else BAD)
 
 
 def difference_columns(found: Comparison) -> list[str]:
@@ -193,7 +184,7 @@ def compare(
 
     ``measure`` is what is compared; ``chosen`` picks rows of both.
     """
-    names = joined_by(before.plan, after.plan)
+    names = tuple(dict.fromkeys([*before.plan.varied, *after.plan.varied]))
     old = dict(_sides(before, names, measure, chosen))
     found: list[Change] = []
     same, only_after = 0, []
@@ -214,11 +205,6 @@ def compare(
         only_before=tuple(old),
         only_after=tuple(only_after),
     )
-
-
-def joined_by(one: SweepPlan, other: SweepPlan) -> tuple[str, ...]:
-    """The questions that either sweep varies, and the work where one has several."""
-    return tuple(dict.fromkeys([*one.varied, *other.varied]))
 
 
 def _sides(

@@ -178,7 +178,7 @@ def _run(
         asked |= _common(plan)
         result = searched(plan.problem, before)
     except PlannerError as error:
-        reason = _one_line(str(error))
+        reason = " ".join(str(error).split())
         return Outcome(row={**asked, "feasible": False, "reason": reason}), None
     counts = {
         "configurations_evaluated": result.configurations_evaluated,
@@ -268,7 +268,3 @@ def _reason(result: SearchResult) -> str:
         bound, value = limit_texts(nearest, result.problem)
         return f"{nearest.rejection.replace('_', ' ')}: {value} against {bound}"
     return name.replace("_", " ")
-
-
-def _one_line(message: str) -> str:
-    return " ".join(message.split())

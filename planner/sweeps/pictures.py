@@ -7,9 +7,8 @@ import math
 from planner.base import text
 from planner.errors import SearchSpaceError
 from planner.report.plots.curves import Curve, Curves
-from planner.report.plots.drawn import draw
 from planner.report.plots.matrix import Matrix
-from planner.report.plots.picture import Picture
+from planner.report.plots.picture import Picture, draw
 from planner.report.told import label
 from planner.show.theme import axis_label
 from planner.sweeps.columns import TIME, VALUE, better, find_columns

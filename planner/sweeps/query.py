@@ -6,7 +6,7 @@ import heapq
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +105,8 @@ def read_where(texts: Sequence[str], columns: Sequence[str], specs: Path | None 
                 raise SearchSpaceError(
                     f"{_WHERE} {shown(text)}: write NAME=VALUE, NAME<VALUE and so on."
                 )
-            last = found.pop()
-            more = _values(last.column, text.strip(), specs)
-            found.append(_with(last, (*last.values, *more)))
+            more = _values(found[-1].column, text.strip(), specs)
+            found[-1] = replace(found[-1], values=(*found[-1].values, *more))
             continue
         name, sign, value = match.groups()
         column, sign = find_column(name, columns, _WHERE), "=" if sign == "==" else sign
@@ -116,10 +115,6 @@ def read_where(texts: Sequence[str], columns: Sequence[str], specs: Path | None 
             raise SearchSpaceError(f"{_WHERE} {text.strip()}: {shown(value)} is no number.")
         found.append(Condition(column=column, operator=sign, values=read))
     return Where(conditions=tuple(found))
-
-
-def _with(condition: Condition, values: tuple[Any, ...]) -> Condition:
-    return Condition(column=condition.column, operator=condition.operator, values=values)
 
 
 def read_order(text: str, columns: Sequence[str]) -> list[tuple[str, int]]:
@@ -143,7 +138,14 @@ def ordered(
     Of rows no more than these cells and what they are sorted by is held. What is unknown comes
     last; equal rows keep their order.
     """
-    found = ((_keys(row, order), number, _cells(row, columns)) for number, row in enumerate(rows))
+    found = (
+        (
+            tuple(_key(cell(column, row), sign) for column, sign in order),
+            number,
+            tuple(cell(column, row) for column in columns),
+        )
+        for number, row in enumerate(rows)
+    )
     if not order:
         for number, (_, _, cells) in enumerate(found):
             if number == top:
@@ -160,14 +162,6 @@ def cell(column: str, row: Row) -> Any:
         found = measured_alike(column, row)
         return None if found != found else found
     return row.get(column)
-
-
-def _cells(row: Row, columns: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(cell(column, row) for column in columns)
-
-
-def _keys(row: Row, order: Sequence[tuple[str, int]]) -> tuple[Any, ...]:
-    return tuple(_key(cell(column, row), sign) for column, sign in order)
 
 
 def _key(value: Any, sign: int) -> tuple[Any, ...]:

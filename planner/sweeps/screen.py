@@ -190,12 +190,6 @@ def where(row: Row) -> str:
     return ", ".join(str(row[name]) for name in names if row.get(name) is not None)
 
 
-def wheres(rows: Sequence[Row]) -> list[str]:
-    """Where scenarios run, without what is the same for all."""
-    varied = [n for n in PLACES if n == "gpu" or len({row.get(n) for row in rows}) > 1]
-    return [", ".join(str(r[n]) for n in varied if r.get(n) is not None) for r in rows]
-
-
 def told_of(measure: str, row: Row, has_ends: bool = True) -> str:
     """A measure of a scenario with its unit, and the ends of its interval."""
     column = column_of_measure(measure, row)
@@ -414,19 +408,20 @@ def _front_blocks(group: Group, front: Sequence[Row], most: int) -> Iterator[Blo
     goals = ", ".join(label(name) for name in [*known, "num_gpus"])
     some = f"{len(at)} of {len(rows)}" if len(at) < len(rows) else f"all {len(rows)}"
     yield Title(text=f"Front across scenarios by {goals}: {some}")
+    shown = [rows[n] for n in at]  # without what is the same for all
+    varied = [n for n in PLACES if n == "gpu" or len({row.get(n) for row in shown}) > 1]
+    places = [", ".join(str(r[n]) for n in varied if r.get(n) is not None) for r in shown]
     columns = [
-        Column(name="GPUs", header="GPUs", cells=[text.count(rows[n]["num_gpus"]) for n in at],
-               numeric=True),
-        Column(name="place", header=" ", cells=wheres([rows[n] for n in at]), numeric=False),
-    ]  # fmt: skip
+        Column("GPUs", [text.count(row["num_gpus"]) for row in shown]),
+        Column("place", places, " ", numeric=False),
+    ]
     for name in known:
-        values = [float(rows[n].get(name) or float("nan")) for n in at]
+        values = [float(row.get(name) or float("nan")) for row in shown]
         words, unit = told_alike(name, values)
         header = f"{label(name)} {unit}".strip()
         header = header.replace("calendar time", "time").replace("request latency", "latency")
-        columns.append(Column(name=label(name), header=header, cells=words, numeric=True))
-    layouts = [plan_in_short(rows[n]) for n in at]
-    columns.append(Column(name="plan", header="plan", cells=layouts, numeric=False))
+        columns.append(Column(label(name), words, header))
+    columns.append(Column("plan", [*map(plan_in_short, shown)], numeric=False))
     yield fitted(columns)
 
 

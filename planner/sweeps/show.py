@@ -48,7 +48,7 @@ class Shown:
     """
 
     folder: Path
-    where: Sequence[str] = ()
+    where: Sequence[str] | None = None
     sort: str = ""
     columns: str = ""
     top: int | None = None
@@ -79,7 +79,7 @@ class Shown:
 
     def chosen(self, columns: Sequence[str]) -> Where:
         """The conditions, on a sweep of these columns."""
-        return read_where(self.where, columns, self.specs)
+        return read_where(self.where or (), columns, self.specs)
 
     def rows(self) -> Iterator[Row]:
         """The scenarios that meet the conditions."""
@@ -243,16 +243,16 @@ def _column(name: str, cells: Cells, alike: Sequence[float]) -> Column:
     head = label(name)
     if name in MEASURES or name == VALUE:  # of several works: a unit of all suits none of them
         words = ["-" if cell is None else _alone(name, cell) for cell in cells]
-        return Column(name=name, header=head, cells=words, numeric=True)
+        return Column(name, words, head)
     if any(isinstance(cell, float) for cell in cells):
         numbers = [float(cell) for cell in cells if _is_number(cell)]
         numerals, unit = told_alike(_without_end(name), [*numbers, *alike])
         found = iter(numerals)
         words = [next(found) if _is_number(cell) else _word(cell) for cell in cells]
         head = head if unit in head.split() else f"{head} {unit}".strip()
-        return Column(name=name, header=head, cells=words, numeric=True)
+        return Column(name, words, head)
     is_numeric = all(cell is None or _is_number(cell) for cell in cells)
-    return Column(name=name, header=head, cells=[*map(_word, cells)], numeric=is_numeric)
+    return Column(name, [*map(_word, cells)], head, is_numeric)
 
 
 def _alone(measure: str, value: float) -> str:

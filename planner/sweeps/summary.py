@@ -175,7 +175,9 @@ class Group:
             for first, second in combinations(places, 2):
                 if first[0] != second[0]:
                     found += self._between(measure, first, second, winners)
-        return sorted(found, key=lambda one: (not one.is_of_winners, one.is_tie, -_clear(one)))
+        return sorted(
+            found, key=lambda one: (not one.is_of_winners, one.is_tie, -min(one.behind, one.ahead))
+        )
 
     def _between(
         self, measure: str, one: Place, other: Place, winners: Mapping[Any, Place | None]
@@ -346,7 +348,3 @@ def _lead(measure: str, one: Found, other: Found) -> float:
     if one.value <= 0 or other.value <= 0:
         return 0.0
     return better(measure) * math.log(other.value / one.value)
-
-
-def _clear(one: Overtaking) -> float:
-    return min(one.behind, one.ahead)

@@ -48,7 +48,7 @@ def write_tables(store: Store, front: Collection[int]) -> dict[str, Any]:
     tables: dict[str, tuple[Kinds, Iterable[Block]]] = {
         SCENARIOS: (rows, _blocks(scaled(store), rows)),
         FRONTS: (fronts, _front_blocks(store, fronts)),
-        FRONT: (rows, _blocks(_among(scaled(store), front), rows)),
+        FRONT: (rows, _blocks((row for row in scaled(store) if row["scenario"] in front), rows)),
     }
     digests = {}
     for name, (kinds, blocks) in tables.items():
@@ -96,10 +96,6 @@ def _alike(store: Store) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for scenario, row in zip(scenarios, scenario_rows(store), strict=False):
         others = [(name, str(v)) for name, v in scenario.values.items() if name != "num_gpus"]
         yield hash((scenario.work.name, *others)), row
-
-
-def _among(rows: Rows, numbers: Collection[int]) -> Rows:
-    return (row for row in rows if row["scenario"] in numbers)
 
 
 def _blocks(rows: Rows, names: Iterable[str]) -> Iterator[Block]:

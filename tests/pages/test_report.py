@@ -12,7 +12,20 @@ from planner.pages.table import breakdowns
 from planner.report.told import told
 from planner.show.html import page_html
 from planner.show.markdown import markdown
-from planner.show.page import BEST, Bars, Table
+from planner.show.page import (
+    BEST,
+    GAP,
+    Bars,
+    Beside,
+    Drawn,
+    Page,
+    Section,
+    Table,
+    Title,
+    grid,
+    said,
+)
+from planner.show.terminal import terminal_text
 
 NAMES = ("train.json", "serve.json", "estimate.json", "size.json", "plan.toml", "sweep")
 EVIL = "<img src=x onerror=alert(1)>|`*_[a](b)"
@@ -31,7 +44,8 @@ def test_every_kind_of_result_becomes_a_page_that_asks_nothing_of_anybody(
     assert (ran.exit_code, ran.out) == (0, "")
     assert ran.err == f"Written: {html}\nWritten: {text}\n"
     page = html.read_text()
-    assert page.count("* plotly.js v") == 1  # the library once
+    assert page.count('id="library"') == 1
+    assert len(page) < 2_000_000  # the library once, compressed
     own = page.replace("plotly", "").split('<script type="application/json"')[0]
     assert not re.search(r"""(src|href)=["'](?!#|data:)""", own)
     assert "default-src &#39;none&#39;" in own
@@ -281,7 +295,7 @@ def test_files_that_cannot_be_read(planner, tmp_path):
 
 def test_targets_are_checked_before_anything_is_written(planner, results, tmp_path, monkeypatch):
     result, page = results["train.json"], tmp_path / "a.html"
-    for words, said in (
+    for words, reason in (
         ((), "Give --output FILE.html"),
         (("-o", page, "--markdown", page), "both name"),
         (("-o", result), "is the result itself"),
@@ -289,13 +303,51 @@ def test_targets_are_checked_before_anything_is_written(planner, results, tmp_pa
     ):
         ran = planner("report", result, *words)
         assert ran.exit_code in (3, 8)
-        assert said in ran.err
+        assert reason in ran.err
     assert not page.exists()
     monkeypatch.setattr("planner.show.html.find_spec", lambda name: None)
     ran = planner("report", result, "-o", page)
     assert ran.exit_code == 7
     assert ran.err == ("Pages need jinja2 and plotly: pip install 'llm-gpu-planner[report]'.\n")
     assert planner("report", result, "--markdown", "-").out.startswith("# LLaMA 7B\n")
+
+
+def _page_of(*blocks):
+    return Page(
+        title="a page", question=(), answer=(), sections=[Section(title="s", blocks=blocks)]
+    )
+
+
+def test_a_page_writes_every_block_that_a_terminal_does():
+    table = grid(("part", "GiB"), [("weights", "1.5")])
+    drawn = Drawn(lines=lambda width, is_plain: ["o" * (width // 40)])
+    page = _page_of(
+        Title(text="above"), GAP, said("one"), said("two"), Beside(tables={"left": table}), drawn
+    )
+    html, text = page_html(page), markdown(page)
+    for one in ("<h3>above</h3>", "<h3>left</h3>", "<pre>oo</pre>", "<li>one</li>\n<li>two</li>"):
+        assert one in html
+    assert html.count('<ul class="lines">') == 1  # sentences that follow each other
+    assert "<li></li>" not in html
+    assert "**above**\n\n- one\n- two\n\n**left**\n\n| part | GiB |" in text
+    assert text.endswith("```\noo\n```\n")
+
+
+def test_tables_without_a_name_do_not_clash_and_named_ones_do():
+    table = grid(("part", "GiB"), [("weights", "1.5")])
+    assert page_html(_page_of(table, table)).count("<table>") == 2
+    named = grid(("part", "GiB"), [("weights", "1.5")], name="parts")
+    with pytest.raises(ValueError, match="share a name"):
+        _page_of(named, named)
+
+
+def test_the_plan_in_full_is_what_the_terminal_says_of_it(planner, results, page_made):
+    (full,) = (one for one in page_made("plan.toml").sections if one.title == "The plan in full")
+    shown = planner("estimate", "--plan", results["plan.toml"]).out
+    words = terminal_text(full.blocks, 80).strip()
+    assert words.startswith("Memory of the fullest GPU")
+    assert "Time of a step by operator, ms" in words
+    assert words in shown
 
 
 def test_limits_that_a_sweep_varies_stand_beside_what_they_limit(planner, tmp_path):

@@ -176,7 +176,9 @@ def _draw_curve(
             x[known], y[known], yerr=lengths, fmt="none", ecolor=color, elinewidth=0.8, alpha=0.45
         )
     ties = np.asarray(curve.ties, dtype=bool)
-    sizes = _sizes(curve.counts, counts)
+    low, high = np.log(max(min(counts, default=1), 1)), np.log(max(max(counts, default=1), 1))
+    share = (np.log(np.maximum(curve.counts, 1)) - low) / max(high - low, 1e-9)
+    sizes = _SMALLEST + share * (_LARGEST - _SMALLEST)
     faces = [canvas.theme.background if tie else color for tie in ties]
     axes.scatter(x, y, s=sizes, marker=mark, facecolors=faces, edgecolors=color, zorder=3)
     (handle,) = axes.plot([], [], mark, color=color, linestyle="-", linewidth=1.2)
@@ -189,12 +191,6 @@ def _best_curves(curves: Sequence[Curve]) -> Sequence[Curve]:
         return curves
     least = sorted(curves, key=lambda curve: min(curve.y, default=np.inf))[:_MOST_CURVES]
     return [curve for curve in curves if curve in least]
-
-
-def _sizes(counts: Sequence[int], every: Sequence[int]) -> Any:
-    low, high = np.log(max(min(every, default=1), 1)), np.log(max(max(every, default=1), 1))
-    share = (np.log(np.maximum(counts, 1)) - low) / max(high - low, 1e-9)
-    return _SMALLEST + share * (_LARGEST - _SMALLEST)
 
 
 def _numbers(counts: Sequence[int]) -> str:

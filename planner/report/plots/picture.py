@@ -1,9 +1,11 @@
-"""Which picture is asked for, and where it goes: checked before any work is done."""
+"""Which picture is asked for and where it goes, checked before any work; who draws it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from planner.base.files import check_path
 from planner.base.records import record
@@ -15,6 +17,15 @@ from planner.show.theme import DARK, LIGHT, Theme
 ENDINGS = (".png", ".svg")
 LEAST_WIDTH, MOST_WIDTH = 320, 8000
 _NARROW = 640
+_DRAWN_BY: Mapping[str, str] = {
+    "front": "front.draw_front",
+    "parts": "parts.draw_parts",
+    "roofline": "roofline.draw_roofline",
+    "timeline": "timeline.draw_timelines",
+    "cost": "curves.draw_curves",
+    "matrix": "matrix.draw_matrix",
+    "predicted": "predicted.draw_predicted",
+}
 
 
 @record(kw_only=True)
@@ -120,3 +131,16 @@ def read_width(text: str | None) -> int:
     if text is None:
         return USUAL_WIDTH
     return whole(text, "--picture-width", LEAST_WIDTH, MOST_WIDTH)
+
+
+def draw(picture: Picture, *subject: Any) -> None:
+    """Draw a picture of what its name is a picture of.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    module, _, name = _DRAWN_BY[picture.name].partition(".")
+    function: Callable[..., None] = getattr(import_module(f"planner.report.plots.{module}"), name)
+    function(picture, *subject)

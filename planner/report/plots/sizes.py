@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.base.units import DAY
-from planner.decide.sizing.fleet import Fleet, Size
+from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.size import Sizes
 from planner.optimize.result_columns import ends_of
 from planner.report.plots.curves import Curve, Curves
@@ -46,13 +46,13 @@ def size_curves(sizes: Sizes) -> Curves:
 
 def _known_column(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     """The first column that any row has a number in, else the number of GPUs."""
-    known = (name for name in names if any(_has(row, name) for row in rows))
+    known = (name for name in names if any(map(math.isfinite, (_value(r, name) for r in rows))))
     return next(known, "num_gpus")
 
 
-def _has(row: Mapping[str, Any], name: str) -> bool:
+def _value(row: Mapping[str, Any], name: str) -> float:
     value = row.get(name)
-    return value is not None and math.isfinite(value)
+    return math.nan if value is None else float(value)
 
 
 def _day_curves(sizes: Sizes) -> Curves:
@@ -79,13 +79,14 @@ def _day_curves(sizes: Sizes) -> Curves:
 
 
 def _curve(size: Size, x_column: str, y_column: str) -> Curve:
-    fleets = [fleet for fleet in size.choices.values() if _is_known(fleet, x_column, y_column)]
-    points = [_point(fleet.row, x_column, y_column) for fleet in fleets]
+    placed = [(one, _point(one.row, x_column, y_column)) for one in size.choices.values()]
+    known = [(fleet, point) for fleet, point in placed if all(map(math.isfinite, point))]
+    fleets, points = [fleet for fleet, _ in known], [point for _, point in known]
     return Curve(
         name=f"{size.gpu} {size.contract}".strip(),
         x=[x for x, _ in points],
         y=[y for _, y in points],
-        ends=[_ends(fleet.row, y_column) for fleet in fleets],
+        ends=[_point(fleet.row, *ends_of(y_column)) for fleet in fleets],
         counts=[fleet.num_gpus for fleet in fleets],
         ties=[False] * len(fleets),
     )
@@ -102,14 +103,5 @@ def _limits(sizes: Sizes, x_column: str, y_column: str) -> dict[str, float]:
     return found
 
 
-def _is_known(fleet: Fleet, x_column: str, y_column: str) -> bool:
-    return all(math.isfinite(value) for value in _point(fleet.row, x_column, y_column))
-
-
 def _point(row: Mapping[str, Any], x_column: str, y_column: str) -> tuple[float, float]:
-    x, y = (row.get(name) for name in (x_column, y_column))
-    return math.nan if x is None else float(x), math.nan if y is None else float(y)
-
-
-def _ends(row: Mapping[str, Any], column: str) -> tuple[float, float]:
-    return _point(row, *ends_of(column))
+    return _value(row, x_column), _value(row, y_column)

@@ -262,12 +262,17 @@
     draw();
   }
 
-  function begin() {
-    for (const box of document.querySelectorAll("[data-table]")) tables.set(box.dataset.table, new Sheet(box));
+  function draw() {
     for (const figure of document.querySelectorAll("[data-chart]")) {
       const chart = data.charts[figure.dataset.chart];
-      if (chart && window.Plotly) ({ scatter, bars })[chart.kind](figure, chart);
+      if (chart) ({ scatter, bars })[chart.kind](figure, chart);
     }
+  }
+
+  function begin() {
+    for (const box of document.querySelectorAll("[data-table]")) tables.set(box.dataset.table, new Sheet(box));
+    if (window.Plotly) draw();
+    else document.addEventListener("library", draw, { once: true });
     for (const button of document.querySelectorAll(".copy")) {
       button.addEventListener("click", async () => {
         const words = button.parentElement.querySelector("pre").textContent;

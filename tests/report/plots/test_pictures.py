@@ -18,10 +18,9 @@ from planner.report.details import details_of
 from planner.report.front_points import front_points
 from planner.report.plots import canvas
 from planner.report.plots.curves import Curve, Curves
-from planner.report.plots.drawn import draw
 from planner.report.plots.matrix import Matrix
 from planner.report.plots.parts import part_bars
-from planner.report.plots.picture import Picture
+from planner.report.plots.picture import Picture, draw
 from planner.report.plots.predicted import compared_quantities
 from planner.report.plots.roofline import kernels_of
 from planner.report.plots.sizes import size_curves, size_title
