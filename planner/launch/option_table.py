@@ -25,7 +25,7 @@ A row of ``options/<target>.csv``:
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import cache
@@ -265,12 +265,8 @@ def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
 
 @cache
 def _rows(target: str) -> tuple[Row, ...]:
-    return tuple(_read(shipped_rows(f"options/{target}.csv")))
-
-
-def _read(rows: Iterable[Mapping[str, str]]) -> Iterable[Row]:
-    for row in rows:
-        yield Row(**{**row, "role": Role(row["role"])})  # type: ignore[arg-type]
+    rows = shipped_rows(f"options/{target}.csv")
+    return tuple(Row(**{**row, "role": Role(row["role"])}) for row in rows)  # type: ignore[arg-type]
 
 
 _FLAG_VALUES = "0"
@@ -391,3 +387,71 @@ def _load(stem: str) -> Accepted:
             if alias not in options:
                 aliases.setdefault(alias, row["name"])  # those of sub-commands come later
     return Accepted(options, aliases)
+
+
+@record(kw_only=True)
+class Wording:
+    """What a program calls an option of another, whose table knows that.
+
+    A row of ``dialects/<name>.csv``:
+
+    ``role``
+        ``is``: the option with whatever value is ``into``; ``word``: with ``text`` it is ``into``
+        with ``word``, a flag where that is empty; ``written``: what ``into`` is called in changes
+        alone; ``short``: another spelling of the option ``into``; ``config``: a key of a file
+        beside; ``default``: what the program does without ``into``, the ``term`` that it decides
+        and ``note`` why, if the condition in ``text`` holds: ``unless`` options are there, ``if``
+        one has a value; ``used``: the program's module reads it; ``ignored``: no part of what is
+        predicted
+    ``option``
+        as the program spells it, without hyphens before it
+    ``text``, ``into``, ``word``, ``term``, ``note``
+        see the roles
+    """
+
+    role: str
+    option: str
+    text: str
+    into: str
+    word: str
+    term: str
+    note: str
+
+
+@record()
+class Dialect:
+    """The rows of a program."""
+
+    rows: tuple[Wording, ...]
+
+    @classmethod
+    @cache
+    def load(cls, name: str) -> Dialect:
+        """That of a program."""
+        return cls(tuple(Wording(**row) for row in shipped_rows(f"dialects/{name}.csv")))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Those that the program calls otherwise, in order."""
+        return tuple(dict.fromkeys(row.option for row in self.rows if row.into and row.option))
+
+    def of(self, role: str) -> dict[str, str]:
+        """What options with a role become, by option."""
+        return {row.option: row.into for row in self.rows if row.role == role}
+
+    def names(self, role: str) -> frozenset[str]:
+        """The options with a role."""
+        return frozenset(self.of(role))
+
+    def into(self, option: str, text: str | None) -> Iterator[tuple[str, str | None]]:
+        """What an option with a text becomes, each with its word, None where the text stays."""
+        for row in self.rows:
+            if row.option == option and row.role == "is":
+                yield row.into, None
+            elif (row.option, row.text, row.role) == (option, text, "word"):
+                yield row.into, row.word
+
+    @property
+    def defaults(self) -> tuple[Wording, ...]:
+        """What the program does where nothing is said."""
+        return tuple(row for row in self.rows if row.role == "default")

@@ -331,18 +331,13 @@ def _longest(job: Job) -> int:
     if told := job["max_model_len"]:
         return int(told)
     tokens = int(job["input_tokens"]) + int(job["output_tokens"])
-    kinds = ("input", "output")
-    varied = sum(
-        int(job[f"{kind}_tokens"]) * _long(float(job[f"{kind}_variation"] or 0)) for kind in kinds
-    )
+    varied = 0.0
+    for kind in ("input", "output"):
+        # A length that one request in 1,000 exceeds, over the mean; lognormal, derived here.
+        sigma = math.sqrt(math.log1p(float(job[f"{kind}_variation"] or 0) ** 2))
+        varied += int(job[f"{kind}_tokens"]) * math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
     wanted = math.ceil(varied) + _SLACK
     return max(tokens, min(wanted, job.model.max_position_embeddings or wanted))
-
-
-def _long(variation: float) -> float:
-    """A length that one request in 1,000 exceeds, over the mean; lognormal, derived here."""
-    sigma = math.sqrt(math.log1p(variation**2))
-    return math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
 
 
 def with_online(worker: Worker, online: Mapping[str, bool]) -> dict[str, str | None]:
@@ -383,13 +378,6 @@ def model_word(worker: Worker, checkpoint: str | None) -> str | Variable:
     return Variable(name="MODEL", meaning=f"folder or ORG/NAME of {kind} of {job.model.name}")
 
 
-def port_of(worker: Worker, has_router: bool) -> int:
-    """Where the first copy of a worker listens; a router takes the port that clients know."""
-    if not has_router:
-        return _FRONT_PORT
-    return _FRONT_PORT + (2000 if worker.name == DECODE_POOL else 100)
-
-
 def urls(worker: Worker) -> list[Variable]:
     """Where the copies of a worker are; every wrapper sets these."""
     name = worker.name.upper()
@@ -399,7 +387,7 @@ def urls(worker: Worker) -> list[Variable]:
     ]
 
 
-def router(arguments: tuple[Argument, ...], note: str) -> Process:
+def router_of(arguments: tuple[Argument, ...], note: str) -> Process:
     """The process in front of all servers, on the port that clients know."""
     return Process(
         name="router",
@@ -435,8 +423,13 @@ def benchmark(
         output_variation=answers,
         url=f"http://127.0.0.1:{_FRONT_PORT}",
     )
-    given = tuple(model if word == _MODEL else word for word in words)
-    arguments = tuple(_lines(given))
+    # What comes before the first option, then each option with its values.
+    lines: list[list[str | Variable]] = [[]]
+    for word in words:
+        if word.startswith("--"):
+            lines.append([])
+        lines[-1].append(model if word == _MODEL else word)
+    arguments = tuple(Argument(words=tuple(line)) for line in lines if line)
     notes = length_notes(
         engine, input_variation=prompts, output_variation=answers, has_prefix=shared > 0
     )
@@ -446,16 +439,6 @@ def benchmark(
 
 
 _MODEL = "\0model"
-
-
-def _lines(words: tuple[str | Variable, ...]) -> list[Argument]:
-    """Words as lines: what comes before the first option, then each option with its values."""
-    lines: list[list[str | Variable]] = [[]]
-    for word in words:
-        if isinstance(word, str) and word.startswith("--"):
-            lines.append([])
-        lines[-1].append(word)
-    return [Argument(words=tuple(line)) for line in lines if line]
 
 
 def target_modules(job: Job, *, says_all: bool) -> list[Argument]:
@@ -492,8 +475,10 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where the first copy listens."""
-        return port_of(self.worker, self.has_router)
+        """Where the first copy listens; a router takes the port that clients know."""
+        if not self.has_router:
+            return _FRONT_PORT
+        return _FRONT_PORT + (2000 if self.worker.name == DECODE_POOL else 100)
 
     def process(self, arguments: list[Argument], **other: Any) -> Process:
         """The server as a process."""
@@ -510,6 +495,23 @@ class Server:
             notes=notes,
             **other,
         )
+
+
+def router(
+    servers: tuple[Server, ...],
+    program: Sequence[Argument],
+    pools: str,
+    of_pools: Sequence[Argument],
+    note: str,
+) -> list[Process]:
+    """The router of several servers: replicas by their addresses, ``pools`` with ``of_pools``."""
+    if not servers[0].has_router:
+        return []
+    each = [Argument(words=("--worker-urls", *urls(servers[0].worker)))]
+    if len(servers) > 1:
+        each = [Argument(words=(pools,)), *of_pools]
+    listening = Argument(words=("--host", "0.0.0.0", "--port", str(_FRONT_PORT)))
+    return [router_of((*program, *each, listening), note)]
 
 
 def servers_of(

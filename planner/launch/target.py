@@ -74,6 +74,20 @@ class Argument:
         return cls(words=(setting.option, *texts), note=setting.note)
 
 
+def override(key: str, name: str, meaning: str, default: str | None = None) -> Argument:
+    """``KEY=`` with what only the user knows."""
+    return Argument(
+        words=(Variable(name=name, meaning=meaning, default=default, prefix=f"{key}="),)
+    )
+
+
+def overrides(settings: Settings) -> list[Argument]:
+    """Options as words ``KEY=TEXT``."""
+    return [
+        Argument(words=(f"{each.option}={each.text}",), note=each.note) for each in settings.options
+    ]
+
+
 @record(kw_only=True)
 class Process:
     """A program that runs on some GPUs, alike ``copies`` times.

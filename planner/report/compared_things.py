@@ -12,7 +12,7 @@ from planner.base.records import record
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.explaining.compared import ComparedPlans
 from planner.explaining.other import changed_request
-from planner.launch.own import MANIFEST
+from planner.launch import MANIFEST
 from planner.plan.given import Said, make_request
 from planner.plan.pinned import PinnedPlan
 from planner.question.request import Request

@@ -11,7 +11,7 @@ from planner.base.cells import cell_value
 from planner.base.files import manifest_path
 from planner.base.reading import RESULT, read_csv, read_json
 from planner.errors import LaunchError, SpecError
-from planner.launch.own import MANIFEST
+from planner.launch import MANIFEST
 from planner.plan.pinned import PLAN_FILE, PinnedPlan
 from planner.question.terms import glossary, plain_values, terms_of
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.errors import SpecError
-from planner.launch.dialect import Dialect
+from planner.launch.option_table import Dialect
 from planner.launch.trainer.answers import gpus_of
 from planner.launch.trainer.said import Sources, in_words_of, with_defaults
 from planner.shell.text import Changes, stated
@@ -142,11 +142,6 @@ def starts_swift(words: Sequence[str]) -> bool:
     """
     own = [word for word in words if not word.startswith("-")][:2]
     return len(own) == 2 and own[0].rpartition("/")[2] == _PROGRAM and own[1] in _COMMANDS
-
-
-def is_swift(sources: Sources) -> bool:
-    """Whether what was gathered is its own."""
-    return starts_swift(sources.words)
 
 
 def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:

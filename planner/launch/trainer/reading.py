@@ -6,12 +6,11 @@ accelerate's YAML say one thing together, whichever of them is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.launch.dialect import Dialect
-from planner.launch.option_table import Meaning, OptionTable
+from planner.launch.option_table import Dialect, Meaning, OptionTable
 from planner.launch.trainer.answers import UNPACKED, answered
 from planner.launch.trainer.programs import (
     LLAMA_FACTORY,
@@ -19,7 +18,6 @@ from planner.launch.trainer.programs import (
     factory_in_trainer_words,
     is_llama_factory,
     is_llama_factory_document,
-    is_swift,
     starts_llama_factory,
     starts_swift,
     swift_in_trainer_words,
@@ -106,7 +104,7 @@ def trainer_answers(reading: Reading) -> Answers:
     """What a file says in the words of the table of terms; see the module."""
     sources = Sources(name=reading.found.name)
     gather(reading.found, sources)
-    if is_swift(sources):
+    if starts_swift(sources.words):
         return _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
     if is_llama_factory(sources):
         return _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
@@ -195,7 +193,11 @@ def gather(found: Found, sources: Sources) -> None:
     given = {**{each.option: each for each in found.unknown}, **found.options}
     sources.worlds.append(found.world)
     if is_accelerate_document(given):
-        _accelerate(given.values(), sources)
+        for each in given.values():
+            section, dot, key = each.option.partition(".")
+            prefix = _PREFIXES.get(section, "") if dot else ""  # keys may lack the section's
+            own = key if key.startswith(prefix) else prefix + key
+            sources.put(sources.accelerate, f"{section}{dot}{own}", each)
     elif is_deepspeed_document(given):
         for name, each in given.items():
             sources.put(sources.deepspeed, name, each)
@@ -239,13 +241,3 @@ def _argument(name: str, given: Given, sources: Sources) -> None:
         sources.put(sources.accelerate, f"parallelism_config.{plain}", given)
     else:
         sources.put(sources.script, option, given)
-
-
-def _accelerate(given: Iterable[Given], sources: Sources) -> None:
-    """Keys of sections may lack the section's prefix."""
-    for each in given:
-        section, dot, key = each.option.partition(".")
-        prefix = _PREFIXES.get(section, "")
-        if dot and not key.startswith(prefix):
-            key = prefix + key
-        sources.put(sources.accelerate, f"{section}{dot}{key}", each)
