@@ -34,7 +34,7 @@ from planner.report.explained import explained_plan
 from planner.report.launch import recommended_plan
 from planner.report.recommended import planned, recommended_of
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.any_plan import pinned_in
+from planner.sweeps.any_plan import pinned_in, request_in
 from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.results import Sweep
 from planner.sweeps.run import run_sweep
@@ -399,9 +399,9 @@ def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
 
     Parameters
     ----------
-    things : two or more: files of plans or results (``FILE``, ``FILE:ROW``); or names of GPUs,
-        models, frameworks or engines, or folders of specs (``shipped``: without one), each with
-        the plan that a search recommends
+    things : two or more: files of plans, of results (``FILE``, ``FILE:ROW``) or launch files of
+        yours; or names of GPUs, models, frameworks or engines, or folders of specs (``shipped``:
+        without one), each with the plan that a search recommends
     request : the question that all have in common: the fields of `planner.Request`; beside files
         what is changed in all
 
@@ -422,7 +422,7 @@ def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
         raise SearchSpaceError(
             f"Give a question, such as a model, to compare {' and '.join(texts)}."
         )
-    return Compared.showing(compared_plans(named, request, pinned_in))
+    return Compared.showing(compared_plans(named, request, request_in))
 
 
 def _other_request(
@@ -432,7 +432,7 @@ def _other_request(
         return against
     if isinstance(against, Mapping):
         return changed_request(asked, against)
-    return pinned_in(Path(against), None).request()
+    return request_in(Path(against), None, {}, beside=asked)
 
 
 def max_batch(

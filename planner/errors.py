@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 _MOST_MEANT = 3
 # A shorter part is in many words by chance.
@@ -72,6 +71,8 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     >>> did_you_mean("batch", ["tensor_parallel", "micro_batch_size"])
     ' Did you mean micro_batch_size?'
     """
+    from difflib import get_close_matches
+
     known, text = sorted(choices), word.lower()
     close = get_close_matches(text, known, n=_MOST_MEANT, cutoff=0.6)
     if not close and len(text) >= _SHORTEST_PART:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -197,6 +197,25 @@ def _widening(
         publishers = len(np.unique(errors.publishers[own]))
         found[basis] = max(factor, 1.0) ** (publishers / (publishers + WIDER)), len(own)
     return found
+
+
+def group_factor(errors: Errors, groups: Names) -> tuple[float, int]:
+    """What the reach must be times for runs of a group (a release, an architecture) left out.
+
+    ``groups`` name that of each run, empty where it is not told. Each counts the same, as the next
+    one is one more of them; drawn to 1 the more, the fewer there are. Also the runs that tell it.
+    """
+    own = np.flatnonzero(groups != "")
+    if not own.size:
+        return 1.0, 0
+    every = np.arange(len(errors.values))
+    reach = _reach(errors, _normalized(errors)[2], every)
+    away = _normalized(replace(errors, folds=np.where(groups != "", groups, errors.folds)))[2]
+    needed = np.maximum(away / reach[1], -away / reach[0])[own]
+    weights = _weights(groups[own], 1.0) * np.where(errors.fitted[own], FITTED, 1.0)
+    number = len(np.unique(groups[own]))
+    factor = max(_weighted_quantile(needed, weights, LEVEL), 1.0)
+    return factor ** (number / (number + WIDER)), len(own)
 
 
 def _counted(errors: Errors) -> FloatArray:

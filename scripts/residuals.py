@@ -10,10 +10,12 @@ from itertools import combinations
 
 import numpy as np
 from compile_runs import COLLECTION
-from pooling import Errors, Keys, left_out, pooled
+from make_measured_versions import release_of, tool_of_run
+from numpy.typing import NDArray
+from pooling import Errors, Keys, group_factor, left_out, pooled
 from publishers import publisher
 
-from planner.confidence.classes import has_experts
+from planner.confidence.classes import architecture_of, has_experts
 from planner.confidence.intervals import (
     FEWEST_ROWS,
     INFERENCE_TABLES,
@@ -22,6 +24,7 @@ from planner.confidence.intervals import (
     Tables,
 )
 from planner.confidence.quantiles import quantile
+from planner.confidence.unmeasured import ARCHITECTURE, LACKS, RELEASE
 from planner.validation.compare import Row
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.kinds import STEP_TIME, TOKEN_TIME, TRAINING_KIND, Compared
@@ -52,7 +55,8 @@ _LEVELS: dict[Tables, tuple[tuple[str, ...], ...]] = {
 class Residual:
     """Logarithm of measured over predicted of one run, and what kind of run it is.
 
-    ``fold`` is what is left out together: its publisher, or a part of what that has.
+    ``fold`` is what is left out together: its publisher, or a part of what that has. ``release``
+    and ``architecture``: those of an engine that it tells of, empty where it tells of none.
     """
 
     quantity: str
@@ -63,6 +67,8 @@ class Residual:
     calibration: bool
     basis: str
     value: float
+    release: str = ""
+    architecture: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,12 +178,27 @@ def cells(found: Sequence[Residual]) -> list[Cell]:
 
 
 def widening(found: Sequence[Residual]) -> dict[tuple[str, str], tuple[float, int]]:
-    """By quantity and basis what its intervals are wider by, and the runs that tell it."""
+    """By quantity and basis what its intervals are wider by, and the runs that tell it.
+
+    Of serving also by what is left out: whole releases of an engine, and whole architectures.
+    """
     return {
-        (name, basis): factor
-        for name in _quantities(found)
-        for basis, factor in pooled(_errors(found, name)).widening.items()
+        **{
+            (name, basis): factor
+            for name in _quantities(found)
+            for basis, factor in pooled(_errors(found, name)).widening.items()
+        },
+        **{
+            (name, lack): factor
+            for name in _quantities(found)
+            for lack in LACKS
+            if (factor := group_factor(_errors(found, name), _groups(found, name, lack)))[1]
+        },
     }
+
+
+def _groups(found: Iterable[Residual], quantity: str, lack: str) -> NDArray[np.str_]:
+    return np.array([getattr(one, lack) for one in found if one.quantity == quantity])
 
 
 def held_when_left_out(found: Sequence[Residual], quantity: str) -> list[Held]:
@@ -249,4 +270,15 @@ def _residual(row: Row, case: Case, compared: Compared, ratio: float) -> Residua
         calibration=bool(row.run.flag(compared.calibration)),
         basis=row.prediction.basis,
         value=-math.log(ratio),
+        **({} if row.kind is TRAINING_KIND else _engine_groups(row, case)),
     )
+
+
+def _engine_groups(row: Row, case: Case) -> dict[str, str]:
+    """The release and the architecture that a run of an engine tells of."""
+    engine, version = row.run.text("framework"), row.run.text("framework_version")
+    release, kinds = release_of(engine, version), "+".join(sorted(architecture_of(case.model)))
+    return {
+        RELEASE: "" if release is None else " ".join(release),
+        ARCHITECTURE: f"{tool_of_run(engine, version)} {kinds}" if kinds else "",
+    }

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,11 @@ from planner.validation.compare import Row
 GIVEN_SEED = os.environ.get("PLANNER_SEED")
 SEED = int(GIVEN_SEED or "1")
 """What tests draw with: the same on every machine, unless ``PLANNER_SEED`` draws others."""
+
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    # What planner keeps between runs is the user's own; workers take it over from here.
+    _CACHES = tempfile.TemporaryDirectory(prefix="planner-caches-")
+    os.environ["XDG_CACHE_HOME"] = _CACHES.name
 
 # How long an example takes says how busy the machine is.
 settings.register_profile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,3 +77,30 @@ def largest(values: Iterable[Numeric]) -> FloatArray:
 def first(values: object) -> float:
     """The first element of an array, or the only one, as a plain number."""
     return float(np.ravel(np.asarray(values, dtype=np.float64))[0])
+
+
+def distinct(values: Any) -> Any:
+    """The values of an array in increasing order, each once.
+
+    As `numpy.unique`, which loads masked arrays: a tenth of what a search takes to start.
+    """
+    ordered = np.sort(values, axis=None)
+    return ordered[_is_new(ordered)]
+
+
+def ranking(values: Any) -> tuple[Any, IndexArray]:
+    """The distinct values of an array, and the place among them of each one."""
+    flat = np.ravel(values)
+    order = np.argsort(flat, kind="stable")
+    ordered = flat[order]
+    is_new = _is_new(ordered)
+    ranks = np.empty(flat.size, dtype=np.intp)
+    ranks[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], ranks
+
+
+def _is_new(ordered: Any) -> BoolArray:
+    is_new = np.ones(ordered.size, dtype=np.bool_)
+    both_nan = (ordered[1:] != ordered[1:]) & (ordered[:-1] != ordered[:-1])
+    is_new[1:] = (ordered[1:] != ordered[:-1]) & ~both_nan
+    return is_new

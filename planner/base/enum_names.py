@@ -87,6 +87,10 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("grouped_mm", "grouped_gemm"), "grouped"),
         **dict.fromkeys(("eager", "sequential"), "loop"),
     },
+    "TorchCompile": {
+        **dict.fromkeys(("0", "no", "off", "none", "eager"), "false"),
+        **dict.fromkeys(("1", "yes", "on", "inductor", "compiled"), "true"),
+    },
     "LossKernel": {
         **dict.fromkeys(
             ("liger", "fused_linear", "linear_fused", "cce", "cut_cross_entropy"), "linear"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -126,7 +125,7 @@ def _replaced(target: Path, opened: Callable[[Path], IO[Any]]) -> Iterator[Any]:
         remove_unfinished(target.parent)
     with ExitStack() as stack:
         while True:
-            temporary = target.with_name(TEMPORARY.replace("*", secrets.token_hex(6)))
+            temporary = target.with_name(TEMPORARY.replace("*", os.urandom(6).hex()))
             stack.enter_context(removed_if_ended(str(temporary)))
             stream = opened(temporary)
             if _is_locked(stream, temporary):

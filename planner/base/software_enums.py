@@ -56,6 +56,18 @@ class ExpertCompute(Code):
     LOOP = 2
 
 
+class TorchCompile(Code):
+    """Whether PyTorch compiles a model, so that what stands between matrix products is fused.
+
+    ``AUTO``: as the framework's published runs; ``FALSE``: eager, a kernel for each operation;
+    ``TRUE``: under torch.compile.
+    """
+
+    AUTO = 0
+    FALSE = 1
+    TRUE = 2
+
+
 LAYER_INPUT, QKV_PROJ, CONTEXT, OUT_PROJ, MLPWI, MLPWO = TENSORS = (
     *("layer_input", "qkv_proj", "context", "out_proj", "mlpwi", "mlpwo"),
 )

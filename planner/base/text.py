@@ -10,6 +10,8 @@ from planner.base.units import DAY as DAY
 from planner.base.units import GIB, HOUR
 
 _SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+# From here on fractions say nothing.
+_WHOLE = 1000
 _WORDS = {True: "yes", False: "no"}
 
 
@@ -123,9 +125,15 @@ def gpus(number: float) -> str:
 
 
 def value(given: object) -> str:
-    """A value of a parameter."""
+    """A value of a parameter.
+
+    >>> value(0.95), value(4096.0), value(True)
+    ('0.95', '4,096', 'yes')
+    """
     if isinstance(given, bool):
         return _WORDS[given]
+    if isinstance(given, float) and abs(given) < _WHOLE and not given.is_integer():
+        return f"{given:.4g}"
     return count(given) if isinstance(given, int | float) else str(given)
 
 

@@ -20,10 +20,11 @@ def against_request(given: Given, base: Request) -> Request | None:
     SpecError, SearchSpaceError, LaunchError
         A name or a value is unknown, or a file holds no plan.
     """
+    from planner.cli.source import option_of
     from planner.errors import SearchSpaceError
     from planner.explaining.other import changed_request
     from planner.report.compared_things import file_and_row
-    from planner.sweeps.any_plan import pinned_in
+    from planner.sweeps.any_plan import request_in
 
     texts: list[str] = given["against"] or []
     files = [text for text in texts if _is_file(text)]
@@ -32,7 +33,7 @@ def against_request(given: Given, base: Request) -> Request | None:
     changes: dict[str, Any] = parse_settings([text for text in texts if text not in files])
     for text in files:
         path, row = file_and_row(text)
-        base = pinned_in(path, row, given["specs"]).request()
+        return request_in(path, row, changes, given["specs"], option_of, base)
     if not texts:
         return None
     return changed_request(base, changes, option_name) if changes else base

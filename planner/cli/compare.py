@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from planner.cli import options
 from planner.cli.request import given_answers
+from planner.cli.source import option_of
 from planner.plan.given import parse_settings
 
 
@@ -26,7 +28,7 @@ def compare(given: options.Given) -> None:
     from planner.report.comparison import comparison_blocks, comparison_dict
     from planner.report.documents import command_manifest, write_document
     from planner.show.terminal import make_console, write
-    from planner.sweeps.any_plan import pinned_in
+    from planner.sweeps.any_plan import request_in
 
     json = given["json"]
     check_outputs(None, json)
@@ -40,7 +42,8 @@ def compare(given: options.Given) -> None:
         if not given["quiet"]:
             write(console, specs_blocks(things, numbers, is_full=given["full"]))
         return
-    found = compared_plans(things, asked, pinned_in, options.option_name)
+    read = partial(request_in, specs=given["specs"], said=option_of)
+    found = compared_plans(things, asked, read, options.option_name)
     write_document(json, manifest, **comparison_dict(found))
     if not given["quiet"]:
         write(console, comparison_blocks(found, is_full=given["full"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from planner.cli.how import HOW
@@ -153,6 +153,13 @@ class PlanningCommand(PlainCommand):
         """What it is called on the command line."""
         return self.name or ""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options; a parameter that is written as one is a setting."""
+        known = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
+        words = _with_settings(args, known) if "--set" in known else args
+        parsed: list[str] = super().parse_args(ctx, words)
+        return parsed
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the groups of options, and what a workload has names for."""
         asked = _asked_workload(ctx.obj)
@@ -184,6 +191,32 @@ class PlanningCommand(PlainCommand):
                 f"planner {name} --workload {kinds} --help shows the options of one workload, "
                 "its parameters and its objectives."
             )
+
+
+def _with_settings(args: Sequence[str], known: Collection[str] = ()) -> list[str]:
+    """A command line with ``--set NAME=VALUE`` for each ``--NAME VALUE`` of a parameter.
+
+    ``known`` are options of the command, which stay.
+
+    >>> _with_settings(["--gpu-memory-utilization", "0.9", "--gpus=8"])
+    ['--set', 'gpu_memory_utilization=0.9', '--gpus=8']
+    """
+    names = {
+        f"--{name.replace('_', '-')}": name
+        for name, term in glossary().items()
+        if {"parameter", "pool"} & {*term.kind} and not term.option
+    }
+    found: list[str] = []
+    words = iter(args)
+    for word in words:
+        option, equals, value = word.partition("=")
+        name = names.get(option.replace("_", "-"))
+        if name is None or option in known:
+            found.append(word)
+            continue
+        given = value if equals else next(words, None)
+        found += [word] if given is None else ["--set", f"{name}={given}"]
+    return found
 
 
 def examples(name: str) -> list[str]:

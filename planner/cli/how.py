@@ -228,8 +228,9 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
         Annotated[
             list[str],
             typer.Argument(
-                help="Two or more: plans, results or their rows (FILE, FILE:ROW); names of GPUs, "
-                "models, frameworks or engines; folders of specs (shipped: without one).",
+                help="Two or more: plans, results or their rows (FILE, FILE:ROW), launch files; "
+                "names of GPUs, models, frameworks or engines; folders of specs (shipped: without "
+                "one).",
                 metavar="A B...",
                 show_default=False,
             ),

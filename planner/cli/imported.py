@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,12 +64,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
 def _changes(
     given: options.Given, request: Request, plan: Plan, found: Evaluation, row: Mapping[str, Any]
 ) -> list[Change]:
-    """What is better near the plan, with the sequences that its engine is told.
-
-    Where nothing is, and nobody gave a load, with as many as a change has.
-    """
-    from dataclasses import replace
-
+    """What is better near the plan, and can be said in its file."""
     from planner.decide.improve import best_changes
     from planner.launch.judge import most_asked
     from planner.plan.given import parse_settings
@@ -78,12 +72,7 @@ def _changes(
     imported: Imported = given["imported"]
     beside = parse_settings(given["settings"] or [])
     most = most_asked(request, row, imported.defaults.keys() - beside.keys())
-    may_be = _may_be(imported, most)
-    changes = best_changes(plan, found, may_be)
-    if changes or math.isfinite(most):
-        return changes
-    free = replace(plan, request=replace(plan.request, max_num_seqs=None))
-    return [one for one in best_changes(free, found, may_be) if "concurrency" in one.changed]
+    return best_changes(plan, found, _may_be(imported, most))
 
 
 def _may_be(imported: Imported, most: float) -> Callable[[str, Any], bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,6 @@ from planner.question.terms import glossary
 
 if TYPE_CHECKING:
     from planner.plan.pinned import PinnedPlan
-
-_HEAD = 2**12
-# What the beginning of a plan or a result has, and no launch file.
-_OURS = ("workload = ", '"workload":', '"rows":')
 
 
 def found_in(given: Given) -> tuple[Path, Request] | None:
@@ -38,7 +33,9 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
     if path is None:
         return None
     number = None if row is None else whole(row, "--row")
-    if source is not None and not _is_ours(source):
+    from planner.sweeps.any_plan import is_launch_file, pinned_in
+
+    if source is not None and is_launch_file(source):
         from planner.launch.read import read_launch
 
         imported = given["imported"] = read_launch(
@@ -50,9 +47,7 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
             text=given.get("launch_text"),
         )
         asked = {**given_answers(given).questions, **parse_settings(given["settings"] or [])}
-        return source, imported.request(asked, given["specs"], _how)
-    from planner.sweeps.any_plan import pinned_in
-
+        return source, imported.request(asked, given["specs"], option_of)
     pinned = pinned_in(path, number, given["specs"])
     _tell_defaulted(path, pinned)
     try:
@@ -72,7 +67,7 @@ def _tell_defaulted(path: Path, pinned: PinnedPlan) -> None:
         write(make_console(stderr=True), [said(line)])
 
 
-def _how(name: str) -> str:
+def option_of(name: str) -> str:
     """How the user answers a question, or sets a parameter that has no option."""
     term = glossary().get(name)
     is_setting = term is not None and "parameter" in term.kind and not term.is_asked
@@ -90,20 +85,3 @@ def _count(given: str | None) -> str | None:
 def _one(given: str | None) -> str | None:
     """The GPU where one is given, not several or all."""
     return None if given is None or given == ALL or "," in given else given
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether a file is a plan or a result of planner, not a launch file."""
-    from planner.base.reading import opened
-    from planner.errors import PlannerError
-
-    if os.path.isdir(path) or path.suffix == ".csv":
-        return True
-    if path.suffix not in (".toml", ".json"):
-        return False
-    try:
-        with opened(path) as file:
-            head = file.read(_HEAD).decode(errors="replace")
-    except (PlannerError, OSError):
-        return False
-    return any(word in head for word in _OURS)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from planner.base.enums import LinkKind, Precision
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
-from planner.specs.model import ModelSpec
+from planner.specs.model import LayerGroup, ModelSpec
 
 _LARGEST_CLUSTER = 512
 
@@ -41,6 +43,31 @@ def training_task(*, tunes: bool) -> str:
 def has_experts(model: ModelSpec) -> bool:
     """Whether any layer is a mixture of experts."""
     return model.num_experts > 0
+
+
+def architecture_of(model: ModelSpec) -> frozenset[str]:
+    """The kinds of layers that a model has, whatever their number and sizes.
+
+    Attention is standard, latent, sparse (latent with an indexer), linear or mamba2, and may have
+    windows and sinks; experts are whole, or latent where tokens are projected to them.
+
+    >>> from planner.specs.catalogue import Catalogue
+    >>> sorted(architecture_of(Catalogue().load_model("gpt-oss-120b")))
+    ['experts', 'sinks', 'standard', 'window']
+    """
+    return frozenset(kind for group in model.layer_groups for kind in _kinds(group))
+
+
+def _kinds(group: LayerGroup) -> Iterator[str]:
+    attention, feed_forward = group.attention, group.feed_forward
+    if attention is not None:
+        yield "sparse" if attention.index_topk else str(attention.kind)
+        if attention.sliding_window:
+            yield "window"
+        if attention.sinks:
+            yield "sinks"
+    if feed_forward is not None and feed_forward.num_experts:
+        yield "latent_experts" if feed_forward.moe_latent_size else "experts"
 
 
 def batching(engine: EngineProfile) -> str:

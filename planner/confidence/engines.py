@@ -58,9 +58,18 @@ def engine_labels() -> tuple[str, ...]:
 
 
 def rule_of_profile(engine: EngineProfile, gpu: str) -> EngineRule:
-    """The rule whose label is the name of a profile, or the one that matches the name."""
-    named = (rule for rule in _engine_rules() if rule.label == engine.name)
-    return next(named, engine_rule(engine.name, gpu=gpu))
+    """The rule of a profile by its name.
+
+    Of rules whose label that is, the last one: those before it are of some devices, or older. Of a
+    name that no label is, a number behind it is a version.
+    """
+    named = [rule for rule in _engine_rules() if rule.label == engine.name]
+    if named:
+        return named[-1]
+    name, _, version = engine.name.rpartition(" ")
+    if not name or not version[:1].isdecimal():
+        name, version = engine.name.replace(" ", "-"), ""
+    return engine_rule(name, version, gpu=gpu)
 
 
 @cache

@@ -14,6 +14,7 @@ LEVEL = 0.9
 FEWEST_ROWS = 5
 _SOFTWARE, _GPU_CLASS = 0, "gpu_class"
 BASES = "measured", "transferred", "roofline", "assumed"
+TRANSFERRED = BASES[1]
 _FARTHER = BASES[1:]
 _WORK = "task", "mode"
 
@@ -121,7 +122,12 @@ def basis_of(
 
 @cache
 def interval_of(
-    quantity: str, keys: tuple[str, ...], tables: Tables, basis: str = "", profile: str = ""
+    quantity: str,
+    keys: tuple[str, ...],
+    tables: Tables,
+    basis: str = "",
+    profile: str = "",
+    lacks: tuple[str, ...] = (),
 ) -> tuple[float, float]:
     """The factors of the most specific interval with enough rows behind it.
 
@@ -129,11 +135,13 @@ def interval_of(
     ``basis`` rests on are of other classes of GPUs, it holds the intervals of these, and the
     further those runs are, the wider it is: less evidence never makes it narrower. ``profile`` is
     the software's, whose calibration runs are such runs, too. Where kernels are assumed, the
-    intervals of all software on any number of GPUs count.
+    intervals of all software on any number of GPUs count. ``lacks``: what else no run was measured
+    with (`planner.confidence.unmeasured`).
     """
     place = tables.keys.index(_GPU_CLASS)
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
-    classes = {keys[place], *_classes_behind(basis, keys[_SOFTWARE], tables, profile)}
+    near = farther(basis, TRANSFERRED) if lacks else basis
+    classes = {keys[place], *_classes_behind(near, keys[_SOFTWARE], tables, profile)}
     best = [
         found
         for silicon in classes
@@ -143,9 +151,14 @@ def interval_of(
         best += [row for row in of_quantity if _is_of_work(row, keys, tables)]
     if not best:
         return 0.0, math.inf
-    wider = _wider(tables, quantity, basis)
+    wider = _wider(tables, quantity, basis, lacks)
     low, high = min(row.low for row in best), max(row.high for row in best)
     return min(low, low**wider), max(high, high**wider)
+
+
+def farther(one: str, other: str) -> str:
+    """The basis of two whose runs are farther."""
+    return max(one, other, key=BASES.index)
 
 
 def _is_of_work(row: Interval, keys: tuple[str, ...], tables: Tables) -> bool:
@@ -184,11 +197,21 @@ def _most_specific(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval 
     return max(matching, key=lambda row: row.weight, default=None)
 
 
-def _wider(tables: Tables, quantity: str, basis: str) -> float:
-    """What runs of a basis, or of one that is nearer, need."""
+def _wider(tables: Tables, quantity: str, basis: str, lacks: tuple[str, ...]) -> float:
+    r"""What runs of a basis, or of one that is nearer, need, and what each lack adds.
+
+    A release or an architecture without runs is at least as far as a transferred prediction, and as
+    far as those were that were left out. Such errors are independent of each other and of the
+    basis, so that their variances add up:
+
+    .. math:: w = \sqrt{w_{basis}^2 + \sum_{lacks} (w_{lack}^2 - 1)}
+    """
     needed = _widening(tables)
     nearer = BASES[: BASES.index(basis) + 1] if basis in BASES else ()
-    return max((needed.get((quantity, name), 1.0) for name in nearer), default=1.0)
+    own = max((needed.get((quantity, name), 1.0) for name in nearer), default=1.0)
+    least = needed.get((quantity, TRANSFERRED), 1.0)
+    added = [max(needed.get((quantity, name), 1.0), least) ** 2 - 1.0 for name in lacks]
+    return math.sqrt(own**2 + sum(added))
 
 
 @cache

@@ -18,18 +18,19 @@ from planner.confidence.first_runs import is_first_run, slower_at_first
 from planner.confidence.fits import MemoryErrors, default_fit_confidence, memory_errors
 from planner.confidence.frameworks import framework_rule
 from planner.confidence.intervals import (
-    BASES,
     INFERENCE_TABLES,
     TRAINING_TABLES,
+    TRANSFERRED,
     Confidence,
     basis_of,
+    farther,
     interval_of,
 )
+from planner.confidence.unmeasured import lacks_of, lacks_words
 from planner.errors import PlannerError
 from planner.specs.efficiency import is_assumed
 
 TRAINING, INFERENCE = "training", "inference"
-_TRANSFERRED = BASES[1]
 # Profiles that were fitted to runs whose tensor parallelism goes over nodes.
 _MEASURED_OVER_NODES = ("fastertransformer",)
 
@@ -120,17 +121,23 @@ def _of_inference(setting: Any, mode: str, *, spans_nodes: bool) -> Confidence:
     known = basis_of(rule, silicon, kind, INFERENCE_TABLES)
     basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(setting))
     if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
-        basis = max(basis, _TRANSFERRED, key=BASES.index)
-    factors = {
+        basis = farther(basis, TRANSFERRED)
+    lacks = () if rule.nearest else lacks_of(rule.profile, setting.engine_version, setting.model)
+    ends = {
         name: interval_of(
-            name, keys, INFERENCE_TABLES, known if name == "peak_memory" else basis, rule.profile
+            name,
+            keys,
+            INFERENCE_TABLES,
+            known if name == "peak_memory" else basis,
+            rule.profile,
+            lacks,
         )
-        for name in quantities
+        for name in (*quantities, "throughput")
     }
-    slow = interval_of("throughput", keys, INFERENCE_TABLES, basis, rule.profile)
-    factors["throughput"] = (1 / slow[1], 1 / slow[0] if slow[0] else math.inf)
+    slow = ends.pop("throughput")
+    rates = 1 / slow[1], 1 / slow[0] if slow[0] else math.inf
     return Confidence(
-        factors=factors,
+        factors={**ends, "throughput": rates},
         layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
-        basis=basis,
+        basis=f"{farther(basis, TRANSFERRED)}, {lacks_words(lacks)}" if lacks else basis,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.arrays import BoolArray
+from planner.base.arrays import BoolArray, distinct
 from planner.base.records import record
 from planner.configurations.choices import checked, listed
 from planner.configurations.training import TrainingConfigurations
@@ -81,7 +81,7 @@ class _Disagree(SearchSpaceError):
 
     def __init__(self, name: str, given: Sequence[float], made: str, found: Any) -> None:
         super().__init__(
-            f"{name}={_text(given)} is given, but {made} is {_text(np.unique(found))}: change one "
+            f"{name}={_text(given)} is given, but {made} is {_text(distinct(found))}: change one "
             f"of them, or leave out {name}, which follows from the others."
         )
 
@@ -122,7 +122,7 @@ def _single(settings: Mapping[str, Any], name: str, plain: int | None) -> int | 
 def _copies(values: Mapping[str, Sequence[Any]]) -> list[float]:
     """Numbers of copies that the GPUs make, whole ones."""
     n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
-    found = np.unique(n / (degrees[0] * degrees[1] * degrees[2]))
+    found = distinct(n / (degrees[0] * degrees[1] * degrees[2]))
     whole = found[found == np.floor(found)]
     return [float(one) for one in (whole if len(whole) else found)]
 

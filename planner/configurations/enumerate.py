@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from planner.base.arrays import distinct
 from planner.base.records import record
 from planner.configurations.table import ConfigurationTable
 from planner.configurations.training import TrainingConfigurations
@@ -59,7 +60,7 @@ class OpenMesh(Generic[Table]):
     def values(self, name: str) -> Any:
         """The distinct values of a parameter, in increasing order."""
         (column,) = (factor[name] for factor in self.factors if name in factor)
-        return np.unique(column)
+        return distinct(column)
 
     def blocks(self, max_rows: int = _BLOCK_ROWS) -> Iterator[Table]:
         """Open meshes of at most about ``max_rows`` rows that together are the whole mesh."""

@@ -20,7 +20,7 @@ from planner.base.enums import (
     TokenDispatcher,
     ZeroStage,
 )
-from planner.base.software_enums import ExpertCompute, RecomputedModules
+from planner.base.software_enums import ExpertCompute, RecomputedModules, TorchCompile
 from planner.configurations.rule import indivisible
 from planner.configurations.training import TrainingConfigurations
 from planner.specs.framework import FrameworkProfile
@@ -55,6 +55,8 @@ def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[
         found["overlap_expert_parallel"] = c.overlap_expert_parallel
     if not f.execution.expert_loop_time:
         found["expert_compute"] = c.expert_compute == ExpertCompute.LOOP
+    if not f.compilation.selectable:
+        found["torch_compile"] = c.torch_compile != TorchCompile.AUTO
     if not f.overlap.asynchronous_tensor_parallel:
         found["tp_comm_overlap"] = c.tp_comm_overlap
     return found

@@ -39,6 +39,7 @@ class TrainingConfigurations(ConfigurationTable):
     flash_attention: BoolArray
     attention_kernel: CodeArray
     expert_compute: CodeArray
+    torch_compile: CodeArray
     loss_kernel: CodeArray
     loss_chunks: FloatArray
     fp8_attention: BoolArray

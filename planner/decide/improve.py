@@ -23,6 +23,7 @@ from planner.plan.plan import Plan, make_plan
 from planner.question.terms import Term, glossary, terms_of
 from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Evaluation
+from planner.workloads.engine_options import told_at
 
 SURE = 0.9
 """A change that fits less surely is taken where nothing else fits."""
@@ -136,13 +137,20 @@ def _around(
     if workload == "train":
         asked["global_batch_size"] = int(own["global_batch_size"])
     if workload == "serve":
-        asked |= {"mode": "aggregated", "request_rate": None}
+        # What an engine is told to run at once goes with what it does.
+        asked |= {"mode": "aggregated", "request_rate": None, "max_num_seqs": None}
     try:
         wide = make_plan(replace(request, **asked))
         asked["settings"] = fixed | _values(wide, own, set(fixed), may_be)
-        return make_plan(replace(request, **asked)).problem
+        problem = make_plan(replace(request, **asked)).problem
     except PlannerError:
         return None
+    told = request.max_num_seqs
+    if told is None or workload != "serve":
+        return problem
+    at_once = int(own["concurrency"])
+    sources = (one.changed(lambda s: told_at(s, told, at_once)) for one in problem.sources)
+    return replace(problem, sources=tuple(sources))
 
 
 def _is_kept(term: Term, workload: str) -> bool:

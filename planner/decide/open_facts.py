@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -27,8 +28,9 @@ class MovingFact:
 
     ``tried`` are the alternatives in words. ``moved`` has, by result column in its unit, the
     least and the greatest prediction over what is assumed and what was tried, ``ends`` the same
-    of their 90 % intervals. ``does_not_fit`` are further alternatives, those for which there is
-    not enough memory.
+    of their 90 % intervals. ``each`` has the predictions themselves, by what is assumed and by
+    alternative. ``does_not_fit`` are further alternatives, those for which there is not enough
+    memory.
     """
 
     name: str
@@ -36,6 +38,7 @@ class MovingFact:
     tried: tuple[str, ...]
     moved: Mapping[str, Ends]
     ends: Mapping[str, Ends]
+    each: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     does_not_fit: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,6 +50,7 @@ class MovingFact:
             "does_not_fit": list(self.does_not_fit),
             "predictions": _plain(self.moved),
             "intervals": _plain(self.ends),
+            "each": {words: dict(values) for words, values in self.each.items()},
         }
 
     @classmethod
@@ -64,6 +68,10 @@ class MovingFact:
             tried=tuple(map(str, table["tried"])),
             moved={name: _known(ends) for name, ends in table["predictions"].items()},
             ends={name: _known(ends) for name, ends in table["intervals"].items()},
+            each={
+                words: {name: float(value) for name, value in values.items()}
+                for words, values in table.get("each", {}).items()
+            },
             does_not_fit=tuple(map(str, table["does_not_fit"])),
         )
 
@@ -107,6 +115,12 @@ def _moving(
         tried=tuple(possible),
         moved=moved,
         ends={name: _hull(name, each) for name in moved if name in each[0]},
+        each={
+            words: {name: float(values[name]) for name in moved}
+            for words, values in zip((fact.assumed, *possible), rows, strict=True)
+        }
+        if moved
+        else {},
         does_not_fit=tuple(
             words for words, judged in fact.tried.items() if _code(judged) >= first_memory
         ),

@@ -9,6 +9,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import AttentionKernels, ContextExchange
 from planner.estimators.attention_rates import rates
+from planner.estimators.compilation import layer_launch_time
 from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, timed
 from planner.estimators.scans import scan_work
@@ -95,7 +96,7 @@ def softmax_launches(share: Share, core: AttentionCore | None) -> Numeric:
     """Seconds of the host for a softmax that falls back to several kernels, forward."""
     if core is None:
         return 0.0
-    extra = _FALLBACK_LAUNCHES * share.setting.framework.execution.layer_launch_time
+    extra = _FALLBACK_LAUNCHES * layer_launch_time(share)
     return np.where(share.flash_attention, 0.0, extra * _falls_back(share, core))
 
 

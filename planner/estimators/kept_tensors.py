@@ -17,6 +17,7 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
+from planner.estimators.compilation import kept_activations
 from planner.estimators.expert_operators import expert_pairs
 from planner.estimators.recomputation import Recomputation
 from planner.estimators.share import Share
@@ -50,7 +51,7 @@ def kept_tensor_bytes(share: Share, group: LayerGroup, codes: CodeArray) -> Floa
         np.where(KeptTensors.has(codes, name), size, 0.0)
         for name, size in _sizes(share, layer_of(share.setting.model, group))
     ]
-    return np.asarray(add(parts) * share.setting.framework.memory.kept_activations)
+    return np.asarray(add(parts) * kept_activations(share))
 
 
 def offloaded_bytes(share: Share, group: LayerGroup) -> FloatArray:

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.base.arrays import FloatArray
+from planner.base.arrays import CodeArray, FloatArray
 from planner.base.software_enums import LossKernel
+from planner.estimators.compilation import is_other_way
 from planner.estimators.share import Share
 
 EAGER_BYTES = 14.0
@@ -37,13 +38,14 @@ def logit_bytes(share: Share) -> FloatArray:
     """Bytes per logit at the peak of the loss; no kernel keeps more than the framework's own."""
     memory = share.setting.framework.memory
     own = memory.per_logit
-    if not np.any(share.loss_kernel):
+    kernel = _kernel(share)
+    if not np.any(kernel):
         return np.asarray(own)
     chunks = np.where(share.loss_chunks > 0, share.loss_chunks, _USUAL_CHUNKS)
     by_chunk = _WHOLE_BYTES + (EAGER_BYTES - _WHOLE_BYTES) / chunks
     linear = np.where(share.loss_chunks > 0, EAGER_BYTES / chunks, _LINEAR_BYTES)
     return np.choose(
-        share.loss_kernel,
+        kernel,
         [
             own,
             max(own, EAGER_BYTES),
@@ -57,8 +59,8 @@ def logit_bytes(share: Share) -> FloatArray:
 
 def logit_passes(share: Share) -> FloatArray:
     """Reads and writes of the logits by forward and backward of the loss."""
-    own = share.setting.framework.execution.loss_passes
-    if not np.any(share.loss_kernel):
+    own, kernel = share.setting.framework.execution.loss_passes, _kernel(share)
+    if not np.any(kernel):
         return np.asarray(own)
     passes = {
         LossKernel.AUTO: own,
@@ -68,4 +70,11 @@ def logit_passes(share: Share) -> FloatArray:
         LossKernel.CHUNKED: max(own, EAGER_PASSES),
         LossKernel.LINEAR: min(own, _FUSED_PASSES),
     }
-    return np.array([passes[code] for code in LossKernel])[share.loss_kernel]
+    return np.array([passes[code] for code in LossKernel])[kernel]
+
+
+def _kernel(share: Share) -> CodeArray:
+    """The loss of each configuration: that of an eager framework is compiled with its model."""
+    compiled = is_other_way(share) & (not share.setting.framework.compilation.default)
+    is_its_own = share.loss_kernel == LossKernel.AUTO
+    return np.where(compiled & is_its_own, LossKernel.COMPILED, share.loss_kernel)

@@ -9,6 +9,7 @@ from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, 
 from planner.base.units import GIB
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.frozen import stage_gathered_bytes
+from planner.estimators.gradients import Gradients
 from planner.estimators.number_bytes import is_wide
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting, Share
@@ -42,13 +43,17 @@ def communication_bytes(
     """Buffers of gradients and weights on the wire; a lone GPU has none, but those of ZeRO.
 
     A bucket holds no more than there is. Stage 3 of DeepSpeed, whose bucket can be told, scatters
-    from a copy of it [1]_.
+    from a copy of it [1]_. Replicas under DistributedDataParallel have buckets for all gradients
+    beside these, as nobody says gradient_as_bucket_view [2]_ [3]_.
 
     References
     ----------
     .. [1] deepspeedai/DeepSpeed 0.19.6, runtime/zero/stage3.py: a bucket of reduce_bucket_size
        numbers is allocated once; runtime/comm/coalesced_collectives.py: reduce_scatter_coalesced
        puts what it reduces into a flat tensor.
+    .. [2] PyTorch, torch.nn.parallel.DistributedDataParallel: gradients that are views of buckets
+       spare as much as all gradients; torch/csrc/distributed/c10d/reducer.cpp, initialize_buckets.
+    .. [3] huggingface/accelerate 1.15.0, utils/dataclasses.py: DistributedDataParallelKwargs.
     """
     memory = setting.framework.memory
     held = np.asarray(memory.communication_buffer)
@@ -59,8 +64,22 @@ def communication_bytes(
     if memory.buffered_bytes:
         trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
         held = np.minimum(held, memory.buffered_bytes * trained)
+    if memory.replica_buckets:
+        held = np.maximum(held, _replica_buckets(setting, c, parameters, stage))
     alone = (c.num_gpus == 1) & (c.zero_stage == ZeroStage.NONE)
     return np.where(alone if memory.reduce_bucket_size else c.num_gpus == 1, 0.0, held)
+
+
+def _replica_buckets(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+) -> FloatArray:
+    """Bytes of a second copy of all gradients; none where states are sharded, or on one rank."""
+    trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
+    each = Gradients.of(
+        setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
+    ).kept
+    is_replica = (c.zero_stage == ZeroStage.NONE) & (parameters.dense_group.size > 1)
+    return np.where(is_replica, each * trained, 0.0)
 
 
 def update_temporary(share: Share, c: TrainingConfigurations) -> FloatArray:

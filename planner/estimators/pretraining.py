@@ -16,6 +16,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.estimators.adapters import adapter_block, adapter_launches, without_adapters
 from planner.estimators.attention_core import softmax_launches
 from planner.estimators.bubbles import pipeline_bubble
+from planner.estimators.compilation import layer_launch_time
 from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
 from planner.estimators.expert_operators import loop_launches
 from planner.estimators.layer_operators import layer_operators
@@ -140,7 +141,7 @@ def _blocks(
 ) -> tuple[Block, ...]:
     """The layers of each group, then embedding and logits."""
     setting = share.setting
-    launch = setting.framework.execution.layer_launch_time
+    launch = layer_launch_time(share)
     blocks = []
     for index, group in enumerate(setting.model.layer_groups):
         layer = layer_of(setting.model, group)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.base.arrays import FloatArray
+from planner.estimators.compilation import elementwise_tensors
 from planner.estimators.loss_kernels import logit_passes
 from planner.estimators.operators import Operator, timed
 from planner.estimators.share import Share
@@ -54,7 +55,7 @@ def product_sizes(share: Share, op: Product) -> tuple[FloatArray, FloatArray, Fl
 
 def elementwise(share: Share, op: Elementwise, layer: Layer) -> Iterator[Operator]:
     """A memory-bound operator, as the framework fuses it."""
-    forward, backward = (_moved(share, op, tensors) for tensors in (op.forward, op.backward))
+    forward, backward = _moved(share, op)
     machine = share.setting.machine
     yield timed(
         op,
@@ -67,11 +68,12 @@ def elementwise(share: Share, op: Elementwise, layer: Layer) -> Iterator[Operato
 def lookup(share: Share, op: Lookup, layer: Layer) -> Iterator[Operator]:
     """Reading rows of a table, and adding to their gradients unless it is frozen."""
     machine, nothing = share.setting.machine, np.zeros(())
-    backward = machine.memory_time(_moved(share, op, op.backward))
+    forward, backward = _moved(share, op)
+    added = machine.memory_time(backward)
     yield timed(
         op,
-        forward=machine.memory_time(_moved(share, op, op.forward)),
-        backward=nothing if _is_frozen(share, op) else backward,
+        forward=machine.memory_time(forward),
+        backward=nothing if _is_frozen(share, op) else added,
     )
 
 
@@ -97,7 +99,8 @@ def _is_frozen(share: Share, op: Op) -> bool:
     return workload.is_frozen and not saved
 
 
-def _moved(share: Share, op: Elementwise, tensors: int) -> FloatArray:
-    """Bytes of reading and writing so many tensors, as often as the framework's kernels do."""
-    passes = share.setting.framework.execution.elementwise_passes
-    return numbers(share, op.columns, op.spread) * (share.number_bytes * tensors * passes)
+def _moved(share: Share, op: Elementwise) -> tuple[FloatArray, FloatArray]:
+    """Bytes that the framework's kernels read and write, forward and backward."""
+    volume = numbers(share, op.columns, op.spread) * share.number_bytes
+    forward, backward = elementwise_tensors(share, op)
+    return volume * forward, volume * backward

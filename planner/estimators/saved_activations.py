@@ -9,6 +9,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
 from planner.estimators.adapters import adapted_matrices, expert_matrices
+from planner.estimators.compilation import keeps_eager_copies, kept_activations
 from planner.estimators.expert_operators import expert_pairs
 from planner.estimators.kept_tensors import kept_tensor_bytes
 from planner.estimators.number_bytes import is_narrow, widened
@@ -23,7 +24,7 @@ def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
     """Bytes one layer keeps per micro-batch, the mean over those repeated whole and the others.
 
     Full recomputation keeps the layer's input and the tensors that are named, that of modules
-    what these read.
+    what these read; that of a share of a layer makes again what eager kernels alone keep.
     """
     again = share.recomputation
     profile = share.setting.framework
@@ -34,7 +35,9 @@ def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
     layer_input = layer_input_bytes(share)
     kept = whole - _remade_bytes(share, group)
     if repeated and np.any(again.by_share):
-        kept = np.where(again.by_share, (1 - repeated) * kept + repeated * layer_input, kept)
+        beside = _eager_copies(share, _layer(share, group).kept)
+        rest = (1 - repeated) * (kept - beside) + repeated * layer_input
+        kept = np.where(again.by_share, rest, kept)
     tensors = kept_tensor_bytes(share, group, again.saved | again.offloaded)
     repeated_whole = again.full * (layer_input + tensors)
     return np.where(again.any_full, repeated_whole + (1 - again.full) * whole, kept)
@@ -77,6 +80,20 @@ def _remade_bytes(share: Share, group: LayerGroup) -> FloatArray:
 
 def _sum(share: Share, wanted: Iterable[Kept]) -> FloatArray:
     """Bytes of what is wanted, as the framework's allocator counts them."""
+    every = tuple(wanted)
+    fused = _bytes(share, (kept for kept in every if not kept.eager))
+    return fused * kept_activations(share) + _eager_copies(share, every)
+
+
+def _eager_copies(share: Share, wanted: Iterable[Kept]) -> FloatArray:
+    """Bytes that eager kernels alone keep, where the profile counts none of them."""
+    has_them = keeps_eager_copies(share)
+    if not np.any(has_them):
+        return np.zeros(())
+    return np.where(has_them, _bytes(share, (kept for kept in wanted if kept.eager)), 0.0)
+
+
+def _bytes(share: Share, wanted: Iterable[Kept]) -> FloatArray:
     split: list[Numeric] = []
     own: list[Numeric] = []
     for kept in wanted:
@@ -89,7 +106,7 @@ def _sum(share: Share, wanted: Iterable[Kept]) -> FloatArray:
             own.append(kept.columns.whole * element)
     every = kept_bytes(tokens=share.tokens, bytes_per_token=add(split))
     of_own = kept_bytes(tokens=share.own_tokens, bytes_per_token=add(own))
-    return (every + of_own) * share.setting.framework.memory.kept_activations
+    return every + of_own
 
 
 def _dispatched(share: Share, kept: Kept) -> FloatArray:
@@ -116,7 +133,7 @@ def _adapter_bytes(share: Share, group: LayerGroup) -> FloatArray:
             for matrix in expert_matrices(share.setting, group)
         )
         inputs = add((inputs, *(memory.adapter_input * sent * depth for depth in of_experts)))
-    return inputs * memory.kept_activations
+    return inputs * kept_activations(share)
 
 
 def _layer(share: Share, group: LayerGroup) -> Layer:

@@ -70,6 +70,7 @@ class Share:
     sequence_parallel: BoolArray
     flash_attention: BoolArray
     attention_kernel: CodeArray
+    torch_compile: CodeArray
     loss_kernel: CodeArray
     loss_chunks: FloatArray
     fp8_attention: BoolArray
@@ -99,6 +100,7 @@ class Share:
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.fused_attention,
             attention_kernel=c.attention_kernel,
+            torch_compile=c.torch_compile,
             loss_kernel=c.loss_kernel,
             loss_chunks=c.loss_chunks,
             fp8_attention=c.fp8_attention,

@@ -16,10 +16,11 @@ from operator import attrgetter
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, add
+from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import ZeroStage
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
+from planner.estimators.compilation import layer_launch_time
 from planner.estimators.data_parallel import DataParallelTime
 from planner.estimators.layer_operators import layer_operators
 from planner.estimators.ledger import attributed
@@ -111,11 +112,11 @@ class TowerShare:
 
     def blocks(self, parameters: StageParameters, exchange: DataParallelTime) -> Iterator[Block]:
         """Its blocks on the first stage: embedding of patches, layers, projector."""
-        execution, h = self.share.setting.framework.execution, self.tower.hidden_size
+        launch, h = layer_launch_time(self.patches), self.tower.hidden_size
         for group in self.tower.layer_groups:
             number, layer = float(group.num_hidden_layers), tower_layer(self.tower, group)
             held = layer_parameters(h, group).total
-            time = self._time(self.patches, layer, execution.layer_launch_time)
+            time = self._time(self.patches, layer, launch)
             yield self._block(time, number, held, parameters, exchange)
         ends = (self.patches, patch_embedding(self.tower)), (self.tokens, projector(self.tower))
         for share, end in ends:
@@ -123,7 +124,7 @@ class TowerShare:
             time = self._time(share, end, 0.0)
             yield self._block(time, 1.0, held, parameters, exchange)
 
-    def _time(self, share: Share, layer: Layer, launch_time: float) -> LayerTime:
+    def _time(self, share: Share, layer: Layer, launch_time: Numeric) -> LayerTime:
         ledger = share.setting.machine.ledger
         operators = attributed(ledger, layer_operators(share, layer), attrgetter("forward"))
         if not share.setting.workload.freezes_tower:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from planner.base.records import record
+from planner.decide.open_facts import MovingFact
 from planner.explaining.against import Seen
 from planner.explaining.changed import outcome, scaled
 from planner.explaining.what_if import STEP, change
@@ -55,10 +56,10 @@ def assumptions(seen: Seen, columns: Sequence[str], burst: int | None = None) ->
             name=fact.name,
             assumed=fact.assumed,
             tried=", ".join(fact.tried),
-            **_widest({name: ends for name, ends in fact.moved.items() if name in told}),
+            **_widest(moved),
         )
         for fact in seen.facts
-        if set(fact.moved) & set(told)
+        if (moved := _told_of(fact, told))
     ]
     kernels = {
         done.work.key
@@ -73,6 +74,16 @@ def assumptions(seen: Seen, columns: Sequence[str], burst: int | None = None) ->
     )
     moving = [one for one in numbers if one is not None and one.spread > 1 + 1e-9]
     return sorted([*facts, *moving], key=lambda one: -one.spread)
+
+
+def _told_of(fact: MovingFact, told: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """What a fact moves; of precisions no share of the peak, of which each has its own."""
+    is_precision = fact.name == "precision"
+    return {
+        name: ends
+        for name, ends in fact.moved.items()
+        if name in told and not (is_precision and name.endswith("_utilization"))
+    }
 
 
 def _may_matter(name: str, kernels: Collection[str]) -> bool:

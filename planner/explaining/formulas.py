@@ -177,7 +177,8 @@ WAITS: Mapping[str, Wait] = {
     "launch_wait": Wait(
         bounds=HOST,
         words="the GPU waits for the host to launch kernels",
-        keys=("execution.layer_launch_time", "execution.expert_host_wait",
+        keys=("execution.layer_launch_time", "compilation.layer_launch_time",
+              "execution.expert_host_wait",
               "execution.prefill_launch_time", "execution.decode_launch_time",
               "execution.latent_launch_time", "execution.recurrent_launch_time"),
     ),

@@ -78,24 +78,6 @@ def bubble_micro_batches(*, pipeline_parallel: Numeric, virtual_pipeline: Numeri
     )
 
 
-def bubble_fraction(
-    *, pipeline_parallel: Numeric, virtual_pipeline: Numeric, num_micro_batches: Numeric
-) -> FloatArray:
-    r"""Bubble over ideal time [1]_.
-
-    .. math:: \frac{p - 1}{v m}
-
-    References
-    ----------
-    .. [1] D. Narayanan et al., "Efficient large-scale language model training on GPU clusters using
-       Megatron-LM," 2021, arXiv:2104.04473, section 2.2.2.
-    """
-    bubble = bubble_micro_batches(
-        pipeline_parallel=pipeline_parallel, virtual_pipeline=virtual_pipeline
-    )
-    return np.asarray(bubble / num_micro_batches)
-
-
 def micro_batches_in_flight(
     *,
     pipeline_parallel: Numeric,

@@ -15,27 +15,6 @@ _POOL_ROUNDS = 60
 _BUSIEST = 0.8
 
 
-def decoding_sequences(
-    *, request_rate: Numeric, prefill_time: Numeric, steps: Numeric, fixed: Numeric, slope: Numeric
-) -> FloatArray:
-    r"""Sequences that decode at once when requests arrive at a rate, by Little's law [1]_.
-
-    .. math:: B = \frac{\lambda n a}{1 - \lambda (w + n b)}
-
-    A request needs n steps of ``fixed`` a + ``slope`` b times B seconds each; prefills take
-    w = ``prefill_time`` of the engine's time per request. Infinite where it cannot keep up.
-
-    References
-    ----------
-    .. [1] J. Little, "A proof for the queuing formula L = lambda W," Operations Research
-       9(3), 1961.
-    """
-    left = 1 - request_rate * (prefill_time + steps * np.asarray(slope))
-    with np.errstate(divide="ignore"):
-        sequences = request_rate * steps * fixed / np.maximum(left, 0.0)
-    return np.where(left > 0, sequences, np.inf)
-
-
 def mean_wait(
     *, utilization: Numeric, service_time: Numeric, variation: Numeric = 0.0
 ) -> FloatArray:

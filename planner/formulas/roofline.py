@@ -90,23 +90,3 @@ def tiled_gemm_flops(
     """
     area = (rows + row_offset) * (np.asarray(columns) + column_offset) + area_floor
     return np.asarray(2.0 * area * (np.asarray(depth) + depth_offset))
-
-
-def gemm_bytes(
-    *,
-    rows: Numeric,
-    columns: Numeric,
-    depth: Numeric,
-    input_bytes: Numeric = 2,
-    output_bytes: Numeric = 2,
-) -> FloatArray:
-    r"""Bytes a GEMM moves when each operand passes memory once.
-
-    .. math:: e_i (m k + n k) + e_o m n
-
-    ``input_bytes`` and ``output_bytes`` are per element of A, B and of C.
-
-    Derived here.
-    """
-    m, n, k = rows, columns, depth
-    return np.asarray(input_bytes * (m * k + n * k) + output_bytes * m * n)

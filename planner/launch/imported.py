@@ -158,7 +158,7 @@ class Imported:
         settings: dict[str, Any] = {}
         questions: dict[str, Any] = {}
         parameters = terms_of(self.workload, "parameter", "pool")
-        for name, value in _effective({**self.values, **asked}, self.values).items():
+        for name, value in _effective({**self.values, **asked}, self._values(asked, specs)).items():
             if name in asked:
                 continue
             is_setting = name in parameters and not glossary()[name].is_asked
@@ -169,6 +169,20 @@ class Imported:
             return make_request({**table, **questions, **beside}, said=said)
         except PlannerError as error:
             raise type(error)(f"{self.path}: {error}") from error
+
+    def _values(self, asked: Mapping[str, Any], specs: Path | None) -> Mapping[str, Any]:
+        """The values of the file, with the profile of a release that the user names."""
+        number = asked.get("engine_version")
+        if number is None or "engine" in asked or "engine" not in self.values:
+            return self.values
+        known = {**self.values, "engine": self.target.profiles[0], **asked}
+        profile, _ = _profile(
+            Version(tool=self.target.name, number=str(number), line=0),
+            self.target,
+            known,
+            Catalogue(specs),
+        )
+        return {**self.values, "engine": profile}
 
     def lacking(self, asked: Mapping[str, Any]) -> tuple[str, ...]:
         """What is neither in the file nor among these answers, by term."""
@@ -242,11 +256,11 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     placed = _placed(found, catalogue)
     values |= {name: v for name, v in placed.items() if name not in values}
     version = version_of(target.name, found)
-    if version is not None and version.number in target.version.split():
-        version = None  # files for the release that is planned for are predicted as its plans are
+    is_planned_for = version is not None and version.number in target.version.split()
     if version is not None:
-        values[kind], told = _profile(version, values, catalogue)
-        notes.append(told)
+        values[kind], told = _profile(version, target, values, catalogue)
+        values["engine_version"] = version.number
+        notes += filter(None, [told])
     open_names = [name for name in _OF_PLANS if name not in values]
     formats = [name for name in _FORMATS if name in answers.defaults]
     beside, told_beside = told_by_plan(path, [*open_names, *formats])
@@ -263,7 +277,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         path=path,
         target=target,
         found=found,
-        version="" if version is None else version.number,
+        version="" if version is None or is_planned_for else version.number,
         answers=replace(answers, asked=(*answers.asked, *untold)),
         values=values,
         lines=lines_of(target, reading, answers),
@@ -295,12 +309,21 @@ def _require_counts(reading: Reading) -> None:
             )
 
 
-def _profile(version: Version, values: Mapping[str, Any], catalogue: Catalogue) -> tuple[str, str]:
-    """The engine profile of a version that was read, and what is said of it."""
+def _profile(
+    version: Version, target: Target, values: Mapping[str, Any], catalogue: Catalogue
+) -> tuple[str, str]:
+    """The engine profile of a version that was read, and what is said of it.
+
+    Files for the release that is planned for are predicted as its plans are.
+    """
+    usual = str(values["engine"])
+    if version.number in target.version.split():
+        # By its own name a profile stays, whatever the release.
+        return catalogue.load_engine(usual).spec.name, version.unmeasured
     gpu = values.get("gpu")
     vendor = None if gpu is None else catalogue.load_gpu(str(gpu)).spec.vendor
     read_at = f"Version read: {version.number} (line {version.line})"
-    profile, usual = version.profile(catalogue, vendor), str(values["engine"])
+    profile = version.profile(catalogue, vendor)
     if profile is None and has_profiles(version.tool, catalogue):
         told = f"{read_at}: no profile is of it, so that of {usual} is taken."
     else:

@@ -18,6 +18,8 @@ from planner.shell.edit import edit_command
 from planner.shell.text import Changes, Edited, Given, diff
 
 _Texts = tuple[str, ...]
+# The requests at once of a plan are what engines are told to run at most.
+_SAID_AS = {"concurrency": ("max_num_seqs", "server_seqs")}
 
 
 @record(kw_only=True)
@@ -49,6 +51,7 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     ``changed`` are the parameters in which these differ.
     """
     target, found = imported.target, imported.found
+    changed = {*changed, *(said for name in changed for said in _SAID_AS.get(name, ()))}
     changes = option_changes(target, before, after, changed, found.options)
     changes |= _other_ways(target.reading(found), target, changes, changed)
     honoured, beside = target.honoured(found, changes)

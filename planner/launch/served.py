@@ -27,6 +27,7 @@ from planner.specs.checkpoint_names import checkpoint_of
 from planner.specs.drafting import DraftMethod
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.model_catalogue import in_format, stored_types
 from planner.specs.serving import ServingWorkload
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
@@ -237,12 +238,13 @@ def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> N
     word = checkpoint_of(name).quantization if name else None
     if word is not None:
         why = f"the checkpoint is called {name}"
-        told.assume("quantization", word, why)
-        told.assume("expert_quantization", word, why)
+        known = model is not None and word in {one.quantization for one in model.checkpoints}
+        dense, experts = stored_types(in_format(model, word)) if model and known else (word, word)
+        told.assume("quantization", dense, why)
+        told.assume("expert_quantization", experts, why)
         return
     why = "the published checkpoint" if model else "16 bit, as no option says otherwise"
-    dense = (model.quantization if model else None) or _SIXTEEN_BIT
-    experts = (model.expert_quantization if model else None) or dense
+    dense, experts = stored_types(model) if model else (_SIXTEEN_BIT, _SIXTEEN_BIT)
     told.assume("quantization", dense, why)
     told.assume("expert_quantization", experts, why)
 

@@ -27,6 +27,7 @@ from planner.specs.drafting import DraftMethod, head_of
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.model_catalogue import in_format, stored_types
 from planner.specs.serving import ServingWorkload
 from planner.workloads.engine_options import eager, limited
 
@@ -347,7 +348,7 @@ def with_online(worker: Worker, online: Mapping[str, bool]) -> dict[str, str | N
     holds for the dense matrices too or for the experts alone.
     """
     model, values = worker.job.model, worker.values
-    published = (model.quantization or _SIXTEEN_BIT, model.expert_quantization or _SIXTEEN_BIT)
+    published = stored_types(model)
     dense = str(values["quantization"])
     experts = str(values["expert_quantization"]) if model.num_experts else dense
     said: dict[str, str | None] = {
@@ -355,7 +356,7 @@ def with_online(worker: Worker, online: Mapping[str, bool]) -> dict[str, str | N
         "expert_quantization": None,
         "checkpoint_quantization": None,
     }
-    if (dense, experts) == (published[0], published[1] if model.num_experts else published[0]):
+    if (dense, experts) == published or _published(worker):
         return said
     is_plain = set(published) == {_SIXTEEN_BIT}
     if is_plain and dense == experts and online.get(dense):
@@ -372,10 +373,22 @@ def model_word(worker: Worker, checkpoint: str | None) -> str | Variable:
     ``checkpoint`` is the quantization that a checkpoint of its own must have.
     """
     job = worker.job
-    if checkpoint is None and job.hub_name is not None:
-        return job.hub_name
+    if checkpoint is None and (name := _published(worker) or job.hub_name):
+        return name
     kind = "a checkpoint" if checkpoint is None else f"a checkpoint in {checkpoint}"
     return Variable(name="MODEL", meaning=f"folder or ORG/NAME of {kind} of {job.model.name}")
+
+
+def _published(worker: Worker) -> str:
+    """The repository of the model's further checkpoint that has the types of a worker's weights."""
+    model, values = worker.job.model, worker.values
+    types = values["quantization"], values["expert_quantization"]
+    found = (
+        one.repository
+        for one in model.checkpoints
+        if one.repository and types == stored_types(in_format(model, one.quantization))
+    )
+    return next(found, "")
 
 
 def urls(worker: Worker) -> list[Variable]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from math import prod
 from typing import Any
 
 from planner.base.records import record
+from planner.confidence.unmeasured import Release
 from planner.errors import LaunchError
-from planner.launch.option_table import Meaning, OptionTable, shipped_rows
+from planner.launch.option_table import Meaning, OptionTable
 from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
@@ -242,59 +242,16 @@ _PLACES = {
 
 
 @record(kw_only=True)
-class Version:
-    """A version that stands in a line of a file; ``tool`` is the engine's target."""
+class Version(Release):
+    """A release that stands in a line of a file."""
 
-    tool: str
-    number: str
     line: int
-
-    @property
-    def parts(self) -> tuple[int, ...]:
-        """Its numbers, the first the one that matters most."""
-        return _parts(self.number)
-
-    def profile(self, catalogue: Catalogue, vendor: str | None = None) -> str | None:
-        """The engine profile of the latest release that is not after it; None where none is.
-
-        It has kernels for the GPUs of a ``vendor``, where that is known.
-        """
-        held: list[tuple[tuple[int, ...], str]] = []
-        for name in catalogue.names(SpecKind.ENGINES):
-            spec = catalogue.load_engine(name).spec
-            tool, _, since = spec.since.partition(" ")
-            if tool == self.tool and _parts(since) <= self.parts:
-                held += [(_parts(since), name)] * (vendor is None or vendor in spec.vendors)
-        # Of equal ones the first: a copy that was calibrated has a longer name.
-        return max(held, key=lambda one: one[0])[1] if held else None
-
-    @property
-    def unmeasured(self) -> str:
-        """That no published run was measured with its release, and which is nearest; else empty."""
-        known = _measured().get(self.tool, ())
-        release = self.parts[:2]
-        if not known or release in known:
-            return ""
-        nearest = min(
-            known, key=lambda one: (abs(100 * (one[0] - release[0]) + one[1] - release[1]), one)
-        )
-        own, other = (".".join(map(str, one)) for one in (release, nearest))
-        return f"No run of {own} was measured, the nearest are of {other}."
 
 
 def has_profiles(tool: str, catalogue: Catalogue) -> bool:
     """Whether releases of a tool have engine profiles of their own."""
     specs = (catalogue.load_engine(name).spec for name in catalogue.names(SpecKind.ENGINES))
     return any(spec.since.partition(" ")[0] == tool for spec in specs)
-
-
-@cache
-def _measured() -> Mapping[str, Sequence[tuple[int, ...]]]:
-    """The releases of each tool that published runs were measured with."""
-    found: dict[str, list[tuple[int, ...]]] = {}
-    for row in shipped_rows("measured_versions.csv"):
-        found.setdefault(row["tool"], []).append(_parts(row["release"]))
-    return found
 
 
 def version_of(tool: str, found: Found) -> Version | None:
@@ -310,7 +267,3 @@ def version_of(tool: str, found: Found) -> Version | None:
         if named:
             return min(named, key=lambda one: abs(one.line - found.line))
     return None
-
-
-def _parts(number: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", number)))

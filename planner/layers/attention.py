@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from planner.base.enums import AdapterTargets, AttentionKind
 from planner.base.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
+from planner.layers.eager import GATED, ROTARY
 from planner.layers.linear_attention import linear_attention
 from planner.layers.operators import (
     AttentionCore,
@@ -84,7 +85,8 @@ def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterat
             spread=Spread.TENSOR,
             forward=3,
             backward=5,
-            keeps=(kept(2 * values),),
+            eager=GATED,
+            keeps=(kept(2 * values), kept(values, eager=True)),
         )
     yield Product(
         name="attention_output",
@@ -204,6 +206,7 @@ def _rotary(attention: AttentionSpec, is_latent: bool) -> Op:
         spread=Spread.TENSOR,
         forward=2,
         backward=2,
+        eager=ROTARY,
         makes=QKV_PROJ,
     )
 

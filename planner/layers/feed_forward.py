@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from planner.base.enums import AdapterTargets
 from planner.base.software_enums import MLPWI, MLPWO
+from planner.layers.eager import GATED
 from planner.layers.operators import (
     BlockExchange,
     Elementwise,
@@ -28,7 +29,7 @@ from planner.layers.operators import (
     Weights,
 )
 from planner.layers.residual import norm, residual
-from planner.layers.sizes import Columns, Element, Part, Spread, kept, plain
+from planner.layers.sizes import Columns, Element, Kept, Part, Spread, kept, plain
 from planner.specs.model import FeedForwardSpec, LayerGroup
 
 
@@ -100,7 +101,8 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         spread=Spread.TENSOR,
         forward=inputs + 1,
         backward=2 * inputs + 1,
-        keeps=(kept(inputs * width, Element.ACTIVATION_INPUT),),
+        eager=GATED if feed_forward.gated else None,
+        keeps=_kept_by_activation(width, gated=feed_forward.gated),
         repeated_by=("mlp_act",),
     )
     yield Product(
@@ -116,6 +118,12 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         makes=MLPWO,
     )
     yield BlockExchange(name="feed_forward_tensor_parallel", module="feed_forward", makes=MLPWO)
+
+
+def _kept_by_activation(width: int, *, gated: bool) -> tuple[Kept, ...]:
+    """Its inputs; eager kernels keep the function of the gate, too, for the product."""
+    inputs = kept((2 if gated else 1) * width, Element.ACTIVATION_INPUT)
+    return (inputs, kept(width, remade_by=("mlp_act",), eager=True)) if gated else (inputs,)
 
 
 def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:

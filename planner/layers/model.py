@@ -57,7 +57,7 @@ class Layer:
         sums: dict[tuple[object, ...], list[Kept]] = {}
         for op in self.operators:
             for each in op.keeps:
-                key = (each.element, each.spread, each.remade_by)
+                key = (each.element, each.spread, each.remade_by, each.eager)
                 sums.setdefault(key, []).append(each)
         return tuple(map(_together, sums.values()))
 

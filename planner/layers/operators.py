@@ -106,13 +106,20 @@ class Elementwise(Op):
     """A memory-bound kernel over ``columns`` of each token.
 
     ``forward`` and ``backward`` are how many 16-bit tensors of that size a fused kernel reads and
-    writes.
+    writes; ``eager`` the same, forward and backward, of PyTorch's kernels for each operation, where
+    these are not one kernel too (`planner.layers.eager`).
     """
 
     columns: Columns
     spread: Spread
     forward: int
     backward: int
+    eager: tuple[int, int] | None = None
+
+    @property
+    def in_eager(self) -> tuple[int, int]:
+        """Tensors of the forward and of the backward pass in eager kernels."""
+        return self.eager or (self.forward, self.backward)
 
 
 @record(kw_only=True)

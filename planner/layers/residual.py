@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from planner.layers.eager import RMS_NORM
 from planner.layers.operators import Elementwise, Holder
-from planner.layers.sizes import Element, Spread, kept, plain
+from planner.layers.sizes import Element, Kept, Spread, kept, plain
 
 
 def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] = ()) -> Elementwise:
     """A norm with so many sets of weights in all, of one number per channel, or two with bias.
 
-    RMS norms have no bias [1]_. A layer with more norms than blocks has several sets in one.
-    ``blocks``: the feed-forward that it stands before, as recomputation calls it.
+    RMS norms have no bias [1]_; PyTorch has one kernel of the others. Eager kernels keep the input
+    in fp32 and the normed numbers in place of the input in 16 bit. A layer with more norms than
+    blocks has several sets in one. ``blocks``: the feed-forward that it stands before, as
+    recomputation calls it.
 
     References
     ----------
@@ -24,12 +27,19 @@ def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] =
         spread=Spread.TOKENS,
         forward=2,
         backward=3,
+        eager=None if bias else RMS_NORM,
         weights=norm_weights(width, sets, bias),
         holder=Holder.NORMS,
         repeated_by=("layernorm", *blocks),
         in_feed_forward=bool(blocks),
-        keeps=(kept(width, Element.RESIDUAL, Spread.TOKENS),) if sets else (),
+        keeps=_kept_by_norm(width, bias, ("layernorm", *blocks)) if sets else (),
     )
+
+
+def _kept_by_norm(width: int, bias: bool, modules: tuple[str, ...]) -> tuple[Kept, ...]:
+    own = kept(width, Element.RESIDUAL, Spread.TOKENS)
+    in_fp32 = kept(width, Element.FP32, Spread.TOKENS, modules, eager=True)
+    return (own,) if bias else (own, in_fp32)
 
 
 def norm_weights(width: int, sets: int, bias: bool) -> int:

@@ -120,12 +120,14 @@ class Kept:
     """Numbers per token that a layer keeps for its backward pass.
 
     ``remade_by``: modules (``planner.base.software_enums``) whose recomputation makes them again.
+    ``eager``: only kernels of one operation each keep them, beside what fused ones keep.
     """
 
     columns: Columns
     element: Element
     spread: Spread
     remade_by: tuple[str, ...] = ()
+    eager: bool = False
 
     def also_by(self, *modules: str) -> Kept:
         """The same, which recomputation of these modules makes again, too."""
@@ -137,7 +139,9 @@ def kept(
     element: Element = Element.SIXTEEN_BIT,
     spread: Spread = Spread.TENSOR,
     remade_by: tuple[str, ...] = (),
+    *,
+    eager: bool = False,
 ) -> Kept:
     """So many numbers per token, of a kind, spread over the ranks in a way."""
     which = plain(width) if isinstance(width, int) else width
-    return Kept(columns=which, element=element, spread=spread, remade_by=remade_by)
+    return Kept(columns=which, element=element, spread=spread, remade_by=remade_by, eager=eager)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
+from statistics import fmean, median, pstdev
 from typing import Any
 
 from planner.logs.reading import Line, Log, Reading, plain_count, plain_number
@@ -15,6 +15,8 @@ OUTPUT_RATE, TOTAL_RATE, REQUESTS = "output_tokens_per_s", "total_tokens_per_s",
 _MS = 1e-3
 BENCH, TRTLLM, AIPERF = "bench-serving", "trtllm-bench", "aiperf"
 _SHARES = (50, 90, 95, 99)
+# Requests of which sums tell that they are alike.
+_ENOUGH = 16
 
 # What vllm bench serve, sglang.bench_serving and TensorRT-LLM's benchmark_serving call it.
 _LATENCIES = {
@@ -102,7 +104,7 @@ def read_bench(found: Mapping[str, Any]) -> Reading:
         is_training=False,
         values=values,
         percentiles=percentiles,
-        facts=_facts(numbers),
+        facts=_facts(numbers) | _spread(found, numbers),
         notes=(*_about_failures(numbers), *_contradictions(numbers)),
     )
 
@@ -125,6 +127,29 @@ def _facts(numbers: Mapping[str, float]) -> dict[str, float]:
     if not {"concurrency", "request_rate"} & facts.keys():
         facts["all_at_once"] = 1.0
     return facts
+
+
+def _spread(found: Mapping[str, Any], numbers: Mapping[str, float]) -> dict[str, float]:
+    """How lengths differ: of those of each request where a file has them, else of their sums.
+
+    Lengths that are drawn hardly ever add up to the same whole number for each request, prompts
+    and answers alike.
+    """
+    each = {kind: _lengths(found.get(f"{kind}_lens")) for kind in ("input", "output")}
+    if all(each.values()):
+        varied = {f"{kind}_variation": pstdev(all_) / fmean(all_) for kind, all_ in each.items()}
+        return {**varied, "equal_lengths": float(not any(varied.values()))}
+    totals = [numbers.get(f"total_{kind}_tokens", 0.0) for kind in each]
+    number = numbers.get("completed", 0.0)
+    if number < _ENOUGH or not all(totals):
+        return {}
+    return {} if any(total % number for total in totals) else {"equal_lengths": 1.0}
+
+
+def _lengths(given: Any) -> list[float]:
+    """Lengths of requests, those that failed left out; none where these are no numbers."""
+    is_list = isinstance(given, list) and all(_is_number(one) for one in given)
+    return [float(one) for one in given if one > 0] if is_list else []
 
 
 def _about_failures(numbers: Mapping[str, float]) -> Iterator[str]:

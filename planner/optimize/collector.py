@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, distinct
 from planner.base.records import record
+from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.optimize.narrowing import count_codes
 from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Problem
@@ -44,6 +45,16 @@ class NearestMiss:
     def excess(self) -> float:
         """How far beyond the bound, as a fraction of it."""
         return abs(self.value - self.bound) / max(abs(self.bound), 1e-300)
+
+    @property
+    def room(self) -> float:
+        """The bound of memory [bytes], which is no more than a GPU has.
+
+        Where published runs took less than was predicted, a plan may be predicted to take more.
+        """
+        if self.rejection == OUT_OF_HOST_MEMORY.name:
+            return self.bound
+        return min(self.bound, float(self.source.setting.machine.gpu.allocatable_memory))
 
     @cached_property
     def candidates(self) -> Candidates:
@@ -112,7 +123,7 @@ class Collector:
         """Some rows of the front by piece: their places among these, the source, the table."""
         self._merge()
         places = self._places[rows]
-        for piece in np.unique(places[:, 0]):
+        for piece in distinct(places[:, 0]):
             mine = np.flatnonzero(places[:, 0] == piece)
             source, table = self._pieces[piece]
             yield mine, source, table.rows(places[mine, 1])
@@ -171,7 +182,7 @@ class Collector:
         flat = np.concatenate([rows for _, rows, _ in self._pending])
         best = pareto_front(values)
         places = [self._places]
-        for number in np.unique(owners[best]):
+        for number in distinct(owners[best]):
             candidates, rows = self._pending[number][0], flat[best[owners[best] == number]]
             places.append(_numbered(len(self._pieces), rows.size))
             self._pieces.append((candidates.source, candidates.configurations.rows(rows)))

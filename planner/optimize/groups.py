@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from planner.base.arrays import IndexArray
+from planner.base.arrays import IndexArray, distinct
 from planner.base.records import record
 from planner.optimize.collector import Collector, NearestMiss
 from planner.optimize.pareto import pareto_front, useful
@@ -63,7 +63,7 @@ def joint_front(groups: Sequence[Group], furthest: float, ahead: Choice | None =
     if ahead is not None:
         sources[id(ahead.source)] = ahead.source
         tables[id(ahead.source)] = [(np.zeros(1, dtype=np.intp), ahead.configuration)]
-    for number in np.unique(owners).tolist():
+    for number in distinct(owners).tolist():
         places = np.flatnonzero(owners == number)
         for mine, source, table in found[number].pieces(front[places] - starts[number]):
             sources[id(source)] = source

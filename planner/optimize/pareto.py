@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base.arrays import BoolArray, FloatArray, IndexArray
+from planner.base.arrays import BoolArray, FloatArray, IndexArray, ranking
 
 _PROBES = 8
 _CHUNK = 2**10
@@ -92,8 +92,8 @@ def _falls_below_all_before(last: FloatArray, num_objectives: int) -> BoolArray:
 def _levels(ranked: FloatArray) -> tuple[IndexArray | None, FloatArray]:
     """The ranks of a column of few values, if there is one, and the other two columns."""
     for column in range(ranked.shape[1]):
-        distinct, ranks = np.unique(ranked[:, column], return_inverse=True)
-        if len(distinct) <= _FEW_LEVELS:
+        levels, ranks = ranking(ranked[:, column])
+        if len(levels) <= _FEW_LEVELS:
             return ranks, np.delete(ranked, column, axis=1)
     return None, ranked
 

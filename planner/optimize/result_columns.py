@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.arrays import ranking
 from planner.confidence.intervals import Confidence
 from planner.optimize.source import Columns, Source
 
@@ -148,9 +149,9 @@ def _asked(table: Mapping[str, Any], sources: Sequence[Source], which: Any) -> C
 
 
 def _with_intervals(table: Mapping[str, Any], sources: Sequence[Source], which: Any) -> Columns:
-    counts, of_count = np.unique(np.asarray(table["num_gpus"]), return_inverse=True)
-    distinct, of_row = np.unique(which * len(counts) + of_count, return_inverse=True)
-    sure = [sources[one // len(counts)].confidence(counts[one % len(counts)]) for one in distinct]
+    counts, of_count = ranking(table["num_gpus"])
+    pairs, of_row = ranking(which * len(counts) + of_count)
+    sure = [sources[one // len(counts)].confidence(counts[one % len(counts)]) for one in pairs]
     most_utilization = np.array([one.most_utilization if one else math.inf for one in sure])[of_row]
     found = dict(table)
     for quantity, (same, inverse) in FOLLOWING.items():

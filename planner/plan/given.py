@@ -42,6 +42,7 @@ _RUN_LENGTHS = ("total_tokens", "num_samples", "max_steps")
 _FIELDS = tuple(field.name for field in fields(Request))
 _OF_OPTUNA = ("trials", "seed", "sampler", "storage")
 NEEDS = {
+    "engine_version": "engine",
     "acceptance_rate": "draft_tokens",
     "draft_cost": "draft_tokens",
     "draft_model": "draft_tokens",

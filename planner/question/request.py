@@ -116,6 +116,7 @@ class Request:
     reliability: str | None = None
 
     engine: str | tuple[str, ...] | None = None
+    engine_version: str | None = None
     mode: str | tuple[str, ...] | None = None
     prefill_gpu: str | None = None
     input_tokens: int | None = None

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import csv
 from functools import cache, cached_property
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from planner.base import enums, software_enums
@@ -167,7 +167,7 @@ def percentile_of(name: str) -> tuple[str, float] | None:
 @cache
 def glossary() -> dict[str, Term]:
     """All terms by name, in the order of ``terms.csv``."""
-    text = files("planner").joinpath("question/terms.csv").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "terms.csv").read_text(encoding="utf-8")
     found = {}
     for row in csv.DictReader(text.splitlines(), restval=""):
         of, kind = (tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind"))

@@ -11,24 +11,23 @@ from typing import Any, TypeAlias
 from planner.base.records import record
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.explaining.compared import ComparedPlans
-from planner.explaining.other import changed_request
 from planner.launch import MANIFEST
 from planner.plan.given import Said, make_request
-from planner.plan.pinned import PinnedPlan
 from planner.question.request import Request
 from planner.report.explained import seen_plan
 from planner.report.recommended import recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 
-Reading: TypeAlias = Callable[[Path, int | None], PinnedPlan]
-"""Reads the plan of a file or folder, and of a row of it."""
+Reading: TypeAlias = Callable[[Path, int | None, Mapping[str, Any]], Request]
+"""What a file or folder, or a row of it, asks, with other answers and settings."""
 
 PLAN, FOLDER = "plan", "specs"
 SHIPPED = "shipped"
 """What stands for the specs as they are shipped, among folders of own ones."""
 
 _PLAN_OF_SWEEP = "plan.json"
+_OF_ALL = ("workload", "settings")
 _NAMED = (SpecKind.GPUS, SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)
 
 
@@ -81,7 +80,7 @@ def compared_plans(
 ) -> ComparedPlans:
     """The plan of each thing beside those of the others; ``asked`` as `make_request` takes it.
 
-    ``read`` gives the plan of a file or folder, and of a row of it.
+    ``read`` gives the request of a file or folder, and of a row of it.
 
     Raises
     ------
@@ -146,10 +145,8 @@ def _request(thing: Thing, asked: Mapping[str, Any], read: Reading, said: Said) 
     """The request of the one plan of a thing."""
     given = {name: value for name, value in asked.items() if value is not None}
     if thing.kind == PLAN:
-        changes = {name: value for name, value in given.items() if name not in ("workload",)}
-        settings = changes.pop("settings", {})
-        base = _pinned(thing, read).request()
-        return changed_request(base, {**changes, **settings}, said) if given else base
+        changes = {name: value for name, value in given.items() if name not in _OF_ALL}
+        return _read(thing, {**changes, **given.get("settings", {})}, read)
     if thing.kind == FOLDER:
         return recommended_of(make_request({**given, "specs": thing.path}, said=said)).request()
     if thing.kind == SpecKind.ENGINES and "workload" not in given:
@@ -158,9 +155,9 @@ def _request(thing: Thing, asked: Mapping[str, Any], read: Reading, said: Said) 
     return recommended_of(asked_of).request()
 
 
-def _pinned(thing: Thing, read: Reading) -> PinnedPlan:
-    """The plan of a file: its row, or what its search recommends, or the first row of a table."""
+def _read(thing: Thing, changes: Mapping[str, Any], read: Reading) -> Request:
+    """That of a file: its row, or what its search recommends, or the first row of a table."""
     path = thing.path
     assert path is not None
     first = 1 if path.suffix == ".csv" else None
-    return read(path, first if thing.row is None else thing.row)
+    return read(path, first if thing.row is None else thing.row, changes)

@@ -7,6 +7,7 @@ from typing import Any
 
 from planner.base import text
 from planner.explaining.compared import ComparedPlans, Result
+from planner.report.infeasible import impossible_words
 from planner.report.overview import question_title
 from planner.report.short import short_plan
 from planner.report.told import label, told
@@ -25,7 +26,7 @@ def comparison_blocks(found: ComparedPlans, *, is_full: bool = False) -> Iterato
         words = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
         yield said(words, indent="   ")
         if seen.reason:
-            yield said(f"   impossible: {seen.reason}", indent="   ")
+            yield said(f"   impossible: {impossible_words(seen)}", indent="   ")
     for name, reason in found.missing.items():
         yield said(f"-  {name}: no plan: {reason}", indent="   ")
     yield from _settings_blocks(found)

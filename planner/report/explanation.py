@@ -17,10 +17,12 @@ from planner.explaining.steps import ExplainedPart, ExplainedStep, keys_of
 from planner.explaining.what_if import SOFTWARE, Sensitivity, change
 from planner.question.terms import term_of_column
 from planner.report.front import of_objective
+from planner.report.infeasible import impossible_words
 from planner.report.load import load_line
 from planner.report.overview import question_title
 from planner.report.parts import host_words
 from planner.report.short import short_plan
+from planner.report.sure import other_formats
 from planner.report.told import label, told, told_alike
 from planner.show.page import BAD, GAP, TOTAL, Block, Table, Title, grid, said
 
@@ -163,8 +165,10 @@ def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Bl
     if not found:
         return
     yield Title(text="Assumed, what moves the answer most first")
+    facts = {fact.name: fact for fact in explained.seen.facts}
     for one in found if is_full else found[:_ASSUMED]:
-        yield said(_assumed_line(one))
+        others = other_formats(facts[one.name]) if one.name in facts else []
+        yield said("; ".join([_assumed_line(one), *others]))
     if not is_full and len(found) > _ASSUMED:
         yield said(f"and {len(found) - _ASSUMED} more")
 
@@ -341,7 +345,7 @@ def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
     ]
     yield f"Changed: {', '.join(changes) or 'nothing'}."
     if difference.other.reason:
-        yield f"It is impossible: {difference.other.reason}."
+        yield f"It is impossible: {impossible_words(difference.other)}."
         return
     yield from _results(difference, is_full=is_full)
     for name, terms in difference.times.items():

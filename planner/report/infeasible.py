@@ -10,10 +10,11 @@ from planner.base import text
 from planner.base.units import GIB
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.decide.advice import remedies
+from planner.explaining.against import Seen
 from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.plan.plan import Plan
+from planner.plan.plan import Plan, result_of
 from planner.report.engine_start import no_start
 from planner.report.overview import describe, where
 from planner.report.parts import host_words
@@ -50,6 +51,12 @@ def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | Non
 def missed_words(plan: Plan, result: SearchResult) -> list[str]:
     """What the nearest misses lack, each against what there is."""
     return [_sentence(plan, result, miss, miss.rejection, None) for miss in result.nearest_misses]
+
+
+def impossible_words(seen: Seen) -> str:
+    """Why a plan that is compared is impossible, in the words of its own report."""
+    missed = missed_words(seen.plan, result_of(seen.plan, seen.found))
+    return missed[0] if missed else seen.reason
 
 
 def _is_alone(result: SearchResult) -> bool:
@@ -91,10 +98,18 @@ def _sentence(
         return f"{words}: {on_host}{which}"
     surely = fits_words(miss.row) if is_memory and not (room or is_host) else ""
     if _is_alone(result):
-        return f"{words}: {', '.join(filter(None, (f'{value} against {bound}', surely, room)))}"
+        against = _peak_words(miss, value, bound) if surely else f"{value} against {bound}"
+        return f"{words}: {', '.join(filter(None, (against, surely, room)))}"
     what = f"need more than {bound}" if is_memory else f"miss {name} {bound}{_at(plan, name)}"
     nearest = ", ".join(filter(None, (value, surely, room, wording.in_short(miss.row))))
     return f"{what} (nearest: {nearest})"
+
+
+def _peak_words(miss: NearestMiss, value: str, bound: str) -> str:
+    """The peak and what the GPU has, beside what of it is surely enough where that is less."""
+    usable = miss.source.setting.machine.gpu.allocatable_memory
+    surely = f" (surely {bound})" if miss.bound < usable else ""
+    return f"peak {value}; {text.gibibytes(usable)} usable{surely}"
 
 
 def _room(plan: Plan, miss: NearestMiss) -> str:
@@ -112,9 +127,10 @@ def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:
     """The bound of a miss and its value, with as many digits as tell them apart."""
     units = {constraint.name: constraint.unit for constraint in problem.constraints}
     unit = units.get(miss.rejection, "byte")
-    bound, value = text.limit(miss.bound, unit), text.limit(miss.value, unit)
+    most = miss.room if unit == "byte" else miss.bound
+    bound, value = text.limit(most, unit), text.limit(miss.value, unit)
     if bound == value and unit == "byte":
-        return f"{miss.bound / GIB:.3f} GiB", f"{miss.value / GIB:.3f} GiB"
+        return f"{most / GIB:.3f} GiB", f"{miss.value / GIB:.3f} GiB"
     return bound, value
 
 

@@ -17,6 +17,7 @@ from planner.question.terms import glossary
 from planner.report.documents import question_manifest
 from planner.report.rows import RowFiles, blocks
 from planner.report.short import layout_of
+from planner.report.sure import other_formats
 from planner.report.told import label, told
 from planner.show.page import BEST, GAP, TOTAL, Block, Column, Title, fitted, said
 from planner.workloads.base import Workload
@@ -89,9 +90,9 @@ def best_lines(sizes: Sizes) -> list[str]:
 def note_lines(sizes: Sizes) -> list[str]:
     """What the answers rest on, and what they leave open."""
     lines = _price_lines(sizes)
-    if others := [_named(size) for size in sizes.found if size.is_other_contract]:
-        lines.append(f"No on-demand price is known, taken as: {', '.join(others)}")
-    lines += _assumed_lines(sizes)
+    if contracts := [_named(size) for size in sizes.found if size.is_other_contract]:
+        lines.append(f"No on-demand price is known, taken as: {', '.join(contracts)}")
+    lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
     open_ones = [
         f"{_named(size)} {text.count(size.not_tried[0])} to {text.count(size.not_tried[-1])}"
         for size in sizes.found
@@ -131,6 +132,17 @@ def _price_words(sizes: Sizes, size: Size) -> str:
     basis.append("as given" if sizes.request.price is not None else date or "")
     known = ", ".join(filter(None, basis))
     return f"{_named(size)} {price:.2f} USD" + (f" ({known})" if known else "")
+
+
+def _precision_lines(sizes: Sizes) -> list[str]:
+    """The other precision of the cheapest run, where nobody gave one."""
+    fact = None if sizes.best is None else sizes.best.precision
+    if fact is None:
+        return []
+    lacking = fact.does_not_fit
+    words = [f"has no room in {other}: --precision {other} sizes it" for other in lacking]
+    told = f"Precision {fact.assumed} assumed: the cheapest plan"
+    return [f"{told} {one}" for one in (*other_formats(fact), *words)]
 
 
 def _assumed_lines(sizes: Sizes) -> list[str]:

@@ -147,7 +147,8 @@ def _framework(catalogue: Catalogue, name: str) -> Iterator[str]:
 def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
     engine = catalogue.load_engine(name).spec
     yield name
-    yield "continuous" if engine.scheduler.continuous else "static"
+    scheduler = engine.scheduler
+    yield "continuous" if scheduler.continuous else "slots" if scheduler.slots else "static"
     yield text.count(engine.scheduler.max_num_seqs)
     yield text.count(engine.scheduler.max_num_batched_tokens)
     yield ", ".join(engine.quantizations)

@@ -41,6 +41,30 @@ _BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
 
 
 @record()
+class Interval:
+    """The bounds of a number."""
+
+    gt: float | None = None
+    ge: float | None = None
+    lt: float | None = None
+    le: float | None = None
+
+
+@record()
+class MinLen:
+    """The least number of values."""
+
+    min_length: int
+
+
+@record()
+class MaxLen:
+    """The greatest number of values."""
+
+    max_length: int
+
+
+@record()
 class Before:
     """A function of the value as it is given, and of what the values of a file share."""
 

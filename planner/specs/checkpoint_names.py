@@ -21,7 +21,7 @@ _ENDINGS = tuple(
         (r"fp8[-_]block", "fp8_block"),
         (r"fp8", "fp8"),
         (r"mxfp4", "mxfp4"),
-        (r"(?:nv)?fp4", "nvfp4"),
+        (r"(?:nv)?fp4(?:-v\d)?", "nvfp4"),
         (r"w4a?fp8|w4a8", "w4a8"),
         (r"(?:gptq|awq)[-_]?(?:int8|8bit)|w8a16|(?:bnb[-_])?8bit", "w8a16"),
         (r"(?:gptq|awq)(?:[-_]?(?:int4|4bit))?|w4a16|int4|(?:bnb[-_])?(?:4bit|nf4)", "w4a16"),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from annotated_types import Interval
-
 from planner.base.enums import LinkKind
-from planner.specs.checked import checked
+from planner.specs.checked import Interval, checked
 from planner.specs.gpu import Count
 from planner.specs.quantity import Bytes, BytesPerSecond, Fraction, Ratio, Seconds, Share
 

@@ -7,10 +7,8 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Annotated
 
-from annotated_types import Interval
-
 from planner.base.enums import AttentionKernels, Quantization
-from planner.specs.checked import Strict, checked
+from planner.specs.checked import Interval, Strict, checked
 from planner.specs.quantity import (
     BytesOrZero,
     BytesPerSecondOrZero,
@@ -166,7 +164,8 @@ class Scheduler:
     """Batching: how requests become the steps of an engine."""
 
     continuous: bool
-    """Sequences join and leave between steps; without it a batch ends together."""
+    """Sequences join and leave between steps; without it a batch ends together, unless there are
+    ``slots``."""
     chunked_prefill: bool
     """Mixes parts of prompts into the steps of decoding."""
     max_num_seqs: Count
@@ -196,6 +195,14 @@ class Scheduler:
     whole_requests: bool = False
     """A request starts only when the cache has room for its longest answer; without it the cache
     fills as answers grow."""
+    slots: bool = False
+    """Without ``continuous``: its server takes a stream of requests into slots, whose room in the
+    cache there is from the start, and those beyond wait for one."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether it takes requests as they come, not static batches alone."""
+        return self.continuous or self.slots
 
 
 @checked

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from annotated_types import Interval
-
 from planner.base.adapter_names import ExpertAdapters
 from planner.base.enums import AttentionKernels, Fp8Recipe
-from planner.specs.checked import checked
+from planner.specs.checked import Interval, checked
 from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
 
 
@@ -175,6 +173,8 @@ class Memory:
     buffered_bytes: BytesOrZero = 0.0
     """Bytes that buffers hold for each parameter of a GPU, up to ``communication_buffer``, which is
     that of a full bucket; 0 where buffers have one size."""
+    replica_buckets: bool = False
+    """Replicas copy all their gradients into buckets of their own, which stay."""
     loaded_whole: BytesOrZero = 0.0
     """Bytes per parameter of the whole model that each GPU holds while it loads, beside the shard
     that it will keep."""
@@ -241,6 +241,31 @@ class Offloading:
     loads, where weights are not sharded."""
 
 
+@checked
+class Compilation:
+    """What torch.compile changes of a framework that can be told to use it or not.
+
+    ``layer_launch_time``, ``elementwise_passes`` and ``kept_activations`` are those the other way
+    than the rest of the profile.
+    """
+
+    selectable: bool = False
+    """It can compile a model or leave it eager."""
+    default: bool = False
+    """The rest of its profile is of compiled models; of eager ones if not."""
+    layer_launch_time: Seconds = 0.0
+    """The host's time to launch one layer's forward kernels, the other way."""
+    elementwise_passes: Ratio = 1.0
+    """Traffic of elementwise kernels the other way: over that of fused ones where that is compiled,
+    over what each kernel reads and writes where it is eager."""
+    kept_activations: Ratio = 1.0
+    """Activations that compiled kernels keep over those that fused ones keep, where the rest is of
+    eager ones."""
+    tensor_parallel_launch_time: Seconds = 0.0
+    """What tensor parallelism adds to a layer's forward launches where they are eager, as each
+    operation on a distributed tensor is dispatched by itself."""
+
+
 _SplitAxis = Literal["tensor_parallel", "context_parallel", "expert_parallel"]
 
 
@@ -258,6 +283,8 @@ class FrameworkProfile:
     """Bytes per parameter."""
     memory: Memory
     """Memory besides these."""
+    compilation: Compilation = Compilation()
+    """What torch.compile changes."""
     offloading: Offloading = Offloading()
     """What can be in host memory."""
     default_zero_stage: Annotated[int, Interval(ge=0, le=3)]

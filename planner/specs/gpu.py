@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated
 
-from annotated_types import Interval
-
 from planner.base.enums import LinkKind, Precision
-from planner.specs.checked import checked
+from planner.specs.checked import Interval, checked
 from planner.specs.quantity import (
     Bytes,
     BytesPerSecond,

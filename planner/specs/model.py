@@ -7,11 +7,9 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from annotated_types import Interval, MinLen
-
 from planner.base.enums import AttentionKind, PositionEmbedding, Quantization
 from planner.errors import did_you_mean
-from planner.specs.checked import After, Strict, checked
+from planner.specs.checked import After, Interval, MinLen, Strict, checked
 
 MOST_LAYERS = 10_000
 WIDEST_HEAD = 8192
@@ -143,11 +141,6 @@ class AttentionSpec:
         """Columns of the input projection: what is mixed, the gate, one or two per value head."""
         per_head = 2 if self.kind is AttentionKind.LINEAR else 1
         return self.linear_mixed + self.linear_values + per_head * self.linear_num_value_heads
-
-    @property
-    def linear_state(self) -> int:
-        """Numbers in the state of one sequence."""
-        return self.linear_values * self.linear_key_head_dim
 
 
 @checked
@@ -302,7 +295,8 @@ class Checkpoint:
     (dense ones) and ``shared_experts``; embeddings, logits, routers and norms always do.
     ``sixteen_bit_layers``: layers, such as the first and the last, of which all matrices do.
     ``group_size``: weights that share a scale of ``scale_bytes``, and a zero point of
-    ``zero_point_bytes``; without it scales are those of the format. ``engines``, ``vendors``: the
+    ``zero_point_bytes``; without it scales are those of the format. ``repository``: of a checkpoint
+    beside the one that ``ModelSpec.quantization`` is of. ``engines``, ``vendors``: the
     engine profiles and the vendors of GPUs that are served this checkpoint where only the format
     is named; all where none is given.
     """
@@ -314,6 +308,7 @@ class Checkpoint:
     group_size: Annotated[int, Strict(), Interval(ge=1, le=10**6)] | None = None
     scale_bytes: Bytes = 2.0
     zero_point_bytes: Bytes = 0.0
+    repository: str = ""
     engines: tuple[str, ...] = ()
     vendors: tuple[str, ...] = ()
 

@@ -56,8 +56,11 @@ def _built_in(repository: str, folder: Path | None) -> ModelSpec | None:
 def _as_published(model: ModelSpec, repository: str) -> ModelSpec:
     """The model with the types of a checkpoint's weights, as far as its name tells them."""
     word = format_of(repository)
-    if word is None:
-        return model
+    return model if word is None else in_format(model, word)
+
+
+def in_format(model: ModelSpec, word: str) -> ModelSpec:
+    """The model with weights of a type: its experts alone where its own weights are so."""
     if word == _SIXTEEN_BIT:
         return replace(model, quantization=None, expert_quantization=None)
     experts_alone = model.quantization is None and model.expert_quantization is not None
@@ -65,6 +68,12 @@ def _as_published(model: ModelSpec, repository: str) -> ModelSpec:
     return replace(
         model, quantization=dense, expert_quantization=word if model.num_experts else None
     )
+
+
+def stored_types(model: ModelSpec) -> tuple[str, str]:
+    """The types of a model's dense matrices and of its experts, as words of the table of terms."""
+    dense = model.quantization or _SIXTEEN_BIT
+    return dense, model.expert_quantization or dense
 
 
 @kept

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 
@@ -239,6 +238,8 @@ def _aliases_in(path: Path) -> tuple[str, ...]:
 def _unknown(
     kind: SpecKind, name: str, files: Mapping[str, Path], aliases: Mapping[str, str]
 ) -> str:
+    from difflib import get_close_matches
+
     targets = {**aliases, **{file: file for file in files}}
     close = get_close_matches(_normalised(name), sorted(targets), n=_MOST_MEANT, cutoff=0.7)
     close = close or _sharing_parts(_normalised(name), targets)

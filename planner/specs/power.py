@@ -6,11 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import MaxLen
-
 from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.checked import checked
+from planner.specs.checked import MaxLen, checked
 from planner.specs.hardware import Loaded, loaded
 from planner.specs.load import read_toml
 from planner.specs.paths import beside_specs

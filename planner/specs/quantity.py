@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from annotated_types import Interval
-
 from planner.base.units import to_si
-from planner.specs.checked import Before
+from planner.specs.checked import Before, Interval
 
 
 @dataclass(slots=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from annotated_types import Interval
-
-from planner.specs.checked import Strict, checked
+from planner.specs.checked import Interval, Strict, checked
 
 Whole = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
+Share = Annotated[float, Interval(ge=0, le=1e9)]
 Base = Literal["num_gpus", "num_hidden_layers", "num_experts", "global_batch_size"]
 
 
@@ -46,9 +45,8 @@ class Dense:
     growth: Annotated[float, Interval(gt=1, le=10)]
 
 
-Choice: TypeAlias = (
-    PowersOfTwo | Divisors | Multiples | Dense | tuple[bool | int | str, ...] | bool | int | str
-)
+Value: TypeAlias = bool | int | Share | str
+Choice: TypeAlias = PowersOfTwo | Divisors | Multiples | Dense | tuple[Value, ...] | Value
 
 
 @checked
@@ -70,7 +68,7 @@ class SearchSpace:
             raise ValueError("a space names a framework (training) or an engine (serving)")
 
 
-def expand(choice: Choice, bases: Mapping[str, int]) -> list[bool | int | str]:
+def expand(choice: Choice, bases: Mapping[str, int]) -> list[Value]:
     """The values of a choice, in ascending order where they are numbers.
 
     ``bases`` gives the quantities that ``divisors_of`` and ``multiples_of`` name, and the
@@ -86,7 +84,7 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[bool | int | str]:
         case Multiples():
             base = bases[choice.multiples_of]
             return sorted({max(1, round(base * factor)) for factor in choice.factors})
-        case bool() | int() | str():
+        case bool() | int() | float() | str():
             return [choice]
         case _:
             return list(dict.fromkeys(choice))
@@ -99,13 +97,13 @@ def _most_parts(choice: PowersOfTwo, bases: Mapping[str, int]) -> int:
     return max(min(choice.powers_of_two_up_to, parts), 1)
 
 
-def _dense(choice: Dense) -> list[bool | int | str]:
+def _dense(choice: Dense) -> list[Value]:
     values = list(range(1, min(choice.every_up_to, choice.up_to) + 1))
     while values[-1] < choice.up_to:
         values.append(min(choice.up_to, max(values[-1] + 1, round(values[-1] * choice.growth))))
     return [*values]
 
 
-def _divisors(number: int, limit: int) -> list[bool | int | str]:
+def _divisors(number: int, limit: int) -> list[Value]:
     small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
     return [k for k in sorted({*small, *(number // k for k in small)}) if k <= limit]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from annotated_types import Interval
 
 from planner.base.arrays import FloatArray
 from planner.base.enums import AdapterTargets
-from planner.specs.checked import checked
+from planner.specs.checked import Interval, checked
 from planner.specs.drafting import DraftMethod
 
 Tokens = Annotated[int, Interval(ge=1, le=100_000_000)]

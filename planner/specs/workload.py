@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from annotated_types import Interval
-
 from planner.base.adapter_names import ExpertAdapters, SavedModules
 from planner.base.enums import AdapterKind, AdapterTargets, Padding
 from planner.base.training_objectives import TrainingObjective
-from planner.specs.checked import checked
+from planner.specs.checked import Interval, checked
 
 USUAL_DEVIATION = 0.8
 """Standard deviation of samples' lengths over their mean: 3,234 and 2,547 tokens in the benchmark

@@ -1,4 +1,4 @@
-"""The plan that a file or a folder of any kind holds."""
+"""The plan that a file or a folder of any kind holds, and what it asks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,84 @@ from typing import Any
 
 from planner.base.cells import cell_value
 from planner.base.files import manifest_path
-from planner.base.reading import RESULT, read_csv, read_json
-from planner.errors import LaunchError, SpecError
+from planner.base.reading import RESULT, opened, read_csv, read_json
+from planner.errors import LaunchError, PlannerError, SpecError
+from planner.explaining.other import changed_request
 from planner.launch import MANIFEST
+from planner.launch.imported import Imported
+from planner.launch.judge import as_started
+from planner.launch.read import read_launch
+from planner.plan.given import Said
 from planner.plan.pinned import PLAN_FILE, PinnedPlan
+from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_of
 
 # A column that the results of one workload alone have.
 _TELLING = {"step_time_s": "train", "prefill_latency_s": "inference", "mode": "serve"}
 _OF_POOLS = ("mode", "prefill_gpu")
+# What a launch file may leave to the plan beside it.
+_OF_LOAD = ("gpu", "input_tokens", "output_tokens", "request_rate")
+_HEAD = 2**12
+# What the beginning of a plan or a result has, and no launch file.
+_OURS = ("workload = ", '"workload":', '"rows":')
+
+
+def is_launch_file(path: Path) -> bool:
+    """Whether a file is a launch file of the user's, not a plan or a result of planner."""
+    if os.path.isdir(path) or path.suffix == ".csv":
+        return False
+    if path.suffix not in (".toml", ".json"):
+        return True
+    try:
+        with opened(path) as file:
+            head = file.read(_HEAD).decode(errors="replace")
+    except (PlannerError, OSError):
+        return True
+    return not any(word in head for word in _OURS)
+
+
+def request_in(
+    path: Path,
+    row: int | None,
+    asked: Mapping[str, Any],
+    specs: Path | None = None,
+    said: Said = str,
+    beside: Request | None = None,
+) -> Request:
+    """What a plan, a row of a result or a launch file asks, with other answers and settings.
+
+    Of a launch file ``asked`` answers what it leaves open, too, else the request that is
+    ``beside`` it; its own is that of the configuration that is started.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError, LaunchError
+        It cannot be read, holds no plan, has no such row, or leaves something open.
+    """
+    if not is_launch_file(path):
+        base = pinned_in(path, row, specs).request()
+        return changed_request(base, asked, said) if asked else base
+    imported = _imported(path, row, asked, specs)
+    if beside is not None:
+        own = imported.values.keys() - imported.defaults.keys()
+        known = {name: getattr(beside, name) for name in _OF_LOAD if name not in own}
+        asked = {**{name: value for name, value in known.items() if value is not None}, **asked}
+        imported = _imported(path, row, asked, specs)
+    found = imported.request(asked, specs, said)
+    return as_started(changed_request(found, asked, said))[0]
+
+
+def _imported(
+    path: Path, row: int | None, asked: Mapping[str, Any], specs: Path | None
+) -> Imported:
+    num_gpus, gpu = _alone(asked.get("num_gpus")), _alone(asked.get("gpu"))
+    return read_launch(path, row, specs, num_gpus=num_gpus, gpu=gpu)
+
+
+def _alone(given: Any) -> str | None:
+    """One answer as text; None where there is none, or several."""
+    is_one = given is not None and not isinstance(given, list | tuple) and "," not in str(given)
+    return str(given) if is_one else None
 
 
 def plan_in(path: Path, row: int | None) -> PinnedPlan:

@@ -161,7 +161,9 @@ class Workload:
     settled : answers to the request's questions that a plan of this source was made with
     fitting : for a source and a configuration that is too large for it, settings that are not
     advice_rows : configurations that may be judged to find out what would help
+    fitted : a scene with what its GPUs and its profile decide of the question
     usual : of a scene, what its profile does by default, where that is told
+    differs : of a scene, what was chosen of the question by its GPUs and its profile
     others : of a source and a row, settings that are worth trying instead, by what they change
     other_gpus : questions that name further GPUs
     precision : the parameter that is the precision of the matrices
@@ -192,7 +194,9 @@ class Workload:
     free: Callable[[Request, int | None], Mapping[str, Sequence[Any]]] = lambda *_: {}
     fitting: Callable[[Any, Any], Mapping[str, Any]] = lambda *_: {}
     advice_rows: int = 1_500_000
+    fitted: Callable[[Scene], Scene] = lambda scene: scene
     usual: Callable[[Scene], Mapping[str, str]] = lambda _: {}
+    differs: Callable[[Scene], Mapping[str, str]] = lambda _: {}
     others: Callable[[Source, Mapping[str, Any]], Mapping[str, Mapping[str, str]]] = lambda *_: {}
     other_gpus: tuple[str, ...] = ()
     precision: str = "precision"

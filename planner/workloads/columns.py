@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.arrays import ranking
 from planner.configurations.table import word
 
 
@@ -21,8 +22,8 @@ def worded(name: str, values: Any, shape: tuple[int, ...], of: str | None = None
     flat = np.broadcast_to(values, shape).ravel()
     if flat.size == 1:
         return [word(of or name, flat[0])]
-    distinct, which = np.unique(flat, return_inverse=True)
-    words = np.array([word(of or name, value) for value in distinct], dtype=object)
+    each, which = ranking(flat)
+    words = np.array([word(of or name, value) for value in each], dtype=object)
     shown: list[Any] = words[which].tolist()
     return shown
 

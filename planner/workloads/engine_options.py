@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.errors import SpecError
+from planner.estimators.inference.setting import ServingSetting
 from planner.question.request import Request
 from planner.specs.engine import EngineProfile
 
@@ -34,6 +35,14 @@ def limited(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
         memory = replace(memory, profiled_seqs=max_num_seqs, profiled_seqs_small=0, told_seqs=True)
     scheduler = replace(engine.scheduler, max_num_seqs=max_num_seqs)
     return replace(engine, scheduler=scheduler, memory=memory)
+
+
+def told_at(setting: ServingSetting, max_num_seqs: int, concurrency: int) -> ServingSetting:
+    """The setting whose engine is told a number with so many requests at once, and with any other
+    number of requests as many sequences as these are."""
+    engine = limited(setting.engine, max_num_seqs)
+    engine = replace(engine, scheduler=setting.engine.scheduler)
+    return replace(setting, engine=engine, told_at=concurrency)
 
 
 def eager(engine: EngineProfile) -> EngineProfile:

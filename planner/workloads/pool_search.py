@@ -17,6 +17,7 @@ from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     PrefillWorkers,
     decode_workers,
+    decoding_alone,
     prefill_workers,
 )
 from planner.estimators.inference.setting import ServingSetting
@@ -25,6 +26,7 @@ from planner.optimize.objectives import Objective
 from planner.optimize.pareto import pareto_front
 from planner.workloads.deployments import rounded_up
 from planner.workloads.ratios import numbers_of_prefill
+from planner.workloads.room import filled
 
 Workers = TypeVar("Workers", PrefillWorkers, DecodeWorkers)
 
@@ -39,7 +41,8 @@ class PoolSpace:
     """The layouts of one worker to ``decode`` and one to ``prefill``, and how many there may be.
 
     ``replicas`` and ``prefill_replicas`` are the numbers of workers where they are given; else
-    they fill one of the ``counts`` of GPUs, or keep up with the ``request_rate``.
+    they fill one of the ``counts`` of GPUs, or keep up with the ``request_rate``. ``waits``:
+    requests at once of a decode worker are a load, so that those without room wait for it.
     """
 
     prefill_setting: ServingSetting
@@ -50,6 +53,7 @@ class PoolSpace:
     request_rate: float | None = None
     replicas: int | None = None
     prefill_replicas: int | None = None
+    waits: bool = False
 
     @property
     def largest(self) -> float:
@@ -63,8 +67,26 @@ class PoolSpace:
 
     def decode(self) -> DecodeWorkers:
         """Every worker that may decode."""
-        mesh = one_each(self.decode_mesh, "max_num_batched_tokens", self.largest)
-        return decode_workers(self.decode_setting, mesh, inside_fabric=False)
+        return self.decoding(one_each(self.decode_mesh, "max_num_batched_tokens", self.largest))
+
+    @property
+    def asked(self) -> float | None:
+        """Requests at once of each decode worker that wait for room; None where nobody waits."""
+        return float(self.decode_mesh.values("concurrency")[0]) if self.waits else None
+
+    def decoding(self, configurations: ServingConfigurations) -> DecodeWorkers:
+        """Workers that decode, with as many of their requests as they have room for."""
+        setting = self.decode_setting
+        workers = decode_workers(setting, configurations, inside_fabric=False)
+        if not self.waits:
+            return workers
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            held = filled(
+                setting, configurations, workers.memory, lambda c: decoding_alone(setting, c)
+            )
+        if held is configurations:
+            return workers
+        return decode_workers(setting, held, inside_fabric=False)
 
 
 @record(kw_only=True)

@@ -21,7 +21,6 @@ from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     PrefillWorkers,
     cache_transfer_time,
-    decode_workers,
     prefill_workers,
 )
 from planner.estimators.inference.disaggregated_run import (
@@ -115,9 +114,15 @@ class PoolSource(Source):
         """Predictions of every configuration."""
         c = configurations
         prefill = prefill_workers(self.space.prefill_setting, c.prefill, inside_fabric=False)
-        decode = decode_workers(self.setting, c.decode, inside_fabric=False)
+        decode = self.space.decoding(c.decode)
         codes = np.where(prefill.rejected_by > 0, prefill.rejected_by, decode.rejected_by)
-        return self.deployed(prefill, decode, c.prefill_replicas, c.replicas, codes)
+        numbers = c.prefill_replicas, c.replicas
+        return self.deployed(prefill, decode, *numbers, codes, c.concurrency)
+
+    @property
+    def without_waiting(self) -> PoolSource:
+        """The same source where every request must find room at once."""
+        return replace(self, space=replace(self.space, waits=False))
 
     def deployed(
         self,
@@ -126,11 +131,18 @@ class PoolSource(Source):
         num_prefill: FloatArray,
         num_decode: FloatArray,
         rejected_by: CodeArray,
+        asked: FloatArray | None = None,
     ) -> PoolDeployments:
-        """So many of these workers, whose arrays broadcast."""
+        """So many of these workers, whose arrays broadcast.
+
+        ``asked``: the requests at once of each decode worker, those that wait for room included;
+        None: those that it holds.
+        """
         c = PoolConfigurations.pooled(
             prefill.configurations, decode.configurations, num_prefill, num_decode
         )
+        if asked is not None:
+            c = replace(c, concurrency=c.cast("concurrency", asked + np.zeros_like(c.concurrency)))
         pools = self._pools(prefill, decode, c)
         run = disaggregated_run(self.setting, pools, c.replicas * c.concurrency)
         each = prefill.configurations.replica_gpus, decode.configurations.replica_gpus
@@ -190,7 +202,12 @@ class PoolSource(Source):
         codes: CodeArray = np.zeros((), dtype=np.int8)
         for pair in pairs(self.space, prefill, decode, goals, predicted):
             pools = self.deployed(
-                pair.prefill, pair.decode, pair.num_prefill, pair.num_decode, codes
+                pair.prefill,
+                pair.decode,
+                pair.num_prefill,
+                pair.num_decode,
+                codes,
+                None if self.space.asked is None else np.asarray(self.space.asked),
             )
             yield Block(candidates=pools, dropped=np.zeros_like(dropped), num_rows=0)
 
@@ -211,6 +228,19 @@ class PoolDeployments(Deployments):
     decode: DecodeWorkers
     pools: Pools
     run: DisaggregatedRun
+
+    @property
+    def held(self) -> PoolConfigurations:
+        """The configurations with what decode workers hold at once, where requests wait."""
+        c, held = self.configurations, self.decode.configurations.concurrency
+        at_once = c.cast("concurrency", held + np.zeros_like(c.concurrency))
+        found: PoolConfigurations = replace(c, concurrency=at_once)
+        return found
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are requests for which there is no room at once."""
+        return bool(np.any(self.configurations.concurrency > self.held.concurrency))
 
     @property
     def load(self) -> FloatArray:
@@ -256,7 +286,7 @@ class PoolDeployments(Deployments):
         """The same workers where so many requests come in a second."""
         c = self.configurations
         number = requests_at_rate(self.setting, self.pools, np.asarray(rate))
-        most = c.replicas * c.concurrency
+        most = c.replicas * self.held.concurrency
         run = disaggregated_run(self.setting, self.pools, np.minimum(number, most))
         one = np.ones(())
         offered = self.offered(rate, one, most)

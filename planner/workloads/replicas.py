@@ -26,7 +26,7 @@ from planner.estimators.inference.loop import (
     served_at_rate,
     token_time_at_rate,
 )
-from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
+from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.prefix import prefix_share
 from planner.estimators.inference.setting import ServingSetting
@@ -51,6 +51,7 @@ from planner.workloads.deployments import (
     rounded_up,
 )
 from planner.workloads.electricity import serving_confidence
+from planner.workloads.room import filled
 from planner.workloads.serving_simplicity import replica_complexity
 from planner.workloads.serving_space import spans_nodes
 
@@ -158,29 +159,11 @@ class ReplicaSource(Source):
     def filled(
         self, configurations: ServingConfigurations, memory: ServingMemory
     ) -> ServingConfigurations:
-        """What engines hold at once, where requests wait: as many as they have room for.
+        """What engines hold at once: where requests wait, as many as they have room for.
 
-        Those that do not start, or have no room for one request, are as they are, as all are where
-        nobody waits. ``memory`` is that of the configurations.
+        ``memory`` is that of the configurations.
         """
-        c = configurations
-        if not self.waits or np.all(memory.most_sequences >= c.concurrency):
-            return c
-        one = replace(c, concurrency=c.cast("concurrency", np.ones_like(c.concurrency)))
-        alone = serving_memory(self.setting, one)
-        runs = (alone.most_sequences >= 1) & starts_surely(self.setting, alone, one)
-        # Of fewer requests each may take more, so that not even those that more have room for fit.
-        middle = np.where(runs, np.minimum(memory.most_sequences, c.concurrency), c.concurrency)
-        middle = np.maximum(middle, 1.0)
-        low = np.where(runs, 1.0, c.concurrency)
-        high = c.concurrency + np.zeros_like(low)
-        while np.any(high - low > 1):
-            tried = replace(c, concurrency=c.cast("concurrency", middle))
-            fits = serving_memory(self.setting, tried).most_sequences >= middle
-            low = np.where(fits, np.maximum(middle, low), low)
-            high = np.where(fits, high, np.minimum(middle, high))
-            middle = np.ceil((low + high) / 2)
-        return replace(c, concurrency=c.cast("concurrency", low))
+        return filled(self.setting, configurations, memory) if self.waits else configurations
 
     def _promises(self, estimate: ServingEstimate) -> Promises:
         c, served = estimate.configurations, estimate.served

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from planner.configurations.serving import ServingConfigurations
+from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
+from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Candidates, Source
 
 _GRID = 64
@@ -35,6 +39,38 @@ def as_many_as_fit(source: Source, configurations: Any) -> Candidates | None:
     if not most:
         return None
     return source.without_waiting.judged(_with_concurrency(configurations, np.array([float(most)])))
+
+
+def filled(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    memory: ServingMemory,
+    run: Callable[[ServingConfigurations], ServingConfigurations] = lambda c: c,
+) -> ServingConfigurations:
+    """What engines hold at once, where requests wait: as many as they have room for.
+
+    Those that do not start, or have no room for one request, are as they are, as all are where
+    nobody waits. ``memory`` is that of the configurations; ``run`` makes of such with other
+    requests at once what runs then.
+    """
+    c = configurations
+    if np.all(memory.most_sequences >= c.concurrency):
+        return c
+    one = run(replace(c, concurrency=c.cast("concurrency", np.ones_like(c.concurrency))))
+    alone = serving_memory(setting, one)
+    runs = (alone.most_sequences >= 1) & starts_surely(setting, alone, one)
+    # Of fewer requests each may take more, so that not even those that more have room for fit.
+    middle = np.where(runs, np.minimum(memory.most_sequences, c.concurrency), c.concurrency)
+    middle = np.maximum(middle, 1.0)
+    low = np.where(runs, 1.0, c.concurrency)
+    high = c.concurrency + np.zeros_like(low)
+    while np.any(high - low > 1):
+        tried = run(replace(c, concurrency=c.cast("concurrency", middle)))
+        fits = serving_memory(setting, tried).most_sequences >= middle
+        low = np.where(fits, np.maximum(middle, low), low)
+        high = np.where(fits, high, np.minimum(middle, high))
+        middle = np.ceil((low + high) / 2)
+    return replace(c, concurrency=c.cast("concurrency", low))
 
 
 def _with_concurrency(configurations: Any, numbers: Any) -> Any:

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from planner.base.records import record
+from planner.confidence.unmeasured import RELEASE_NUMBER, Release
 from planner.configurations.choices import checked
 from planner.configurations.table import word
 from planner.errors import PlannerError, SearchSpaceError, SpecError
@@ -76,6 +77,8 @@ class Outer:
         sources, cells = self._sources(scenes)
         if len(scenes) == 1:
             self.notes.defaults.update(self.workload.usual(scenes[0][0]))
+        if len(asked) == 1:
+            self._note_chosen([scene for scene, _ in scenes])
         return Searched(
             question=asked[0],
             space=spaces[0],
@@ -148,6 +151,17 @@ class Outer:
             texts = {one.defaults.get(name) for one in several}
             self.notes.defaults[name] = str(*texts) if len(texts) == 1 else "each its own"
 
+    def _note_chosen(self, scenes: Sequence[Scene]) -> None:
+        """What GPUs and profiles decided of one question, each with where it is so."""
+        said = [(scene, self.workload.differs(scene)) for scene in scenes]
+        for name in dict.fromkeys(name for _, texts in said for name in texts):
+            places: dict[str, list[str]] = {}
+            for scene, texts in said:
+                text = texts.get(name, self.notes.defaults.get(name, ""))
+                places.setdefault(text, []).append(scene.place.machine.gpu.name)
+            told = [f"{text} on {', '.join(dict.fromkeys(gpus))}" for text, gpus in places.items()]
+            self.notes.defaults[name] = next(iter(places)) if len(places) == 1 else "; ".join(told)
+
     def _several(self, name: str, kind: str) -> list[str]:
         """Names of specs: those that were given, or all."""
         return [*_listed(getattr(self.request, name), self.notes.catalogue.names(kind))]
@@ -210,6 +224,8 @@ class Outer:
         notes = self._noting(alone)
         if getattr(self.request, kind) is not None:
             words = self._several(kind, f"{kind}s")
+            if self.request.engine_version is not None:
+                words = [self._released(words, self.request.engine_version, place, notes)]
         else:
             first = name or getattr(space, kind)
             is_open = name is None and question.space[1] is not None
@@ -221,6 +237,30 @@ class Outer:
                 words, origin = own[:1], f"{first}, the usual one, does not run on {vendor}"
             notes.defaults[kind] = f"{', '.join(words)} ({origin})"
         return [self._profile(word, self._noting(alone and len(words) == 1)) for word in words]
+
+    def _released(self, words: Sequence[str], number: str, place: Place, notes: Notes) -> str:
+        """The profile of a release of the engine, where that is named without one.
+
+        Raises
+        ------
+        SearchSpaceError
+            It is no release, or there are several engines.
+        """
+        if not RELEASE_NUMBER.fullmatch(number):
+            raise SearchSpaceError(
+                f"--engine-version {number!r} is no release of an engine: give its numbers, such "
+                "as 0.27.1."
+            )
+        if len(words) > 1:
+            raise SearchSpaceError(
+                f"--engine-version is of one engine, not of {', '.join(words)}: name one."
+            )
+        release = Release(tool=words[0], number=number)
+        profile = release.profile(self.notes.catalogue, place.machine.gpu.vendor)
+        if profile is None or profile == words[0]:
+            return words[0]
+        notes.defaults["engine"] = f"{profile} (the profile of release {number})"
+        return profile
 
     def _current(self, question: Question, first: str, place: Place) -> list[str]:
         """Profiles of today that run on the GPU, that of the space first; else its vendor's own."""
@@ -290,7 +330,10 @@ class Outer:
                     place=place,
                     others=others,
                 )
-                yield scene, {**outer, "num_gpus": count} if several else outer
+                yield (
+                    self.workload.fitted(scene),
+                    {**outer, "num_gpus": count} if several else outer,
+                )
 
 
 def _listed(given: Any, every: Sequence[Any]) -> Sequence[Any]:

@@ -30,6 +30,7 @@ from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
 from planner.workloads.room import most_at_once
+from planner.workloads.served_checkpoint import on_gpus, weights_note
 from planner.workloads.serving_once import serve_once
 from planner.workloads.serving_question import SINGLE, ask_serving, draft_of, tried_types
 from planner.workloads.serving_space import serving_mesh
@@ -54,6 +55,8 @@ def _sources(scene: Scene) -> list[Source]:
     request = scene.question.request
     _check_streams(scene)
     modes = _modes(request)
+    if not scene.profile.scheduler.continuous:
+        modes = _without_pools(scene, modes)
     settings = dict(request.settings)
     of_pools = {name: settings.pop(name) for name in terms_of("serve", "pool") if name in settings}
     if of_pools and modes != [DISAGGREGATED]:
@@ -143,6 +146,7 @@ def _pools(scene: Scene, mesh: Any, settings: Mapping[str, Any], rate: float | N
             request_rate=rate,
             replicas=replicas,
             prefill_replicas=prefill_replicas,
+            waits=_waits(scene, mesh),
         ),
         counts=counts,
         site=scene.place.site,
@@ -173,6 +177,7 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
         workload=question.work,
         draft=draft_of(question.request, question.model, place.machine.catalogue),
         compares_drafts=question.compares_drafts,
+        engine_version=question.request.engine_version or "",
     )
     share = sure_share(PUBLISHED, setting, 1, question.request.confidence)
     return replace(setting, sure_share=share)
@@ -192,11 +197,21 @@ def _mesh(scene: Scene, settings: Mapping[str, Any]) -> Any:
 def _check_streams(scene: Scene) -> None:
     """Refuse an engine that serves no streams."""
     engine = scene.profile
-    if not engine.scheduler.continuous and scene.question.request.space != SINGLE:
+    if not engine.scheduler.serves:
         raise SearchSpaceError(
             f"{engine.name} batches statically and serves no stream of requests: "
             "see `planner estimate --workload inference`."
         )
+
+
+def _without_pools(scene: Scene, modes: Sequence[str]) -> list[str]:
+    """Replicas alone, of an engine whose caches stay in its slots."""
+    if AGGREGATED not in modes:
+        raise SearchSpaceError(
+            f"{scene.profile.name} hands no caches from one server to another: leave out --mode "
+            "disaggregated, or name an engine that does (vllm, sglang, tensorrt-llm)."
+        )
+    return [AGGREGATED]
 
 
 def _check_kernels(scene: Scene, place: Place) -> None:
@@ -308,6 +323,8 @@ SERVE = Workload(
     assumed=_assumed,
     ideal=ideal_engine,
     settled=_settled,
+    fitted=on_gpus,
+    differs=weights_note,
     once=serve_once,
     free=_free,
     fitting=_fitting,
@@ -319,7 +336,7 @@ SERVE = Workload(
     ties=(*_OF_RATES, "interactivity", "num_gpus", "cost_per_hour"),
     timed=serving_steps,
     lengths=_LENGTHS,
-    suits=lambda _, engine: engine.scheduler.continuous,
+    suits=lambda _, engine: engine.scheduler.serves,
 )
 
 INFERENCE = Workload(
@@ -334,6 +351,8 @@ INFERENCE = Workload(
     assumed=_assumed_batch,
     ideal=ideal_engine,
     settled=_settled,
+    fitted=on_gpus,
+    differs=weights_note,
     once=batch_once,
     fitting=_fitting,
     wording=BATCH_WORDS,

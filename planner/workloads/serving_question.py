@@ -20,6 +20,7 @@ from planner.workloads.base import Question
 from planner.workloads.images import image_fields
 from planner.workloads.notes import Notes
 from planner.workloads.place import gpu_counts
+from planner.workloads.served_checkpoint import words_of
 
 SINGLE = "serve_single"
 _SPACE = "serve"
@@ -202,8 +203,6 @@ def tried_types(question: Question, space: SearchSpace) -> dict[str, list[str]]:
 
 def _note_quantization(request: Request, model: ModelSpec, notes: Notes) -> None:
     published = model.quantization, model.expert_quantization
-    if any(published) and not {"quantization", "expert_quantization"} & set(request.settings):
-        notes.defaults["quantization"] = (
-            f"{published[0] or 'w16a16'}, experts {published[1] or published[0]} "
-            f"(published weights of {model.name})"
-        )
+    is_set = {"quantization", "expert_quantization"} & set(request.settings)
+    if any(published) and not is_set and request.precision is None:
+        notes.defaults["quantization"] = f"{words_of(model)} (published weights of {model.name})"

@@ -16,7 +16,11 @@ from planner.specs.serving import ServingWorkload
 from planner.workloads.base import Wording
 from planner.workloads.images import served_image_words
 
-_DEGREES = {term.short: name for name, term in terms_of("serve", "parameter").items() if term.short}
+_DEGREES = {
+    term.short: name
+    for name, term in terms_of("serve", "parameter").items()
+    if term.short and term.type == "count"
+}
 
 
 def requests(setting: ServingSetting) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.enums import AttentionKernels
-from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel
+from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
 from planner.confidence.first_runs import is_first_run, slower_at_first
 from planner.confidence.frameworks import framework_rule
 from planner.configurations.software_rules import has_kernel
@@ -23,6 +23,7 @@ from planner.workloads.base import Scene
 _KERNEL = "attention_kernel"
 _LOSS = "loss_kernel"
 _EXPERTS = "expert_compute"
+_COMPILE = "torch_compile"
 # In this order where several are as fast.
 _TRIED = (AttentionKernel.FA2, AttentionKernel.FA3, AttentionKernel.FA4, AttentionKernel.CUDNN)
 _OF_CLASS = {
@@ -56,6 +57,11 @@ def usual_software(scene: Scene) -> dict[str, str]:
             )
     if _EXPERTS not in said and _may_loop(profile, scene.question.model):
         told[_EXPERTS] = "grouped (Transformers from 5 on; loop before)"
+    if _COMPILE not in said and profile.compilation.default:
+        told[_COMPILE] = (
+            f"true (as {profile.name}'s published runs; false is slower, and what PyTorch does "
+            "where nothing enables it)"
+        )
     slower = slower_at_first(framework_rule(profile.name).label)
     work = scene.question.work
     if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
@@ -86,12 +92,22 @@ def other_software(source: Source, row: Mapping[str, Any]) -> dict[str, Mapping[
     ):
         word = LossKernel.LINEAR.word
         found[f"{_LOSS} {word} (Liger, cut cross-entropy)"] = {_LOSS: word}
+    if setting.framework.compilation.selectable:
+        found |= _compiled_or_not(setting.framework, row[_COMPILE])
     if _may_loop(setting.framework, setting.model):
         loops = row[_EXPERTS] == ExpertCompute.LOOP.word
         word = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
         since = "from 5 on" if loops else "before 5"
         found[f"{_EXPERTS} {word} (Transformers {since})"] = {_EXPERTS: word}
     return found
+
+
+def _compiled_or_not(profile: FrameworkProfile, word: str) -> dict[str, Mapping[str, str]]:
+    """The other way than a plan has it."""
+    own = TorchCompile.TRUE if profile.compilation.default else TorchCompile.FALSE
+    now = own.word if word == TorchCompile.AUTO.word else word
+    other = TorchCompile.FALSE if now == TorchCompile.TRUE.word else TorchCompile.TRUE
+    return {f"{_COMPILE} {other.word}": {_COMPILE: other.word}}
 
 
 def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,50 @@ def test_scenarios_of_a_sweep_are_plans(planner, tmp_path):
     out = planner("compare", f"{folder}:0", f"{folder}:1").out
     assert "h100-sxm-80gb" in out
     assert planner("compare", folder, f"{folder}:1").exit_code != 0
+
+
+def written(folder: Path, name: str, options: str = "") -> Path:
+    path = folder / name
+    path.write_text(f"vllm serve meta-llama/Llama-3.1-8B-Instruct {options}\n")
+    return path
+
+
+def test_launch_files_are_plans(planner, tmp_path):
+    paths = [
+        written(tmp_path, f"{share}.sh", f"--gpu-memory-utilization {share} --max-model-len 8192")
+        for share in (0.95, 0.5)
+    ]
+    done = planner("compare", *paths, "--gpu", "h100", "--json", "-")
+    assert done.exit_code == 0
+    told = json.loads(done.out)
+    assert told["settings"]["gpu_memory_utilization"] == [0.95, 0.5]
+    # Each with as many requests as its cache has room for: that of 0.45 of 79.1 GiB lies between.
+    cache = told["memory_gib"]["kv_cache"]
+    assert cache[0] - cache[1] == pytest.approx(0.45 * 79.1, rel=0.02)
+    assert told["settings"]["concurrency"] == [288, 101]
+    assert "gpu memory utilization  0.95  0.5" in done.err
+
+
+def test_a_launch_file_that_does_not_start_says_so(planner, tmp_path):
+    short, whole = written(tmp_path, "a.sh", "--max-model-len 8192"), written(tmp_path, "b.sh")
+    done = planner("compare", short, whole, "--gpu", "l4")
+    assert "impossible: does not start: longest request 131,072" in done.out
+    done = planner("explain", "--from", short, "--gpu", "l4", "--against", whole)
+    assert "It is impossible: does not start: longest request 131,072" in done.out
+    done = planner("compare", short, whole)
+    assert (done.exit_code, "does not tell the GPU (--gpu)" in done.err) == (6, True)
+
+
+def test_a_launch_file_beside_a_plan_is_asked_its_load() -> None:
+    import planner
+
+    asked = {"gpu": "h100", "num_gpus": 1, "engine": "vllm", "input_tokens": 4000}
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder), "a.sh", "--max-model-len 8192")
+        found = planner.explain(
+            workload="serve", model="llama-3.1-8b", settings={"concurrency": 32}, against=path,
+            **asked,
+        )  # fmt: skip
+    assert found.difference is not None
+    assert "input_tokens" not in found.difference.settings
+    assert found.difference.settings["max_model_len"] == (None, 8192)

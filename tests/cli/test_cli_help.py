@@ -103,7 +103,7 @@ def test_the_examples_run(planner, tmp_path, monkeypatch, line):
         (("serch",), "Did you mean"),
         (("specs", "lst"), "Did you mean"),
         (("search", "--modle", "x"), "Did you mean --mode or --model"),
-        (("search", "--tensor-parallel", "8"), "a parameter: --set tensor_parallel=VALUE."),
+        (("search", "--tensor-parallel"), "a parameter: --set tensor_parallel=VALUE."),
         (("search", "--tp", "8"), "a parameter: --set tensor_parallel=VALUE."),
         (("search", "--workload", "trian"), "Did you mean train"),
         (("search", "--model", "llama-7b", "--gpus", "8", "--driver", "optna"), "mean optuna?"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from make_public_launches import cases
 
+import planner as api
 from planner.launch.read import read_launch
 
 COMMANDS = ("estimate", "explain", "max-batch", "max-length")
@@ -54,3 +55,35 @@ def test_the_verdict_is_one(planner, path, load) -> None:
     for command in ("max-batch", "max-length"):
         assert codes[command] in {codes["estimate"], 0}, codes
         assert codes["estimate"] or not codes[command], codes
+
+
+ONE = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--input-tokens", 128)
+
+
+@pytest.mark.parametrize(
+    ("engine", "serves"), [("llama-cpp", True), ("transformers", False), ("lmdeploy", True)]
+)
+def test_an_engine_serves_streams_for_all_commands_or_for_none(
+    planner, engine: str, serves: bool
+) -> None:
+    for command in (*COMMANDS, "search"):
+        ran = planner(command, *ONE, "--engine", engine, "--gpus", 1)
+        assert (ran.exit_code == 0) == serves, (command, ran.err)
+        assert ("serves no stream of requests" in " ".join(ran.err.split())) != serves
+    sized = planner("size", *ONE, "--engine", engine, "--request-rate", 1)
+    assert (sized.exit_code == 0) == serves, sized.err
+
+
+def test_requests_beyond_the_slots_of_llama_server_wait_for_one() -> None:
+    """256 at once are its most (LLAMA_MAX_SEQ): the rate stays, 44 more wait 44 answers."""
+    rows = [
+        api.estimate(
+            workload="serve", model="llama-3.1-8b", gpu="h100", num_gpus=1, engine="llama-cpp",
+            input_tokens=128, output_tokens=128, settings={"concurrency": number},
+        ).to_frame().iloc[0]
+        for number in (256, 300)
+    ]  # fmt: skip
+    full, more = rows
+    assert more["requests_per_s"] == pytest.approx(full["requests_per_s"], rel=1e-3)
+    waited = more["time_to_first_token_s"] - full["time_to_first_token_s"]
+    assert waited == pytest.approx(44 / full["requests_per_s"], rel=0.02)

@@ -12,7 +12,7 @@ import pytest
 import planner
 from planner.confidence import intervals
 from planner.confidence.classes import gpu_class
-from planner.confidence.engines import engine_labels, engine_rule
+from planner.confidence.engines import engine_labels, engine_rule, rule_of_profile
 from planner.confidence.first_runs import slower_at_first
 from planner.confidence.frameworks import framework_labels, framework_rule
 from planner.confidence.intervals import (
@@ -65,6 +65,26 @@ def test_less_evidence_is_never_narrower(tables: Tables, rule: Rule) -> None:
         for nearer, farther in combinations(BASES, 2):
             if widths[nearer] and widths[farther]:
                 assert min(widths[farther]) >= max(widths[nearer]), (quantity, rest)
+
+
+@pytest.mark.parametrize(
+    ("profile", "gpu", "label", "rested"),
+    [
+        ("vllm", "h100-sxm-80gb", "vLLM", "vllm"),
+        ("vllm", "mi300x", "vLLM", "vllm"),
+        ("vllm-rocm", "mi300x", "vLLM", "vllm-rocm"),
+        ("vllm-0.17", "h100-sxm-80gb", "vLLM", "vllm"),
+        ("vllm-0.7", "h100-sxm-80gb", "vLLM V0", "vllm-v0"),
+        ("llama-cpp", "h100-sxm-80gb", "llama.cpp", "llama-cpp"),
+        ("llama-cpp-2024", "h100-sxm-80gb", "llama.cpp", "llama-cpp-2024"),
+        ("deepspeed-inference", "h100-sxm-80gb", "DeepSpeed", "deepspeed-inference"),
+    ],
+)
+def test_a_profile_rests_on_the_runs_that_are_predicted_with_it(
+    profile: str, gpu: str, label: str, rested: str
+) -> None:
+    rule = rule_of_profile(Catalogue().load_engine(profile).spec, gpu)
+    assert (rule.label, rule.profile) == (label, rested)
 
 
 @pytest.mark.parametrize("workload", ["train", "fine-tune", "serve"])

@@ -19,7 +19,27 @@ def _memory(num_gpus: int = 1, gpu: str = "rtx4090", **question: Any) -> Any:
 
 def test_one_gpu_has_no_buffers_of_collectives() -> None:
     assert _memory().fullest.communication_buffers.max() == 0
-    assert _memory(2).fullest.communication_buffers.min() == 0.5 * GIB
+    sharded = _memory(2, settings={"zero": 2})
+    assert sharded.fullest.communication_buffers.min() == 0.5 * GIB
+
+
+def test_replicas_copy_all_gradients_into_buckets() -> None:
+    """DistributedDataParallel: 2 bytes of 8.03 billion parameters, 4 of an adapter's 41.9 million.
+
+    These are 160 MiB, less than the buffers that every run has; embedding and logits that are
+    trained beside them have 2 bytes more for each of 2 x 128,256 x 4,096 parameters.
+    """
+    assert _memory(2).fullest.communication_buffers.max() == 2 * PARAMETERS
+    asked = {"framework": "hf-trainer", "adapter": "lora", "lora_targets": "all_linear"}
+    adapter = _memory(2, **asked).fullest
+    assert adapter.communication_buffers.max() == 0.5 * GIB
+    saved = _memory(2, **asked, modules_to_save="embed_tokens,lm_head").fullest
+    assert saved.communication_buffers.max() == 4 * 41_943_040 + 4 * 128_256 * 4096
+
+
+def test_what_has_buffers_of_its_own_for_gradients_has_no_copy() -> None:
+    """Megatron-LM's gradients are views of the buffers that it reduces."""
+    assert _memory(2, framework="megatron-lm").fullest.communication_buffers.max() == GIB
 
 
 def test_a_small_gpu_keeps_its_context_and_less_that_is_idle() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from planner.formulas.pipeline import (
-    bubble_fraction,
     bubble_micro_batches,
     micro_batches_in_flight,
 )
@@ -22,9 +21,7 @@ from planner.formulas.pipeline import (
         pytest.param(1, 1, 4, 0.0, id="one stage has no bubble"),
     ],
 )
-def test_bubble_fraction(p: int, v: int, m: int, expected: float) -> None:
-    fraction = bubble_fraction(pipeline_parallel=p, virtual_pipeline=v, num_micro_batches=m)
-    assert fraction == pytest.approx(expected, rel=1e-12)
+def test_idle_share_of_a_pipeline(p: int, v: int, m: int, expected: float) -> None:
     idle = bubble_micro_batches(pipeline_parallel=p, virtual_pipeline=v)
     assert idle == pytest.approx(expected * m, rel=1e-12)
 

@@ -15,7 +15,6 @@ from planner.formulas.kv_cache import (
 from planner.formulas.queueing import (
     balanced_rate,
     crowded_step,
-    decoding_sequences,
     gamma_quantile,
     lognormal_quantile,
     mean_if_any,
@@ -121,19 +120,6 @@ def test_accepted_tokens_of_a_step(rate: float, drafts: int, tokens: float) -> N
     """arXiv:2211.17192, equation 1; 3.3616 = (1 - 0.8^5) / 0.2."""
     found = accepted_tokens(draft_tokens=drafts, acceptance_rate=rate)
     assert found == pytest.approx(tokens)
-
-
-def test_littles_law_holds_at_the_fixed_point() -> None:
-    rate, steps, work, fixed, slope = 3.0, 500.0, 0.05, 0.010, 0.0001
-    sequences = decoding_sequences(
-        request_rate=rate, prefill_time=work, steps=steps, fixed=fixed, slope=slope
-    )
-    step = (fixed + slope * sequences) / (1 - rate * work)
-    assert sequences == pytest.approx(rate * steps * step)
-    overload = decoding_sequences(
-        request_rate=30.0, prefill_time=work, steps=steps, fixed=fixed, slope=slope
-    )
-    assert overload == np.inf
 
 
 def test_waits_as_in_a_simulated_queue() -> None:

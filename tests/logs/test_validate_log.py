@@ -279,13 +279,75 @@ def test_other_lengths_than_the_plans_are_refused(validate: Validate, tmp_path: 
 
 
 def test_what_no_column_tells_is_no_row(validate: Validate, tmp_path: Path) -> None:
-    made(tmp_path / "plan.toml", {**SERVED, "prefix_cache_hit_rate": 0.5})
-    plan, table = tmp_path / "plan.toml", tmp_path / "runs.csv"
-    code, out, err = validate("--log", LOGS / "vllm.json", "--plan", plan, "--output", table)
+    settings = {"concurrency": 64, "kv_offload": 0.5}
+    made(tmp_path / "plan.toml", {**SERVED, "settings": settings})
+    code, out, err = validate("--log", LOGS / "vllm.json", "--plan", tmp_path / "plan.toml",
+                              "--output", tmp_path / "runs.csv")  # fmt: skip
     assert code == 5
-    assert "50% of the prompts is found in the cache" in err
+    assert "which share of weights and cache is offloaded" in " ".join(err.split())
     assert "time to first token" in out
-    assert not table.exists()
+    assert not (tmp_path / "runs.csv").exists()
+
+
+def test_what_requests_have_in_common_stands_in_the_row(validate: Validate, tmp_path: Path) -> None:
+    told = {"shared_prefix_tokens": 500, "draft_tokens": 3, "acceptance_rate": 0.6,
+            "draft_method": "eagle3", "lora_rank": 16, "max_loras": 4}  # fmt: skip
+    settings = {"concurrency": 64, "gpu_memory_utilization": 0.8}
+    made(tmp_path / "plan.toml", {**SERVED, **told, "settings": settings})
+    table = tmp_path / "runs.csv"
+    code, _, _ = validate("--log", LOGS / "vllm.json", "--plan", tmp_path / "plan.toml",
+                          "--output", table)  # fmt: skip
+    (row,) = rows(table)
+    del told["draft_method"]
+    assert code == 0
+    assert {name: float(row[name]) for name in told} == told
+    assert float(row["gpu_memory_utilization"]) == 0.8
+
+
+def bench(path: Path, **changes: Any) -> Path:
+    found = json.loads((LOGS / "vllm.json").read_text())
+    number = int(found["completed"])
+    totals = {"total_input_tokens": 1000 * number, "total_output_tokens": 200 * number}
+    load = {"max_concurrency": 64, "request_rate": "inf"}
+    path.write_text(json.dumps({**found, **load, **totals, **changes}))
+    return path
+
+
+def test_requests_of_one_length_stay_together(validate: Validate, served: Path) -> None:
+    folder, found = served.parent, {}
+    number = int(json.loads((LOGS / "vllm.json").read_text())["completed"])
+    lists = {
+        "sums": {},
+        "each": {"input_lens": [1000] * number, "output_lens": [200] * number},
+        "drawn": {
+            "input_lens": [500, 1500] * (number // 2),
+            "output_lens": [100, 300] * (number // 2),
+        },
+        "odd": {"total_input_tokens": 1000 * number + 1},
+    }
+    for name, changes in lists.items():
+        log, table = bench(folder / f"{name}.json", **changes), folder / f"{name}.csv"
+        assert validate("--log", log, "--plan", served, "--output", table)[0] == 0
+        (found[name],) = rows(table)
+    assert [found[name]["equal_lengths"] for name in lists] == ["1", "1", "", ""]
+    assert found["drawn"]["input_variation"] == "0.5"
+    assert found["each"]["input_variation"] == ""
+
+
+def first_token(out: str) -> tuple[float, float]:
+    """Measured and predicted."""
+    (line,) = (line for line in out.splitlines() if line.startswith("time to first token"))
+    words = line.split()
+    factors = {"ms": 1.0, "s": 1000.0}
+    return float(words[4]) * factors[words[5]], float(words[6]) * factors[words[7]]
+
+
+def test_their_first_tokens_wait_for_part_of_a_wave(validate: Validate, served: Path) -> None:
+    folder = served.parent
+    _, alike, _ = validate("--log", bench(folder / "a.json"), "--plan", served)
+    odd = bench(folder / "b.json", input_lens=[500, 1500], output_lens=[100, 300])
+    _, drawn, _ = validate("--log", odd, "--plan", served)
+    assert first_token(alike)[1] > 2 * first_token(drawn)[1]
 
 
 def test_a_plan_to_train_and_a_log_of_serving_do_not_meet(

@@ -280,7 +280,12 @@ def test_what_the_user_sets_replaces_the_default():
     [
         ({"num_gpus": None}, SearchSpaceError, "--request-rate"),
         ({"space": "small"}, SearchSpaceError, "--workload train"),
-        ({"engine": "llama-cpp"}, SearchSpaceError, "batches statically"),
+        ({"engine": "transformers"}, SearchSpaceError, "batches statically"),
+        (
+            {"engine": "llama-cpp", "mode": "disaggregated"},
+            SearchSpaceError,
+            "hands no caches from one server to another",
+        ),
         ({"engine": "vlm"}, SpecError, "Did you mean vllm?"),
         ({"engine": "vllm-v0-xpu"}, SearchSpaceError, "kernels for GPUs of Intel, not for"),
         (

@@ -29,6 +29,7 @@ from planner.base.software_enums import (
     KeptTensors,
     LossKernel,
     RecomputedModules,
+    TorchCompile,
 )
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.estimators.share import Setting
@@ -140,6 +141,7 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "precision": lambda word: ComputePrecision[word.upper()],
         "fp8_recipe": lambda word: Fp8Recipe[word.upper()],
         "attention_kernel": lambda word: AttentionKernel[word.upper()],
+        "torch_compile": lambda word: TorchCompile[word.upper()],
         "loss_kernel": lambda word: LossKernel[word.upper()],
         "expert_compute": lambda word: ExpertCompute[word.upper()],
         "optimizer": lambda word: OptimizerKind[word.upper()],
@@ -207,6 +209,7 @@ def draw_layout(choose: Any, setting: Setting) -> Layout:
         flash_attention=(flash := choose([True, True, False])),
         attention_kernel=choose(["auto", *draw_kernels(gpu, flash)]),
         expert_compute=choose(["auto", "grouped", "loop" if may_loop(setting) else "auto"]),
+        torch_compile=choose(TorchCompile.words() if f.compilation.selectable else ["auto"]),
         loss_kernel=(loss := choose(LossKernel.words())),
         loss_chunks=choose([0, 4]) if loss in ("chunked", "linear") else 0,
         fp8_attention=kernels and precision in ("fp8", "fp4") and choose([True, False]),
@@ -305,6 +308,7 @@ def draw_any_layout(choose: Any, setting: Setting) -> Layout:
         fp8_attention=choose([True, False, False]),
         fp8_recipe=choose(["auto", "auto", *Fp8Recipe.words()]),
         attention_kernel=choose(["auto"] * 8 + AttentionKernel.words()),
+        torch_compile=choose(["auto"] * 4 + TorchCompile.words()),
         loss_kernel=choose(["auto", *LossKernel.words()]),
         expert_compute=choose(["auto"] * 3 + ExpertCompute.words()),
         loss_chunks=choose([0, 0, 1, 16]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from remembered import remembered
 from scalar_adapters import frozen, thin_matrices, virtual
+from scalar_compile import keeps_copies, kept_activations
 from scalar_machine import (
     COMPUTE_BYTES,
     Layout,
@@ -14,7 +15,7 @@ from scalar_machine import (
     tokens,
     value_dim,
 )
-from scalar_modules import modules, remade
+from scalar_modules import block, modules, remade
 from scalar_state import State
 from scalar_tensors import kept as kept_tensors
 from scalar_tensors import tensor_bytes
@@ -82,8 +83,33 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     if dropped is None:
         dropped = world.framework.execution.selective_share
     again = dropped if recompute == "selective" and not names else 0.0
-    copies = world.framework.memory.kept_activations
-    return (1 - again) * copies * sum(kept.values()) + again * layer_input
+    again_too = {block(group)} if recompute == "feed_forward" else set()
+    of_share = recompute == "selective" and not names and dropped
+    beside = 0.0 if of_share else _eager_copies(world, layout, group, names | again_too)
+    copies = kept_activations(world, layout)
+    return (1 - again) * copies * sum(kept.values()) + again * layer_input + beside
+
+
+def _eager_copies(world: World, layout: Layout, group: LayerGroup, names: set[str]) -> float:
+    """Inputs of RMS norms in fp32, functions of gates."""
+    if not keeps_copies(world, layout):
+        return 0.0
+    own, n, t = own_tokens(world, layout), tokens(world, layout), layout.tensor_parallel
+    mlp, attention, found = group.feed_forward, group.attention, 0.0
+    if not group.norm_bias:
+        before = {"attention": set(), "feed_forward": {block(group)}}
+        blocks = ["attention"] * (attention is not None)
+        blocks += ["feed_forward"] * (mlp is not None and not group.parallel_residual)
+        for name in blocks[: group.norms_per_layer]:
+            if not names & ({"layernorm"} | before[name]):
+                found += 4 * own * world.model.hidden_size
+    if attention and attention.attn_output_gate and "attention" not in names:
+        found += 2 * n * attention.num_attention_heads * value_dim(attention) / t
+    if mlp and mlp.gated:
+        width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
+        again = {"mlp_act", block(group)} | ({"shared_experts"} if mlp.num_experts else set())
+        found += 0.0 if names & again else 2 * n * width / t
+    return found
 
 
 def repeats_outputs(world: World, layout: Layout) -> bool:

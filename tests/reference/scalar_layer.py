@@ -8,6 +8,7 @@ from remembered import remembered
 from scalar_activations import repeats_outputs
 from scalar_adapters import adapter_times, frozen, saves
 from scalar_attention import attention_kernels, kernel_rates
+from scalar_compile import passes
 from scalar_loss import logit_passes
 from scalar_machine import (
     Layout,
@@ -63,9 +64,9 @@ def layer(world: World, layout: Layout, group: LayerGroup) -> Ops:
     """One layer: attention block, then feed-forward block."""
     ops: Ops = {}
     if group.attention:
-        ops |= _attention_block(world, layout, group.attention)
+        ops |= _attention_block(world, layout, group.attention, group.norm_bias)
     if group.feed_forward:
-        ops |= _feed_forward_block(world, layout, group.feed_forward, group.parallel_residual)
+        ops |= _feed_forward_block(world, layout, group)
     if names := modules(layout):
         ops = {
             name: replace(op, selective=_of_modules(group, names, name, op))
@@ -108,10 +109,12 @@ def _of_activation(world: World, layout: Layout, group: LayerGroup, ops: Ops) ->
     return activation / ops["experts"].forward
 
 
-def _attention_block(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
+def _attention_block(
+    world: World, layout: Layout, attention: AttentionSpec, norm_bias: bool
+) -> Ops:
     h, n = world.model.hidden_size, tokens(world, layout)
     own = own_tokens(world, layout) * h
-    ops: Ops = {"attention_norm": _memory(world, own, 4, 6)}
+    ops: Ops = {"attention_norm": _memory(world, layout, own, 4, 6, norm_bias)}
     if attention.kind in ("linear", "mamba2"):
         ops |= _state_layer(world, layout, State.of(attention))
     else:
@@ -119,9 +122,9 @@ def _attention_block(world: World, layout: Layout, attention: AttentionSpec) -> 
         ops |= _attention(world, layout, attention)
         values = attention.num_attention_heads * value_dim(attention) / layout.tensor_parallel
         if attention.attn_output_gate:  # sigmoid(gate) * values
-            ops["gate"] = _memory(world, n * values, 6, 10)
+            ops["gate"] = _memory(world, layout, n * values, 6, 10)
         ops["attention_output"] = _linear(world, layout, n, h, values)
-    ops["attention_residual"] = _memory(world, own, 6, 6)
+    ops["attention_residual"] = _memory(world, layout, own, 6, 6)
     ops["attention_tensor_parallel"] = _tensor_exchange(world, layout)
     return ops
 
@@ -134,26 +137,26 @@ def _state_layer(world: World, layout: Layout, state: State) -> Ops:
     traded = all_to_all(world, volume, layout.context_parallel, stride=t)
     return {
         "in_projection": _linear(world, layout, n, state.projected / t, h),
-        "convolution": _memory(world, n * state.channels / t, 4, 8),
+        "convolution": _memory(world, layout, n * state.channels / t, 4, 8, True),
         "scan": Op(forward=seconds, backward=2.5 * seconds),
-        "gated_norm": _memory(world, n * state.inner / t, 6, 10),
+        "gated_norm": _memory(world, layout, n * state.inner / t, 6, 10, True),
         "out_projection": _linear(world, layout, n, h, state.inner / t),
         "context_parallel": Op(forward=traded, backward=traded, part="context_parallel"),
     }
 
 
-def _feed_forward_block(
-    world: World, layout: Layout, mlp: FeedForwardSpec, parallel_residual: bool
-) -> Ops:
-    own = own_tokens(world, layout) * world.model.hidden_size
-    ops: Ops = {} if parallel_residual else {"feed_forward_norm": _memory(world, own, 4, 6)}
+def _feed_forward_block(world: World, layout: Layout, group: LayerGroup) -> Ops:
+    mlp, own = group.feed_forward, own_tokens(world, layout) * world.model.hidden_size
+    ops: Ops = {}
+    if not group.parallel_residual:
+        ops["feed_forward_norm"] = _memory(world, layout, own, 4, 6, group.norm_bias)
     if mlp.num_experts:
         ops |= _experts(world, layout, mlp)
     width = mlp.shared_intermediate_size if mlp.num_experts else mlp.intermediate_size
     if width:
         ops |= _mlp(world, layout, mlp, width)
     ops = {name: replace(op, feed_forward=1.0) for name, op in ops.items()}
-    ops["feed_forward_residual"] = _memory(world, own, 6, 6)
+    ops["feed_forward_residual"] = _memory(world, layout, own, 6, 6)
     return ops
 
 
@@ -161,7 +164,7 @@ def _feed_forward_block(
 def embedding(world: World, layout: Layout) -> Ops:
     """Lookup, and the sum over vocabulary shards."""
     h, n = world.model.hidden_size, tokens(world, layout)
-    lookup = _once(_memory(world, own_tokens(world, layout) * h, 4, 10))
+    lookup = _once(_memory(world, layout, own_tokens(world, layout) * h, 4, 10))
     if frozen(world) and not saves(world):
         lookup = replace(lookup, backward=0.0)
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
@@ -179,7 +182,9 @@ def logits(world: World, layout: Layout) -> Ops:
     loss = elementwise(world, 2 * logit_passes(world, layout) * n * columns) / 2
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
     return {
-        "final_norm": _once(_memory(world, own_tokens(world, layout) * h, 4, 6)),
+        "final_norm": _once(
+            _memory(world, layout, own_tokens(world, layout) * h, 4, 6, world.model.final_norm_bias)
+        ),
         "logits": _once(final),
         "loss": Op(forward=loss, backward=loss, full=0.0),
         "logits_tensor_parallel": Op(forward=0.0, backward=total, part="tensor_parallel", full=0.0),
@@ -192,8 +197,15 @@ def prediction(world: World, layout: Layout) -> Ops:
     h, n = world.model.hidden_size, tokens(world, layout)
     both = own_tokens(world, layout) * 2 * h
     joined = _linear(world, layout, n, h / layout.tensor_parallel, 2 * h)
-    own = {"norms": _once(_memory(world, both, 4, 6)), "projection": _once(joined)}
+    own = {
+        "norms": _once(_memory(world, layout, both, 4, 6, world.model.final_norm_bias)),
+        "projection": _once(joined),
+    }
     return own | logits(world, layout)
+
+
+def _final_norm(world: World, layout: Layout, elements: float) -> Op:
+    return _once(_memory(world, layout, elements, 4, 6, world.model.final_norm_bias))
 
 
 def _once(op: Op) -> Op:
@@ -201,12 +213,19 @@ def _once(op: Op) -> Op:
     return replace(op, selective=0.0, feed_forward=0.0, full=0.0)
 
 
-def _memory(world: World, elements: float, forward: float, backward: float) -> Op:
+def _memory(
+    world: World,
+    layout: Layout,
+    elements: float,
+    forward: float,
+    backward: float,
+    single: bool = False,
+) -> Op:
     """An elementwise kernel; bytes per element when fused, times the framework's passes."""
-    traffic = elements * world.framework.execution.elementwise_passes
+    ahead, behind = passes(world, layout, (forward, backward), single=single)
     return Op(
-        forward=elementwise(world, traffic * forward),
-        backward=elementwise(world, traffic * backward),
+        forward=elementwise(world, elements * ahead),
+        backward=elementwise(world, elements * behind),
         selective=world.framework.execution.selective_share,
     )
 
@@ -275,7 +294,7 @@ def _projections(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
         ops = {"qkv": _linear(world, layout, n, columns, h)}
         rotated_heads += keys
     if world.model.position_embedding == "rotary":
-        ops["rope"] = _memory(world, n * rotated_heads * rotated, 4, 4)
+        ops["rope"] = _memory(world, layout, n * rotated_heads * rotated, 4, 4)
     if attention.index_topk:
         ops |= _indexer(world, layout, attention)
     return ops
@@ -354,7 +373,7 @@ def _mlp(world: World, layout: Layout, mlp: FeedForwardSpec, width: int) -> Ops:
     inputs = 2 if mlp.gated else 1
     return {
         "up": _linear(world, layout, n, inputs * f, h),
-        "activation": _memory(world, n * f, 2 * inputs + 2, 4 * inputs + 2),
+        "activation": _memory(world, layout, n * f, 2 * inputs + 2, 4 * inputs + 2, not mlp.gated),
         "down": _linear(world, layout, n, h, f),
         "feed_forward_tensor_parallel": _tensor_exchange(world, layout),
     }

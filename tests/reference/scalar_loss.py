@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from scalar_compile import other_way
+
+
+def loss_kernel(world: Any, layout: Any) -> str:
+    """The loss of an eager framework is compiled with its model."""
+    compiled = other_way(world, layout) and not world.framework.compilation.default
+    return "compiled" if compiled and layout.loss_kernel == "auto" else str(layout.loss_kernel)
+
 
 def logit_bytes(world: Any, layout: Any) -> float:
     """Eager: 2 + 4 + 4 + 4; fused and compiled ones keep the logits and their gradient."""
     memory, n = world.framework.memory, layout.loss_chunks
     own = float(memory.per_logit)
-    if layout.loss_kernel == "eager":
+    if loss_kernel(world, layout) == "eager":
         return max(own, 14.0)
     kept = {
         "compiled": 4.0,
@@ -17,11 +25,13 @@ def logit_bytes(world: Any, layout: Any) -> float:
         "chunked": 4.0 + 10.0 / (n or 8),
         "linear": 14.0 / n if n else 0.5,
     }
-    return min(own, kept.get(layout.loss_kernel, own))
+    return min(own, kept.get(loss_kernel(world, layout), own))
 
 
 def logit_passes(world: Any, layout: Any) -> float:
     own = float(world.framework.execution.loss_passes)
-    if layout.loss_kernel in ("eager", "chunked"):
+    if loss_kernel(world, layout) in ("eager", "chunked"):
         return max(own, 14.0)
-    return min(own, {"compiled": 4.0, "fused": 3.0, "linear": 3.0}.get(layout.loss_kernel, own))
+    return min(
+        own, {"compiled": 4.0, "fused": 3.0, "linear": 3.0}.get(loss_kernel(world, layout), own)
+    )

@@ -75,6 +75,7 @@ class Layout:
     fp8_recipe: str = "auto"
     attention_kernel: str = "auto"
     expert_compute: str = "auto"
+    torch_compile: str = "auto"
     loss_kernel: str = "auto"
     loss_chunks: int = 0
     optimizer: str = "adam"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from scalar_adapters import trained_in_end, trained_in_stages
-from scalar_machine import Layout, World
+from scalar_machine import Layout, World, of_gradients
 from scalar_optimizers import update_temporary
+from scalar_parameters import groups
 
 
 def reserved(world: World) -> float:
@@ -25,9 +26,17 @@ def buffers(world: World, layout: Layout, stage: int) -> float:
         copies = 2 if layout.zero_stage == 3 else 1
         return memory.communication_buffer * copies * (layout.reduce_bucket_size or told) / told
     if not memory.buffered_bytes:
-        return memory.communication_buffer
+        return max(memory.communication_buffer, _replica(world, layout, stage))
     held = memory.buffered_bytes * sum(trained_in_stages(world, layout)[stage])
     return min(memory.communication_buffer, held)
+
+
+def _replica(world: World, layout: Layout, stage: int) -> float:
+    """Buckets of DistributedDataParallel: all gradients once more."""
+    (ranks, _), _ = groups(layout)
+    if not world.framework.memory.replica_buckets or layout.zero_stage or ranks == 1:
+        return 0.0
+    return of_gradients(world, layout, "gradient") * sum(trained_in_stages(world, layout)[stage])
 
 
 def at_once(world: World, layout: Layout, temporary: float, stage: int) -> float:

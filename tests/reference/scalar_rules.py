@@ -210,6 +210,7 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking |= not c.zero3_init and not profile.offloading.loaded_per_process
     lacking |= c.expert_tensor_parallel > 1 and not profile.expert_tensor_parallel
     lacking |= c.overlap_expert_parallel and not profile.expert_overlap
+    lacking |= c.torch_compile != "auto" and not profile.compilation.selectable
     lacking |= c.expert_compute == "loop" and not profile.execution.expert_loop_time
     lacking |= c.token_dispatcher not in ("auto", *profile.token_dispatchers)
     lacking |= c.cp_comm_type == "a2a" and not profile.head_exchange

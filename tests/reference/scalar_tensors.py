@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scalar_compile import kept_activations
 from scalar_machine import (
     Layout,
     World,
@@ -78,4 +79,4 @@ def tensor_bytes(world: World, layout: Layout, group: LayerGroup, tensors: set[s
             sent = 2 * own * mlp.num_experts_per_tok * expert_load(layout)
             sizes["mlpwi"] += sent * inputs * mlp.moe_intermediate_size
             sizes["mlpwo"] += sent * layout.expert_tensor_parallel * (mlp.moe_latent_size or h)
-    return sum(sizes[name] for name in tensors) * world.framework.memory.kept_activations
+    return sum(sizes[name] for name in tensors) * kept_activations(world, layout)

@@ -20,6 +20,7 @@ from scalar_adapters import (
     trained_in_stages,
     weight_bytes,
 )
+from scalar_compile import launch_time
 from scalar_gathered import gathered, whole_weights
 from scalar_layer import Ops, accumulation, embedding, layer, logits, prediction, softmax_falls_back
 from scalar_loop import loop_launches
@@ -97,7 +98,7 @@ def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = 
     """
     aside = {"weights": 0.0, "backward": 0.0} if aside is None else aside
     model, last = world.model, layout.pipeline_parallel - 1
-    launch = world.framework.execution.layer_launch_time
+    launch = launch_time(world, layout)
     parts: Parts = {}
     for index in stages(model, layout)[stage]:
         group = model.layer_groups[index]

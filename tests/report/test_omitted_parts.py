@@ -37,7 +37,7 @@ def _lines(model: str, **request: Any) -> list[str]:
 @pytest.mark.parametrize("workload", ["train", "inference", "serve"])
 def test_a_tower_of_unknown_sizes_is_said_to_be_left_out(workload: str) -> None:
     said = ["As a text model: the vision tower and the patches of images are not counted"]
-    assert _lines("qwen3.5-27b", workload=workload) == said
+    assert _lines("mistral-large-3-675b", workload=workload) == said
     assert _lines("qwen2.5-7b", workload=workload) == []
 
 

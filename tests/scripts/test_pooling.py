@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pooling import FITTED, Errors, LeftOut, left_out, pooled, student
+from pooling import FITTED, Errors, LeftOut, group_factor, left_out, pooled, student
 
 ANY, NODE = ("", ""), ("node", "")
 
@@ -123,3 +123,20 @@ def test_a_publisher_with_many_runs_tells_no_more_of_a_kind_than_another() -> No
     low, high, _ = pooled(whole).ends[ANY]
     assert low < 0 < high
     assert abs(low + high) < 0.5
+
+
+def test_groups_that_err_alike_need_no_more_and_those_that_err_more_do() -> None:
+    """Thirty releases, each a publisher here: 30 of 33 parts of the exponent are their own."""
+    errors = _drawn(7)
+    groups = errors.folds
+    assert group_factor(errors, groups)[0] < 1.15
+    far = np.isin(groups, [f"publisher {number}" for number in range(8)])
+    wide = Errors(**{**vars(errors), "values": np.where(far, 4 * errors.values, errors.values)})
+    told = np.where(far, groups, "")
+    factor, runs = group_factor(wide, told)
+    assert runs == far.sum()
+    assert factor > 1.3
+    # Eight groups: the exponent is 8 / 11, and a single one counts a quarter.
+    one = np.where(groups == "publisher 3", "only", "")
+    assert group_factor(wide, one)[0] < factor
+    assert group_factor(errors, np.full(len(groups), "")) == (1.0, 0)

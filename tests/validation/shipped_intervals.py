@@ -34,6 +34,13 @@ def assert_layouts_shipped(name: str, made: Mapping[tuple[str, ...], tuple[float
         assert abs(shipped[keys][0] - factor) < 2e-4, "run scripts/make_intervals.py"
 
 
+def assert_widening_shipped(name: str, made: Mapping[tuple[str, str], tuple[float, int]]) -> None:
+    """The file holds what intervals are wider by, of bases and of what was left out."""
+    shipped = {(quantity, what): factor for quantity, what, factor, _ in _lines(name)}
+    told = {key: f"{factor:.3f}" for key, (factor, _) in made.items()}
+    assert shipped == told, "run scripts/make_intervals.py"
+
+
 def _lines(name: str) -> list[list[str]]:
     path = Path(planner.confidence.__file__).parent / name
     with path.open(encoding="utf-8", newline="") as file:

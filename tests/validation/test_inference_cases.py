@@ -281,6 +281,24 @@ def test_how_lengths_vary_and_what_caches_hold_is_as_the_row_says(case):
         case(prefix_cache_hit_rate="1")
 
 
+def test_what_requests_have_in_common_is_as_the_row_says(case):
+    columns = {"draft_tokens": 3, "acceptance_rate": 0.6, "shared_prefix_tokens": 100,
+               "lora_rank": 16, "max_loras": 4}  # fmt: skip
+    found = case(**{name: str(value) for name, value in columns.items()})
+    assert {name: getattr(found.traffic.workload, name) for name in columns} == columns
+    assert found.group != case(draft_tokens="3").group
+    assert case(draft_tokens="3").traffic.workload.acceptance_rate == 0.75
+    with pytest.raises(NotPredicted, match="shared_prefix_tokens are more than a prompt"):
+        case(shared_prefix_tokens="1000000")
+
+
+def test_the_memory_share_is_that_of_the_row(case):
+    own, told = case(framework="vllm"), case(framework="vllm", gpu_memory_utilization="0.5")
+    assert (own.replica.gpu_memory_utilization, told.replica.gpu_memory_utilization) == (0, 0.5)
+    with pytest.raises(NotPredicted, match="gpu_memory_utilization must be from 0 to 1"):
+        case(gpu_memory_utilization="5")
+
+
 def test_eager_steps_are_launched_like_those_with_prompts(case):
     eager = case(framework="vllm", enforce_eager="1").engine.execution
     captured = case(framework="vllm").engine.execution

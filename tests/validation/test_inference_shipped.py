@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from residuals import cells, held_when_left_out, layout_factors, residuals
-from shipped_intervals import assert_layouts_shipped, assert_shipped
+from residuals import cells, held_when_left_out, layout_factors, residuals, widening
+from shipped_intervals import assert_layouts_shipped, assert_shipped, assert_widening_shipped
 
 from planner.base.enums import LinkKind
 from planner.confidence.plans import confidence
@@ -103,6 +103,7 @@ def test_intervals_hold_runs_they_were_not_made_of(tables):
         assert 0.87 <= sum(one.inside for one in held) / len(held) <= 0.97
     made = cells(found)
     assert_shipped("inference_intervals.csv", made)
+    assert_widening_shipped("inference_widening.csv", widening(found))
     assert {cell.quantity for cell in made if not any(cell.keys)} == quantities
     assert all(0 < cell.low < cell.high < math.inf for cell in made)
 

@@ -8,6 +8,8 @@ import planner
 from planner.base.enums import ComputePrecision
 from planner.plan.given import make_request
 from planner.plan.plan import Plan, make_plan, one_configuration
+from planner.report.sizes import note_lines
+from planner.report.sure import other_formats
 
 
 def plan(**request: Any) -> Plan:
@@ -53,6 +55,71 @@ def test_one_configuration_tells_what_16_bit_would_cost() -> None:
     assert precisions(one_configuration(request)) == ["fp8"]
     found = {fact.name: fact for fact in planner.estimate(base=request).open_facts}
     assert found["precision"].assumed == "fp8"
+
+
+LAYOUT = {
+    "tensor_parallel": 4,
+    "pipeline_parallel": 8,
+    "virtual_pipeline": 4,
+    "expert_parallel": 16,
+    "zero_stage": 1,
+    "sequence_parallel": True,
+    "recompute": "selective",
+}
+LINE = "in bf16 3.43 million GPU-hours, +24 %"
+
+
+def one(**more: Any) -> Any:
+    """DeepSeek-V3 on 2,048 H800, in one layout."""
+    asked = {"model": "deepseek-v3", "gpu": "h800", "num_gpus": 2048}
+    return planner.estimate(**asked, framework="megatron-bridge", settings={**LAYOUT, **more})
+
+
+def hours(found: Any) -> float:
+    return float(found.table()["gpu_hours"][0])
+
+
+def test_the_other_precision_stands_beside_it_with_its_gpu_hours() -> None:
+    """As the same layout takes in it: 3.43 of 2.77 million hours."""
+    found, other = one(), one(precision="bf16")
+    (fact,) = [fact for fact in found.open_facts if fact.name == "precision"]
+    assert fact.each["fp8"]["gpu_hours"] == pytest.approx(hours(found))
+    assert fact.each["bf16"]["gpu_hours"] == pytest.approx(hours(other))
+    assert hours(other) / hours(found) == pytest.approx(1.24, abs=0.005)
+    assert other_formats(fact) == [LINE]
+    assert type(fact).from_dict(fact.to_dict()) == fact
+
+
+def test_explanations_compare_precisions_by_time_and_not_by_shares_of_two_peaks() -> None:
+    explained = planner.explain(
+        model="deepseek-v3",
+        gpu="h800",
+        num_gpus=2048,
+        framework="megatron-bridge",
+        settings=LAYOUT,
+    )
+    (found,) = [one for one in explained.assumptions if one.name == "precision"]
+    assert found.column == "step_time_s"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({}, "has no room in bf16: --precision bf16 sizes it"), (LAYOUT, "in bf16 ")],
+)
+def test_a_size_tells_the_other_precision(settings: dict[str, Any], words: str) -> None:
+    limits = {"time_to_train": 60 * 86400.0}
+    asked = {"model": "deepseek-v3", "gpu": "h800", "framework": "megatron-bridge"}
+    sized = planner.size(**asked, num_gpus=[2048], settings=settings, constraints=limits)
+    notes = note_lines(sized)
+    (line,) = [line for line in notes if line.startswith("Precision fp8 assumed")]
+    assert words in line
+
+
+def test_a_size_of_a_given_precision_tells_none() -> None:
+    asked = {"model": "deepseek-v3", "gpu": "h800", "framework": "megatron-bridge"}
+    limits = {"time_to_train": 80 * 86400.0}
+    sized = planner.size(**asked, num_gpus=[2048], precision="fp8", constraints=limits)
+    assert not [line for line in note_lines(sized) if line.startswith("Precision")]
 
 
 def test_gpu_hours_of_deepseek_v3_are_near_those_published() -> None:

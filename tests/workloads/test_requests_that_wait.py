@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from planner.estimators.inference.memory import serving_memory
+from planner.optimize.collector import first_row
 from planner.plan.plan import evaluated, one_configuration
 from planner.question.request import Request
 
@@ -37,3 +38,75 @@ def test_as_many_are_held_as_have_room_and_no_more(asked: int) -> None:
     ]
     assert np.all(room[0] >= held.concurrency)
     assert np.all(room[1] < held.concurrency + 1)
+
+
+def pools(concurrency: int | None, **asked: object) -> Request:
+    """A prefill and a decode worker of one H100 each."""
+    own = {} if concurrency is None else {"concurrency": concurrency}
+    question: dict[str, object] = {
+        "input_tokens": 4096,
+        "output_tokens": 512,
+        "settings": {"replicas": 1, "prefill_replicas": 1, **own},
+        **asked,
+    }
+    return Request(
+        workload="serve", model="llama-3.1-8b", gpu="h100", num_gpus=2, engine="sglang",
+        mode="disaggregated", **question,
+    )  # fmt: skip
+
+
+def test_requests_of_pools_wait_for_room_as_those_of_replicas_do() -> None:
+    found = evaluated(one_configuration(pools(2000)))
+    held = found.candidates.held
+    (room,) = np.ravel(held.concurrency)
+    assert found.candidates.waits
+    assert not found.rejected_by
+    assert 50 < room < 200
+    # With one request more there is no room for all: judged where nobody waits.
+    alone = found.source.without_waiting
+    fewer, more = (
+        alone.judged(replace(held, concurrency=held.concurrency + one)).rejected_by
+        for one in (0, 1)
+    )
+    assert not fewer.any()
+    assert more.all()
+    # All places are taken, and what all requests meet is as long as 2,000 of them last.
+    row, decode = first_row(found.candidates.columns()), found.candidates.decode
+    assert row["concurrency"] == 2000
+    assert row["requests_per_s"] == pytest.approx(float(decode.request_rate[0]), rel=0.01)
+    assert row["time_per_output_token_s"] == pytest.approx(
+        float(decode.time_per_output_token[0]), rel=0.01
+    )
+    met = row["time_to_first_token_s"] + 511 * row["time_per_output_token_s"]
+    assert row["requests_per_s"] * met == pytest.approx(2000, rel=0.02)
+
+
+def test_a_burst_on_pools_waits_for_places_too() -> None:
+    """As many rounds of the places as 2,000 requests take, whether they are asked for or not."""
+    asked = evaluated(one_configuration(pools(2000), 2000), 2000)
+    chosen = evaluated(one_configuration(pools(None), 2000), 2000)
+    assert not asked.rejected_by
+    rounds = np.ceil(2000 / asked.detail.in_a_wave)
+    assert asked.detail.makespan > (rounds - 1) * asked.detail.wave
+    assert asked.detail.makespan == pytest.approx(chosen.detail.makespan, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ((), "Fits; 105 of 2,000 requests at once in each, the others wait"),
+        (("--request-rate", 1), "At once: 105 of 2,000 in each."),
+        (("--request-rate", 50, "--num-requests", 2000), "At once: 105 of 2,000 in each."),
+        (("--burst", 2000), "105 requests a replica"),
+    ],
+)
+def test_pools_say_how_many_have_room(planner, asked: tuple[object, ...], told: str) -> None:
+    words = (
+        "estimate", "--workload", "serve", "--mode", "disaggregated", "--model", "llama-3.1-8b",
+        "--engine", "sglang", "--gpu", "h100", "--gpus", 2, "--input-tokens", 4096,
+        "--output-tokens", 512, "--set", "replicas=1", "--set", "prefill_replicas=1",
+        "--set", "concurrency=2000",
+    )  # fmt: skip
+    ran = planner(*words, *asked)
+    assert ran.exit_code == 0, ran.err
+    assert told in " ".join(ran.out.split())

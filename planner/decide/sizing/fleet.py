@@ -12,6 +12,7 @@ from planner.base import text
 from planner.base.records import record
 from planner.base.units import DAY, GIB
 from planner.confidence.quantiles import MEDIAN
+from planner.decide.open_facts import MovingFact
 from planner.optimize.collector import first_row
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates
@@ -100,8 +101,9 @@ class Size:
     within a budget; None where there is none, or, without any, where ``reason`` says why.
     ``tried`` are the numbers of GPUs that were looked at, ascending, ``not_tried`` whole nodes
     below the fewest that might be enough too. ``is_other_contract``: nobody named a contract, and
-    no price is known under the usual one. ``day`` is a day of a service whose load changes, if that
-    was asked for.
+    no price is known under the usual one. ``precision`` is that of the cheapest run beside the
+    other one, where nobody gave it and it moves the run. ``day`` is a day of a service whose load
+    changes, if that was asked for.
     """
 
     gpu: str
@@ -113,6 +115,7 @@ class Size:
     tried: tuple[int, ...] = ()
     not_tried: tuple[int, ...] = ()
     is_other_contract: bool = False
+    precision: MovingFact | None = None
     day: Day | None = None
 
     @property

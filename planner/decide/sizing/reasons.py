@@ -54,7 +54,7 @@ class Missed:
             excess = last.excess if math.isfinite(last.value) else math.inf
             return cls(num_gpus=num_gpus, words=words, excess=excess, limit=place)
         for miss in sorted(result.nearest_misses, key=lambda one: one.excess):
-            needed, room = miss.value / GIB, miss.bound / GIB
+            needed, room = miss.value / GIB, miss.room / GIB
             words = f"nothing fits{_on(num_gpus)}: {needed:,.1f} of {room:,.1f} GiB needed"
             return cls(num_gpus=num_gpus, words=words, excess=miss.excess, limit=-1)
         rule = why(result.problem, result.groups)

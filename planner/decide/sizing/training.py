@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from planner.decide.open_facts import MovingFact, moving_facts
 from planner.decide.sizing.counts import coarse, thinned, whole_nodes
 from planner.decide.sizing.fleet import Fleet, Size
 from planner.decide.sizing.floor import Floor
@@ -87,7 +88,16 @@ class TrainingSizer:
             reason=reason,
             tried=tuple(sorted(self.found)),
             not_tried=self.not_tried,
+            precision=self._precision(cheapest or fewest),
         )
+
+    def _precision(self, fleet: Fleet | None) -> MovingFact | None:
+        """A fleet's precision beside the other one."""
+        if fleet is None or (plan := self.searches[fleet.num_gpus].fastest) is None:
+            return None
+        asked = make_plan(replace(self.request, num_gpus=fleet.num_gpus))
+        facts = moving_facts(asked, plan)
+        return next((fact for fact in facts if fact.name == "precision"), None)
 
     def _counts(self) -> tuple[int, ...]:
         """The numbers that the request names, or whole nodes."""

@@ -128,10 +128,7 @@ def decode_workers(
     setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> DecodeWorkers:
     """Time and room of workers whose steps hold decoding sequences alone."""
-    drafted = 1 + setting.workload.draft_tokens
-    ranks = configurations.attention_data_parallel
-    tokens = configurations.concurrency * drafted / ranks
-    c = replace(configurations, max_num_batched_tokens=tokens)
+    c, ranks = decoding_alone(setting, configurations), configurations.attention_data_parallel
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(setting, c)
         places = np.minimum(c.concurrency, setting.engine.scheduler.max_num_seqs * ranks)
@@ -150,6 +147,15 @@ def decode_workers(
             transfer_time=cache_transfer_time(setting, c, inside_fabric),
             rejected_by=serving_rejections(setting, c, memory, is_pool=True),
         )
+
+
+def decoding_alone(
+    setting: ServingSetting, configurations: ServingConfigurations
+) -> ServingConfigurations:
+    """The workers with steps of as many tokens as their sequences take in one."""
+    drafted = 1 + setting.workload.draft_tokens
+    tokens = configurations.concurrency * drafted / configurations.attention_data_parallel
+    return replace(configurations, max_num_batched_tokens=tokens)
 
 
 def cache_transfer_time(

@@ -52,11 +52,6 @@ class ServingEstimate:
         return self.request_rate * (w.input_tokens + w.output_tokens)
 
     @property
-    def tokens_per_second_per_user(self) -> FloatArray:
-        """Interactivity: generated tokens per second that one user sees."""
-        return 1.0 / self.served.time_per_output_token
-
-    @property
     def request_latency(self) -> FloatArray:
         """Mean seconds from arrival to the last token."""
         return self.served.request_latency(self.setting.workload.output_tokens)

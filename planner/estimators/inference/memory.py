@@ -209,7 +209,10 @@ def _kept(
     usable, room = beside(own)
     if not profiled:
         return own, usable, room
-    usual = _activation_bytes(setting, c, np.maximum(profiled, sampled), tokens)
+    seqs = np.maximum(profiled, sampled)
+    if setting.told_at is not None:
+        seqs = np.where(c.concurrency == setting.told_at, seqs, sampled)
+    usual = _activation_bytes(setting, c, seqs, tokens)
     usual_usable, usual_room = beside(usual)
     if setting.engine.memory.told_seqs:
         return usual, usual_usable, usual_room

@@ -30,7 +30,10 @@ class ServingSetting:
 
     ``sure_share``: the share of the usable memory that what must be there to start may be
     predicted to take. ``draft``: the model that drafts tokens. ``compares_drafts``: other settings
-    of the search differ in the number of drafted tokens.
+    of the search differ in the number of drafted tokens. ``engine_version``: the release of the
+    engine, empty where nobody says it; it tells how sure predictions are, and changes none.
+    ``told_at``: the requests at once with which an engine that is told a number of sequences is
+    told its own; with others it is told those. None: with any.
     """
 
     machine: Machine
@@ -40,6 +43,8 @@ class ServingSetting:
     sure_share: float = 1.0
     draft: ModelSpec | None = None
     compares_drafts: bool = False
+    engine_version: str = ""
+    told_at: int | None = None
 
     @property
     def named(self) -> Mapping[str, int]:

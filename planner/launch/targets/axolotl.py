@@ -59,6 +59,8 @@ def axolotl_answers(reading: Reading) -> Answers:
     if text_of_key(documents, "gradient_checkpointing") in ("offload", "offload_disk"):
         values["offload"] = "activations"
     values |= _loss(documents, values)
+    if text_of_key(documents, "torch_compile") in ("true", "auto"):
+        values["torch_compile"] = "true"
     if experts := _EXPERTS.get(text_of_key(documents, "experts_implementation") or ""):
         values["expert_compute"] = experts
     told = {name: reason for name, reason in defaults.items() if name in values}

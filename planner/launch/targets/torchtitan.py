@@ -253,12 +253,11 @@ def answers(reading: Reading) -> Answers:
         values["virtual_pipeline"] = _chunks(options, values, function, model)
     if options.is_older:
         notes.append("torchtitan 0.3.0 reads no TOML: it takes --module, --config and overrides.")
-    compiles = (options.text("compile.enable") or "false").lower() != "false"
-    if not compiles and name not in _COMPILED:
-        notes.append(
-            "Nothing here enables torch.compile (--compile.enable), which is off by default: what "
-            "follows is of a compiled run, and without it steps take longer."
-        )
+    told = options.text("compile.enable")
+    compiles = name in _COMPILED if told is None else told.lower() != "false"
+    values["torch_compile"] = "auto" if compiles else "false"
+    if told is None and not compiles:
+        found.defaults["torch_compile"] = f"{name or 'torchtitan'} enables no --compile.enable"
     steps = options.number("training.steps")
     if steps and "global_batch_size" in values:
         values["total_tokens"] = steps * values["global_batch_size"] * values["sequence_length"]
@@ -443,7 +442,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "adapter": job["adapter"],
         "dropout": job["dropout"],
         "mtp_num_layers": job["mtp_num_layers"],
-        "compiled": True,
+        "torch_compile": "false" if job["torch_compile"] == "false" else "true",
         "no_graphs": True if pp > 1 or job["expert_parallel"] > 1 else None,
     }
 

@@ -221,7 +221,7 @@ def _kind(job: Job) -> str:
 
 
 def _by_accelerate(job: Job) -> Mapping[str, Any]:
-    kind, precision = _kind(job), job["precision"]
+    kind, precision, is_usual = _kind(job), job["precision"], job["torch_compile"] == "auto"
     quantities = {
         **{name: v for name, v in _beside_script(job).items() if name not in _OF_KIND},
         "kind": kind,
@@ -230,7 +230,8 @@ def _by_accelerate(job: Job) -> Mapping[str, Any]:
         "precision_type": _PRECISIONS.get(precision, precision),
         "fp8_backend": "te" if precision == "fp8" else None,
         "fp8_format": "HYBRID" if precision == "fp8" else None,
-        "compiled": "inductor" if job.profile.name == "FSDP compiled" else None,
+        # It is accelerate that compiles the model where the profile is of compiled models.
+        "compiled": "inductor" if is_usual and job.profile.compilation.default else None,
     }
     if kind == "FSDP":
         return quantities | _fsdp(job)

@@ -320,20 +320,28 @@ def framework_said(said: Said, found: Gathered) -> None:
     """The profile whose predictions are nearest."""
     adapter = found.values["adapter"] != "none"
     fused = said.of("script", "fused_kernels") == "true" or said.is_on("--use_unsloth")
-    compiled = (said.of("accelerate", "compiled") or "no").lower() != "no"
     if adapter:
         name = "HF Trainer FSDP" if _is_fsdp(said) else "HF Trainer"
         if fused and not _is_fsdp(said):
             name = "HF Trainer Triton"
     elif said.has_deepspeed or _kind(said) == "DEEPSPEED":
         name = "DeepSpeed"
-    elif compiled and _is_fsdp(said):
+    elif _by_launcher(said):
         name = "FSDP compiled"
     elif said.of("script", "weights_type") == "bfloat16":
         name = "HF Trainer bf16"
     else:
         name = "HF Trainer FSDP"
     found.values["framework"] = name
+    if said.of("script", "torch_compile") == "true" or (
+        _by_launcher(said) and name != "FSDP compiled"
+    ):
+        found.values["torch_compile"] = "true"
+
+
+def _by_launcher(said: Said) -> bool:
+    """Whether accelerate's file compiles the model."""
+    return (said.of("accelerate", "compiled") or "no").lower() != "no"
 
 
 _TRL_LENGTH = 1024

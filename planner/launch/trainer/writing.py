@@ -166,6 +166,7 @@ def script_quantities(job: Job) -> Mapping[str, Any]:
         "flash_attention": job["flash_attention"] if supervised else None,
         "attention_kernel": job["attention_kernel"] if supervised else None,
         "expert_compute": job["expert_compute"],
+        "torch_compile": job["torch_compile"],
         "loss_kernel": job["loss_kernel"],
         "loss_chunks": job["loss_chunks"],
         "fp8_attention": job["fp8_attention"],

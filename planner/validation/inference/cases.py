@@ -35,8 +35,11 @@ _LONGEST = 100_000_000
 _HIGHEST_RATE = 1e6
 _LARGEST_SHARES = {
     "input_variation": 10.0, "output_variation": 10.0, "prefix_cache_hit_rate": 0.999,
+    "acceptance_rate": 0.999,
 }  # fmt: skip
 _LARGEST_MEMORY = 1e6
+_LARGEST_RANK = 4096
+_MOST_ADAPTERS = 100_000
 # DeepSeek-V3's own module for drafts: 85 to 90 % of the first drafted tokens are accepted
 # (arXiv:2412.19437, section 5.4.3), fewer of those after it; it is one layer and the logits.
 _ACCEPTANCE = {1: 0.85, 2: 0.8}
@@ -84,6 +87,10 @@ class Traffic:
     input_variation: float = 0.0
     output_variation: float = 0.0
     prefix_cache_hit_rate: float = 0.0
+    acceptance_rate: float = 0.0
+    shared_prefix_tokens: int = 0
+    lora_rank: int = 0
+    max_loras: int | None = None
 
     @cached_property
     def workload(self) -> ServingWorkload:
@@ -99,11 +106,14 @@ class Traffic:
             equal_lengths=self.equal_lengths,
             equal_prompts=self.equal_prompts,
             draft_tokens=self.draft_tokens,
-            acceptance_rate=_acceptance(self.draft_tokens),
+            acceptance_rate=self.acceptance_rate or _acceptance(self.draft_tokens),
             draft_cost=_DRAFT_COST * self.draft_tokens,
             input_variation=self.input_variation,
             output_variation=self.output_variation,
             prefix_cache_hit_rate=self.prefix_cache_hit_rate,
+            shared_prefix_tokens=self.shared_prefix_tokens,
+            lora_rank=self.lora_rank,
+            max_loras=self.max_loras,
         )
 
     @property
@@ -126,6 +136,10 @@ class Traffic:
             self.input_variation,
             self.output_variation,
             self.prefix_cache_hit_rate,
+            self.acceptance_rate,
+            self.shared_prefix_tokens,
+            self.lora_rank,
+            self.max_loras,
         )
 
 
@@ -359,8 +373,27 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
         equal_lengths=bool(run.flag("equal_lengths")),
         equal_prompts=bool(run.flag("equal_prompts")),
         draft_tokens=drafted,
+        shared_prefix_tokens=_prefix_tokens(run, lengths[0] * scale),
+        lora_rank=_up_to(run, "lora_rank", _LARGEST_RANK) or 0,
+        max_loras=_up_to(run, "max_loras", _MOST_ADAPTERS),
         **_shares(run),
     )
+
+
+def _up_to(run: Run, name: str, most: int) -> int | None:
+    """A number that may not be absurd; None where the row has none."""
+    found = run.count(name)
+    if found is not None and found > most:
+        raise NotPredicted(f"{name} must be at most {most:,}")
+    return found or None
+
+
+def _prefix_tokens(run: Run, prompt: float) -> int:
+    """Tokens that all prompts begin with."""
+    shared = run.count("shared_prefix_tokens") or 0
+    if shared > prompt:
+        raise NotPredicted("shared_prefix_tokens are more than a prompt has")
+    return shared
 
 
 def _shares(run: Run) -> dict[str, float]:

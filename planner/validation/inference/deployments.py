@@ -60,6 +60,7 @@ class Deployment:
     kv_cache: CacheType
     weight_offload: float = 0.0
     kv_offload: float = 0.0
+    gpu_memory_utilization: float = 0.0
     narrow_cache: bool = False
 
     @property
@@ -74,7 +75,7 @@ def configurations(
     """One replica of each, with so many requests in it."""
     names = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel", "expert_parallel",
              "max_num_batched_tokens", "quantization", "expert_quantization", "kv_cache",
-             "weight_offload", "kv_offload")  # fmt: skip
+             "weight_offload", "kv_offload", "gpu_memory_utilization")  # fmt: skip
     columns = {name: [getattr(one, name) for one in deployments] for name in names}
     return ServingConfigurations.of(
         num_gpus=[one.replica_gpus for one in deployments], concurrency=concurrency, **columns
@@ -99,8 +100,17 @@ def deployment(
         kv_cache=cache_type(run, engine.name.lower()),
         weight_offload=weights,
         kv_offload=cache,
+        gpu_memory_utilization=_memory_share(run),
         narrow_cache=not run.word("kv_cache_precision") and experts is not Quantization.W16A16,
     )
+
+
+def _memory_share(run: Run) -> float:
+    """The share of a GPU's memory that the engine was told; 0 where it has its default."""
+    share = run.number("gpu_memory_utilization") or 0.0
+    if not 0 <= share <= 1:
+        raise NotPredicted("gpu_memory_utilization must be from 0 to 1")
+    return share
 
 
 def _scheduled(run: Run, engine: EngineProfile, prefix: str, name: str) -> int:

@@ -51,6 +51,10 @@ _OFFLOADED: Mapping[Any, str] = {
     (0.0, 1.0): "kv_cache",
     (1.0, 1.0): "weights+kv_cache",
 }
+_OF_REQUESTS = (
+    "draft_tokens", "prefix_cache_hit_rate", "shared_prefix_tokens", "lora_rank", "max_loras",
+)  # fmt: skip
+_VARIATIONS = ("input_variation", "output_variation")
 Cells = dict[str, str]
 
 
@@ -86,11 +90,9 @@ def run_cells(
 
 def unsaid(planned: Planned) -> Iterator[str]:
     """What of the plan no column tells, so that a row would claim something else."""
-    row, work = planned.row, planned.setting.workload
+    row = planned.row
     if planned.is_training:
         return
-    if getattr(work, "prefix_cache_hit_rate", 0.0):
-        yield f"that {work.prefix_cache_hit_rate:.0%} of the prompts is found in the cache"
     if (row.get("weight_offload"), row.get("kv_offload")) not in _OFFLOADED:
         yield "which share of weights and cache is offloaded"
     if _prefill(row) and row["quantization"] != row["prefill_quantization"]:
@@ -152,13 +154,27 @@ def _serving(planned: Planned, reading: Reading) -> Mapping[str, Any]:
         "kv_cache_precision": row["kv_cache"],
         "input_tokens": _length(reading, work, "input_tokens"),
         "output_tokens": _length(reading, work, "output_tokens"),
-        "draft_tokens": getattr(work, "draft_tokens", 0) or "",
+        **_spread(reading, work),
+        **{name: getattr(work, name, None) or "" for name in _OF_REQUESTS},
+        "acceptance_rate": work.acceptance_rate if getattr(work, "draft_tokens", 0) else "",
         **_load(planned, reading),
     }
 
 
 def _length(reading: Reading, work: Any, name: str) -> float:
     return round(float(reading.facts.get(name, getattr(work, name))), 1)
+
+
+def _spread(reading: Reading, work: Any) -> dict[str, Any]:
+    """Whether lengths are alike, else how they vary: as the log tells, else as the plan."""
+    found: dict[str, Any] = {}
+    for name in _VARIATIONS:
+        found[name] = round(reading.facts.get(name, getattr(work, name)), 4) or ""
+    is_told = "equal_lengths" in reading.facts
+    alike = reading.facts["equal_lengths"] if is_told else getattr(work, "equal_lengths", False)
+    if not alike:
+        return found
+    return {"equal_lengths": 1, "input_variation": "", "output_variation": ""}
 
 
 def _mode(planned: Planned, reading: Reading) -> str:
@@ -459,7 +475,15 @@ def _at_load(reading: Reading, planned: Planned) -> Planned | None:
     if "all_at_once" in facts:
         return None
     load = facts.get("concurrency"), facts.get("request_rate")
-    return planned.at_load(*load) if any(load) else planned
+    if not any(load):
+        return planned
+    told: dict[str, Any] = {}
+    if "equal_lengths" in facts and planned.pinned.workload != STATIC:
+        told["equal_lengths"] = bool(facts["equal_lengths"])
+        told |= {name: facts[name] for name in _VARIATIONS if facts.get(name)}
+        if load[0] and "num_requests" in facts:
+            told["num_requests"] = round(facts["num_requests"])
+    return planned.at_load(*load, told) or planned.at_load(*load)
 
 
 _OF_PLANS = {

@@ -119,12 +119,19 @@ class Planned:
         value, low, high = (float(end > capacity) for end in (peak.value, peak.low, peak.high))
         return Range(value=value, low=low, high=high)
 
-    def at_load(self, concurrency: float | None, request_rate: float | None) -> Planned | None:
+    def at_load(
+        self,
+        concurrency: float | None,
+        request_rate: float | None,
+        requests: Mapping[str, Any] | None = None,
+    ) -> Planned | None:
         """The same deployment at another load: so many requests at once, or so many a second.
 
-        None where it cannot hold that load.
+        ``requests`` answers questions about them, such as their number. None where it cannot hold
+        that load.
         """
-        parameters, answers = dict(self.pinned.parameters), dict(self.pinned.answers)
+        parameters = dict(self.pinned.parameters)
+        answers = {**self.pinned.answers, **(requests or {})}
         if concurrency is not None:
             replicas = float(self.row.get("replicas") or 1)
             parameters["concurrency"] = max(round(concurrency / replicas), 1)

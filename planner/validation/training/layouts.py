@@ -28,6 +28,7 @@ from planner.base.software_enums import (
     KeptTensors,
     LossKernel,
     RecomputedModules,
+    TorchCompile,
 )
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
@@ -90,6 +91,7 @@ class Layout:
     fp8_recipe: Fp8Recipe
     attention_kernel: AttentionKernel = AttentionKernel.AUTO
     expert_compute: ExpertCompute = ExpertCompute.AUTO
+    torch_compile: TorchCompile = TorchCompile.AUTO
     loss_kernel: LossKernel = LossKernel.AUTO
     loss_chunks: int = 0
     recompute_modules: int = 0

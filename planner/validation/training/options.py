@@ -32,6 +32,7 @@ def options_of(
         "pipeline_schedule": run.word("pipeline_schedule"),
         "attention_kernel": run.word("attention_kernel") or _kernel(rule, gpu),
         "expert_compute": run.word("expert_compute") or _experts(run, profile, rule, model),
+        "torch_compile": run.word("torch_compile") if profile.compilation.selectable else "",
     }
     return {
         "expert_tensor_parallel": run.count("expert_tensor_parallel") or 1,

@@ -173,15 +173,15 @@ def test_the_script_reads_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "options", "told"),
+    ("config", "options", "compiled"),
     [
-        ("llama3_8b", "", True),  # compile.enable is False in CompileConfig and in this function
-        ("llama3_8b", "--compile.enable", False),
-        ("llama3_405b", "", False),  # compile=CompileConfig(enable=True)
+        ("llama3_8b", "", "false"),  # compile.enable is False in CompileConfig and in this function
+        ("llama3_8b", "--compile.enable", "auto"),
+        ("llama3_405b", "", "auto"),  # compile=CompileConfig(enable=True)
     ],
 )
-def test_a_run_without_compile_says_that_its_prediction_is_compiled(
-    tmp_path: Path, config: str, options: str, told: bool
+def test_a_run_that_enables_no_compile_is_predicted_eager(
+    tmp_path: Path, config: str, options: str, compiled: str
 ) -> None:
     script = tmp_path / "train.sh"
     script.write_text(
@@ -190,4 +190,5 @@ def test_a_run_without_compile_says_that_its_prediction_is_compiled(
         encoding="utf-8",
     )
     found = read_launch(script)
-    assert any("torch.compile" in note for note in found.answers.notes) is told
+    assert found.answers.values["torch_compile"] == compiled
+    assert ("torch_compile" in found.answers.defaults) is (compiled == "false")

@@ -10,7 +10,16 @@ import pytest
 from draws import examples
 from hypothesis import HealthCheck, given, settings
 from round_trip import serving_jobs, stated
-from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
+from serving_trip import (
+    answered,
+    found,
+    lost_between,
+    planned,
+    process_of,
+    value_of,
+    variables_of,
+    words,
+)
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
@@ -79,6 +88,17 @@ def test_a_type_that_only_a_checkpoint_can_have_is_told(word: str) -> None:
     assert "MODEL" in variables_of(draft.processes[0])
     assert "--quantization" not in words(draft.processes[0])
     assert [one.value for one in draft.unexpressed] == [word]
+
+
+def test_a_published_checkpoint_of_another_type_is_named_and_read_again() -> None:
+    asked = {"tensor_parallel": 8, "concurrency": 8}
+    job = planned(model="kimi-k2.5", engine="vllm", gpu="b200", settings=asked)
+    draft = TARGET.drafted(job)
+    assert "nvidia/Kimi-K2.5-NVFP4" in words(draft.processes[0])
+    assert draft.unexpressed == ()
+    read = answered(TARGET, draft).values
+    assert (read["quantization"], read["expert_quantization"]) == ("w16a16", "nvfp4")
+    assert lost_between(TARGET, job) == {}
 
 
 def test_replicas_are_servers_behind_a_router() -> None:

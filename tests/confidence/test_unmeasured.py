@@ -1,0 +1,184 @@
+"""A release or an architecture without published runs makes an answer less sure."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import product
+from typing import Any
+
+import pytest
+
+import planner
+from planner.confidence.intervals import INFERENCE_TABLES, interval_of
+from planner.confidence.tables import read_table
+from planner.confidence.unmeasured import Release, lacks_of
+from planner.specs.catalogue import Catalogue
+
+QUANTITIES = ("throughput", "time_to_first_token", "time_per_output_token", "peak_memory")
+ENDS = ("low", "high")
+MEASURED, UNMEASURED = "0.19.0", "0.27.1"
+
+
+def sure_of(version: str | None, gpu: str = "h100", **asked: Any) -> Any:
+    question: dict[str, Any] = {
+        "workload": "serve",
+        "model": "llama-3.1-8b",
+        "num_gpus": 1,
+        "engine": "vllm",
+        "settings": {"concurrency": 16},
+        **asked,
+    }
+    found = planner.estimate(gpu=gpu, engine_version=version, **question)
+    return found.source.confidence(1)
+
+
+def widths(sure: Any) -> dict[str, float]:
+    return {name: math.log(high / low) for name, (low, high) in sure.factors.items()}
+
+
+@pytest.mark.parametrize("gpu", ["h100", "a100-sxm-80gb", "l4", "mi300x"])
+def test_every_interval_is_wider_in_a_release_that_nobody_measured(gpu: str) -> None:
+    """Whether runs on such GPUs were measured (H100), or not with this profile (A100)."""
+    known, other = sure_of(MEASURED, gpu), sure_of(UNMEASURED, gpu)
+    assert known.basis == sure_of(None, gpu).basis
+    assert other.basis.endswith(", a release not measured")
+    for name in QUANTITIES:
+        assert widths(other)[name] > 1.05 * widths(known)[name], name
+
+
+def test_a_release_that_was_measured_is_as_sure_as_one_that_nobody_names() -> None:
+    assert (
+        sure_of(MEASURED, engine="vllm-0.17").factors == sure_of(None, engine="vllm-0.17").factors
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "release", "model", "lacks"),
+    [
+        ("vllm", "", "llama-3.1-8b", ()),
+        ("vllm-0.17", "0.27.1", "llama-3.1-8b", ("release",)),
+        ("vllm", "", "deepseek-v3.2", ("architecture",)),
+        ("sglang", "0.5.9", "deepseek-v3.2", ()),
+        ("sglang", "0.6.0", "deepseek-v3.2", ("release",)),
+        ("vllm-0.17", "0.27.1", "qwen3-next-80b-a3b", ("release", "architecture")),
+        # Dense layers with windows are part of what Gemma 4 with experts has.
+        ("vllm", "0.19.0", "gemma-3-27b", ()),
+        # No run tells which releases of llama.cpp there are, and none at all is of TGI.
+        ("llama-cpp", "b6123", "llama-3.1-8b", ()),
+        ("tgi", "", "deepseek-v3.2", ()),
+    ],
+)
+def test_what_no_run_was_measured_with(profile, release, model, lacks) -> None:
+    assert lacks_of(profile, release, Catalogue().load_model(model)) == lacks
+
+
+def test_independent_lacks_add_up_by_their_variances() -> None:
+    """The factors of the table by hand: 1.221 and 1.326 count as the 1.396 of transferred."""
+    needed = {
+        row["basis"]: float(row["factor"])
+        for row in read_table("inference_widening.csv")
+        if row["quantity"] == "time_per_output_token"
+    }
+    assert needed["architecture"] <= needed["release"] <= needed["transferred"]
+    keys, name = ("vLLM", "hopper", "online", "dense"), "time_per_output_token"
+    of = {
+        (basis, lacks): interval_of(name, keys, INFERENCE_TABLES, basis, "vllm", lacks)
+        for basis in ("measured", "transferred")
+        for lacks in ((), ("release",), ("release", "architecture"))
+    }
+    # The ends of the classes before anything widens them.
+    low, high = (end ** (1 / needed["transferred"]) for end in of["transferred", ()])
+    for (basis, lacks), ends in of.items():
+        if not lacks:
+            continue
+        own = needed[basis] ** 2 + len(lacks) * (needed["transferred"] ** 2 - 1)
+        assert ends == pytest.approx((low**own**0.5, high**own**0.5)), (basis, lacks)
+
+
+def test_a_lack_never_makes_an_interval_narrower() -> None:
+    """Of any engine on any class of GPUs, in any mode."""
+    rows = read_table("inference_intervals.csv")
+    keys = {tuple(row[name] for name in INFERENCE_TABLES.keys) for row in rows}
+    for (engine, silicon, mode, _), basis, quantity in product(
+        keys, ("measured", "transferred", "roofline", "assumed"), QUANTITIES
+    ):
+        whole = (engine, silicon, mode, "dense")
+        lows, highs = zip(
+            *(
+                interval_of(quantity, whole, INFERENCE_TABLES, basis, "vllm", lacks)
+                for lacks in ((), ("release",), ("release", "architecture"))
+            ),
+            strict=True,
+        )
+        assert list(lows) == sorted(lows, reverse=True)
+        assert list(highs) == sorted(highs)
+
+
+@pytest.mark.parametrize("command", ["estimate", "explain", "search"])
+def test_the_release_of_a_file_reaches_every_answer(
+    planner: Any, tmp_path: Any, command: str
+) -> None:
+    asked = ("--gpu", "h100", "--input-tokens", 1024, "--output-tokens", 128)
+    found = {}
+    for version in (MEASURED, UNMEASURED):
+        file, result = tmp_path / f"{version}.sh", tmp_path / f"{version}.json"
+        file.write_text(
+            f"docker run --gpus all vllm/vllm-openai:v{version} "
+            "--model meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192 --max-num-seqs 16\n"
+        )
+        ran = planner(command, "--from", file, *asked, "--json", result)
+        assert ran.exit_code == 0, ran.err
+        answer = json.loads(result.read_text())
+        if command == "explain":
+            low, high = answer["intervals"]["tokens_per_s_per_user"]
+        else:
+            low, high = (answer["rows"][0][f"tokens_per_s_per_user_{end}"] for end in ENDS)
+        found[version] = math.log(high / low)
+    assert found[UNMEASURED] > 1.3 * found[MEASURED]
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "profile"),
+    [("vllm", "0.6.3", "vLLM V0"), ("vllm", "0.27.1", "vLLM 0.17"), ("sglang", "0.9", "SGLang")],
+)
+def test_a_release_that_is_given_has_its_profile(engine, version, profile) -> None:
+    found = planner.estimate(
+        workload="serve", model="llama-3.1-8b", gpu="h100", num_gpus=1,
+        engine=engine, engine_version=version, settings={"concurrency": 16},
+    )  # fmt: skip
+    assert found.source.profile == profile
+
+
+def test_a_release_beside_a_file_replaces_that_of_the_file(planner: Any, tmp_path: Any) -> None:
+    file = tmp_path / "serve.sh"
+    file.write_text(
+        "pip install vllm==0.6.3\nvllm serve meta-llama/Llama-3.1-8B --max-num-seqs 8\n"
+    )
+    asked = ("--from", file, "--gpu", "h100", "--max-model-len", 8192)
+    out = " ".join(planner("estimate", *asked, "--engine-version", "0.27.1").out.split())
+    assert "a release not measured" in out
+    kept = planner("estimate", *asked, "--engine-version", "0.27.1", "--json", tmp_path / "x.json")
+    assert kept.exit_code == 0
+    assert "vLLM 0.17" in (tmp_path / "x.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("--engine", "vllm", "--engine-version", "newest"), "is no release of an engine"),
+        (("--engine", "vllm,sglang", "--engine-version", "0.9"), "is of one engine"),
+        (("--engine-version", "0.9"), "needs --engine"),
+    ],
+)
+def test_a_release_that_is_none_is_refused(planner: Any, asked: tuple[str, ...], told: str) -> None:
+    words = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", 1)
+    ran = planner("search", *words, *asked)
+    assert ran.exit_code != 0
+    assert told in " ".join(ran.err.split())
+
+
+def test_a_release_knows_its_nearest() -> None:
+    assert Release(tool="vllm", number="0.33.0").unmeasured == (
+        "No run of 0.33 was measured, the nearest are of 0.21."
+    )
