@@ -30,9 +30,14 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
-from typing import Any, Self
+from typing import Self, TypeAlias
 
 from planner.base.records import record
+
+Quantity: TypeAlias = str | int | float
+"""A parameter, or what a target works out of several; a bool is an int."""
+Quantities: TypeAlias = Mapping[str, Quantity | None]
+"""By name; None says nothing."""
 
 FLAG = "flag"
 VALUE = "{}"
@@ -65,7 +70,7 @@ class Row:
     since: str
     note: str
 
-    def is_of(self, value: Any) -> bool:
+    def is_of(self, value: Quantity) -> bool:
         """Whether the row is of this value of its parameter."""
         if self.value.startswith(">"):
             return float(value) > float(self.value[1:])
@@ -78,7 +83,7 @@ class Row:
         least, _, other = self.text.removeprefix(">=").partition(" but ")
         return gib >= float(least) and (not other or other not in gpu)
 
-    def written(self, value: Any) -> str | None:
+    def written(self, value: Quantity) -> str | None:
         """The option's text for a value; None of a flag."""
         return None if self.text == FLAG else self.text.replace(VALUE, word_of(value))
 
@@ -178,7 +183,7 @@ class OptionTable:
         """Every option that a row names."""
         return frozenset(row.option for row in self.rows if row.option)
 
-    def written(self, quantities: Mapping[str, Any]) -> Settings:
+    def written(self, quantities: Quantities) -> Settings:
         """The options for these values of parameters and quantities; None says nothing."""
         options: list[Setting] = []
         remarks: dict[Role, list[Remark]] = {Role.NONE: [], Role.LEFT: []}
@@ -211,7 +216,7 @@ class OptionTable:
         found = (self._meaning(parameter, options) for parameter in self.parameters)
         return {meaning.parameter: meaning for meaning in found if meaning is not None}
 
-    def can_say(self, parameter: str, value: Any) -> bool:
+    def can_say(self, parameter: str, value: Quantity) -> bool:
         """Whether no row calls just this value of a parameter impossible."""
         rows = [row for row in self.rows_of(parameter, Role.NONE) if row.value]
         return not any(row.is_of(value) for row in rows)
@@ -240,7 +245,7 @@ class OptionTable:
         return None
 
 
-def word_of(value: Any) -> str:
+def word_of(value: Quantity) -> str:
     """A value as options read it: whole numbers without a point, flags in small letters.
 
     >>> word_of(8.0), word_of(True), word_of(0.5)
