@@ -15,7 +15,15 @@ from planner.errors import LaunchError, PlannerError, did_you_mean
 from planner.launch.option_table import Role
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
-from planner.launch.understood import Answers, Found, Reading, Version, has_profiles, version_of
+from planner.launch.understood import (
+    REPLICAS,
+    Answers,
+    Found,
+    Reading,
+    Version,
+    has_profiles,
+    version_of,
+)
 from planner.launch.write import told_by_plan
 from planner.plan.given import Said, make_request
 from planner.question.inputs import LARGEST, read, shown
@@ -109,11 +117,11 @@ _TO_FILL_IN = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].
 """Words that stand for the user's own."""
 _SPLITS = ("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel")
 # What files of planner may leave to the user, or to the checkpoint.
-_OF_PLANS = ("model", "gpu", "cluster")
+_OF_PLANS = ("model", *_OF_GPUS)
 _FORMATS = ("quantization", "expert_quantization")
 _OF_NUMBERS = ("num_gpus", "request_rate")
 # What a copy of the whole service has again.
-_OF_COPIES = ("num_gpus", "replicas", "prefill_replicas")
+_OF_COPIES = ("num_gpus", *REPLICAS)
 
 
 @record(kw_only=True)

@@ -13,6 +13,7 @@ from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.base.training_objectives import TrainingObjective
 from planner.errors import InfeasibleError, LaunchError
+from planner.launch.option_table import Quantities
 from planner.optimize.result_rows import full_rows
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import Plan, evaluated, one_configuration
@@ -86,7 +87,7 @@ class Job:
                 return table[name]
         return None
 
-    def said_once(self, quantities: Mapping[str, Any]) -> dict[str, Any]:
+    def said_once(self, quantities: Quantities) -> dict[str, Any]:
         """What an option table is given: no defaults, and attention as fused or by its kernel."""
         told, terms = dict(quantities), glossary()
         for name in [name for name, value in told.items() if value == _AUTO and name in terms]:

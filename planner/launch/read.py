@@ -19,7 +19,7 @@ from planner.launch.launchers.containers import config_maps, containers_of, scri
 from planner.launch.option_table import Accepted, AcceptedOption
 from planner.launch.target import Target
 from planner.launch.targets import target_of, targets
-from planner.launch.understood import Found, World, number_of
+from planner.launch.understood import REPLICAS, Found, World, number_of
 from planner.shell import HereDocument, Script, Word
 from planner.shell.text import LARGEST, Given, Span, stated
 from planner.shell.values import computed
@@ -402,7 +402,6 @@ def nothing_found(path: Path, text: str) -> str:
 
 _NODE_RANK = "--node-rank"
 _OF_POOLS = "prefill_"
-_REPLICAS = ("replicas", "prefill_replicas")
 
 
 def read_launch(
@@ -447,9 +446,9 @@ def read_launch(
 
 def _complete(one: Imported) -> Imported:
     """The launch, unless it starts one of two kinds of workers alone."""
-    kinds = {name for name in _REPLICAS if name in one.values}
+    kinds = {name for name in REPLICAS if name in one.values}
     if one.values.get("mode") == "disaggregated" and len(kinds) == 1:
-        words = "decode" if _REPLICAS[0] in kinds else "prefill"
+        words = "decode" if REPLICAS[0] in kinds else "prefill"
         raise LaunchError(
             f"{one.path}: starts the {words} workers of a disaggregated deployment alone: give "
             "a file that starts both, or the directory of a launch of planner."
@@ -494,8 +493,8 @@ def _distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
 
 def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     """Prefill and decode workers of one deployment as one launch."""
-    prefill = [(one, n) for one, n in found if _REPLICAS[1] in one.values]
-    decode = [(one, n) for one, n in found if _REPLICAS[0] in one.values]
+    prefill = [(one, n) for one, n in found if REPLICAS[1] in one.values]
+    decode = [(one, n) for one, n in found if REPLICAS[0] in one.values]
     if len(prefill) != 1 or len(decode) != 1 or prefill == decode:
         return [one for one, _ in found]
     (first, num_first), (second, num_second) = prefill[0], decode[0]

@@ -19,7 +19,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.launch.benchmark import length_notes, serving_benchmark
 from planner.launch.job import Job, hub_name
-from planner.launch.option_table import OptionTable, Remark, Settings
+from planner.launch.option_table import OptionTable, Quantities, Remark, Settings
 from planner.launch.target import PORT, Argument, Draft, File, Process, Target, Variable
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
@@ -530,7 +530,7 @@ def router(
 def servers_of(
     job: Job,
     table: OptionTable,
-    quantities: Callable[[Worker], Mapping[str, Any]],
+    quantities: Callable[[Worker], Quantities],
     model: Callable[[Worker, str | None], str | Variable],
     *,
     routes_replicas: bool = True,
@@ -543,11 +543,12 @@ def servers_of(
     servers = []
     for worker in workers:
         values = quantities(worker)
+        told = values.get("checkpoint_quantization")
         servers.append(
             Server(
                 worker=worker,
                 settings=table.written(values),
-                model=model(worker, values.get("checkpoint_quantization")),
+                model=model(worker, None if told is None else str(told)),
                 has_router=len(workers) > 1 or (routes_replicas and workers[0].copies > 1),
             )
         )
@@ -556,7 +557,7 @@ def servers_of(
 
 def target_of_servers(
     name: str,
-    quantities: Callable[[Worker], Mapping[str, Any]],
+    quantities: Callable[[Worker], Quantities],
     processes: Callable[[tuple[Server, ...]], Sequence[Process]],
     *,
     model: Callable[[Worker, str | None], str | Variable] = model_word,

@@ -298,8 +298,7 @@ def write_model(shape: Mapping[str, Any], said: str) -> Path:
             f"{said}: no model that planner knows has its sizes, and its vocabulary is the "
             "tokenizer's: give the model with --model."
         )
-    model_of(_known(shape), said, said)
-    text = model_text(_known(shape), said)
+    text = _toml(model_of(_known(shape), f"model of {said}", said))
     folder = Path(cache_file("models"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
@@ -307,12 +306,6 @@ def write_model(shape: Mapping[str, Any], said: str) -> Path:
         with written_whole(path) as file:
             file.write(text)
     return path
-
-
-def model_text(shape: Mapping[str, Any], said: str) -> str:
-    """The text of a model file of this shape."""
-    model = model_of(shape, f"model of {said}", said)
-    return _toml(model)
 
 
 def _toml(model: ModelSpec) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.job import Job
-from planner.launch.option_table import Accepted, OptionTable, Remark, Setting, Settings
+from planner.launch.option_table import Accepted, OptionTable, Quantities, Remark, Setting, Settings
 from planner.launch.understood import Answers, Found, Reading
 from planner.shell.text import Changes
 
@@ -159,7 +159,7 @@ class Target:
     version: str
     workloads: tuple[str, ...]
     profiles: tuple[str, ...]
-    quantities: Callable[[Job], Mapping[str, Any]]
+    quantities: Callable[[Job], Quantities]
     draft: Callable[[Job, Settings], Draft]
     answers: Callable[[Reading], Answers]
     starts: Callable[[Sequence[str]], bool] = lambda _: False

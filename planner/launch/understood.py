@@ -16,6 +16,8 @@ from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 
+REPLICAS = ("replicas", "prefill_replicas")
+"""How many copies of each kind of workers there are: those of prefill have a pool of their own."""
 _LARGEST = 1e18
 
 

@@ -12,7 +12,7 @@ from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Dialect, OptionTable, Remark, Settings
+from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings
 from planner.launch.target import Argument, Draft, File, Target, Variable
 from planner.launch.targets.trainers import DEEPSPEED_FILE, by_deepspeed, deepspeed_file
 from planner.launch.trainer.reading import answers_of, gather
@@ -147,7 +147,7 @@ def _has_file(job: Job) -> bool:
     return bool(job["zero_stage"]) or is_away or job.profile.name == "DeepSpeed"
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Quantities:
     adapter, low_rank = has_adapter(job), adapter_quantities(job)
     quantities = {
         **{name: value for name, value in job.pinned.parameters.items() if name != "offload"},
@@ -234,7 +234,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-def _of_file(job: Job) -> Mapping[str, Any]:
+def _of_file(job: Job) -> Quantities:
     """What axolotl's own keys do not say already."""
     split = ("tensor_parallel", "context_parallel", "expert_parallel")
     return {

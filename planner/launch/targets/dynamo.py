@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
 from planner.launch.heading import heading
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Settings
+from planner.launch.option_table import OptionTable, Quantities, Settings
 from planner.launch.serving import (
     AGGREGATED,
     PREFILL_POOL,
@@ -60,7 +60,7 @@ class _Engine:
     framework: str
     image: str
     table: str
-    quantities: Callable[[Worker], Mapping[str, Any]]
+    quantities: Callable[[Worker], Quantities]
     words: Callable[[Server, str], list[str]]
 
 
@@ -189,7 +189,7 @@ def _name(job: Job) -> str:
 def _draft(job: Job, settings: Settings) -> Draft:
     engine = _ENGINES[job.profile.name]
 
-    def quantities(worker: Worker) -> Mapping[str, Any]:
+    def quantities(worker: Worker) -> Quantities:
         """The operator tells the nodes of a worker each other's addresses."""
         return {**engine.quantities(worker), "num_nodes": None}
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable
+from planner.launch.option_table import OptionTable, Quantities
 from planner.launch.served import Told, known_model, whole
 from planner.launch.serving import (
     Server,
@@ -155,7 +154,7 @@ _ALL = "all"
 _MOST_SLOTS = 256
 
 
-def _worker_quantities(worker: Worker) -> dict[str, Any]:
+def _worker_quantities(worker: Worker) -> Quantities:
     values, job = common_quantities(worker), worker.job
     tp, pp = int(values["tensor_parallel"]), int(values["pipeline_parallel"])
     slots = int(worker.values["concurrency"])

@@ -22,7 +22,7 @@ from planner.base.software_enums import (
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Remark, Settings, shipped_rows
+from planner.launch.option_table import Quantities, Remark, Settings, shipped_rows
 from planner.launch.shape import model_named, shape_of
 from planner.launch.target import (
     MASTER_ADDR,
@@ -439,7 +439,7 @@ _PORT = "29500"
 _DROPOUT = 0.1
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Quantities:
     is_adapted = job["adapter"] not in (None, "none")
     stage = int(job["zero_stage"])
     return {

@@ -11,7 +11,15 @@ from typing import Any
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import FLAG, Accepted, Dialect, OptionTable, Remark, Settings
+from planner.launch.option_table import (
+    FLAG,
+    Accepted,
+    Dialect,
+    OptionTable,
+    Quantities,
+    Remark,
+    Settings,
+)
 from planner.launch.shape import model_named
 from planner.launch.target import Argument, Draft, File, Target, override, overrides
 from planner.launch.targets import megatron_lm
@@ -285,7 +293,7 @@ _UNSAVED = "checkpoint.save=null"
 _SPLIT = {"embedding_in_split": False, "loss_in_split": False}
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Quantities:
     shape = shape_overrides(job) if job.hub_name is None else {}
     shared = megatron_lm.run_words(job)
     has_experts = bool(job.model.num_experts)

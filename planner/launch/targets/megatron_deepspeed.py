@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Dialect, OptionTable, Remark, Settings
+from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings
 from planner.launch.target import Argument, Draft, Target, Variable
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_read import is_deepspeed, read_megatron
@@ -185,7 +184,7 @@ _UNSAID = {
 }
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Quantities:
     shape = shape_words(job.model, int(job["tensor_parallel"]))
     for name, what in _LACKING.items():
         if shape[name]:

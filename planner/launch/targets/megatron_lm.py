@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Remark, Settings
+from planner.launch.option_table import Quantities, Remark, Settings
 from planner.launch.target import Argument, Draft, Target, Variable
 from planner.launch.targets.megatron_read import answers, is_deepspeed, starts_swift
 from planner.launch.targets.megatron_shape import (
@@ -28,7 +28,7 @@ _SEVERAL = ("--recompute-modules", "--offload-modules")
 _DROPOUT = 0.1
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Quantities:
     """What the table turns into arguments: parameters of the plan and what follows from them."""
     tensor = int(job["tensor_parallel"])
     if is_hybrid(job.model):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from planner.base.units import GIB
+from planner.launch.option_table import Quantities
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -118,7 +118,7 @@ _FIRST_PORT = 5000
 _BOOTSTRAP = Variable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST_PORT)
 
 
-def worker_quantities(worker: Worker) -> dict[str, Any]:
+def worker_quantities(worker: Worker) -> Quantities:
     """What SGLang's table says of a worker."""
     values = common_quantities(worker)
     tokens, drafts = worker.max_num_batched_tokens, values["draft_tokens"]

@@ -9,7 +9,7 @@ from typing import Any
 from planner.base.units import GIB
 from planner.documents.tree import flattened, plain_text
 from planner.documents.writing import yaml_text
-from planner.launch.option_table import OptionTable, Remark
+from planner.launch.option_table import OptionTable, Quantities, Remark
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -169,7 +169,7 @@ _SCRIPT = (
 )
 
 
-def worker_quantities(worker: Worker) -> dict[str, Any]:
+def worker_quantities(worker: Worker) -> Quantities:
     """What TensorRT-LLM's table says of a worker."""
     values = common_quantities(worker)
     drafts, on_host = values["draft_tokens"], values["cache_on_host_gib"]

@@ -15,7 +15,7 @@ from planner.errors import LaunchError, PlannerError
 from planner.estimators.stages import chunk_split
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Dialect, Remark, Settings, shipped_rows
+from planner.launch.option_table import Dialect, Quantities, Remark, Settings, shipped_rows
 from planner.launch.shape import config_json, model_named, without_modules
 from planner.launch.target import Argument, Draft, File, Target, Variable
 from planner.launch.targets.megatron_lm import recipe_of
@@ -234,7 +234,11 @@ def answers(reading: Reading) -> Answers:
         The GPUs cannot be split as it says.
     """
     options = _options(reading.found)
-    name = _name(options)
+    # A function, a TOML file, or the flavor that one says.
+    name = options.text("config") or options.text("job.config_file") or ""
+    name = name.rpartition("/")[2].removesuffix(".toml")
+    if options.text("model.flavor"):
+        name = f"{options.text('model.name') or ''}_{options.text('model.flavor')}".lower()
     function = FUNCTIONS.get(name, _PLAIN)
     found = Gathered()
     values, notes = found.values, found.notes
@@ -246,7 +250,7 @@ def answers(reading: Reading) -> Answers:
     gpus = _split(reading, options, values)
     found.asked += ["model"] * (model is None) + ["num_gpus"] * (gpus is None)
     _batch(options, function, gpus, found)
-    values |= _kinds(options, name, function)
+    values["precision"] = _precision(options, name, function)
     if model is None and _is_looped(options, function):
         found.ask("virtual_pipeline")
     elif model is not None and values["pipeline_parallel"] > 1:
@@ -293,14 +297,6 @@ def _options(found: Found) -> _Options:
                 options.is_older = True
             options.given.setdefault(_OLDER.get(name, name), given)
     return options
-
-
-def _name(options: _Options) -> str:
-    """The configuration: a function, a TOML file, or the flavor that one says."""
-    name = options.text("config") or options.text("job.config_file") or ""
-    if options.text("model.flavor"):
-        return f"{options.text('model.name') or ''}_{options.text('model.flavor')}".lower()
-    return name.rpartition("/")[2].removesuffix(".toml")
 
 
 def _model(options: _Options, name: str) -> str | None:
@@ -376,7 +372,7 @@ def _batch(options: _Options, function: Function, gpus: int | None, found: Gathe
         values["global_batch_size"] = local * gpus // one
 
 
-def _kinds(options: _Options, name: str, function: Function) -> dict[str, str]:
+def _precision(options: _Options, name: str, function: Function) -> str:
     precision = function.precision
     for suffix, kind in _KINDS:
         if name.endswith(f"_{suffix}"):
@@ -384,7 +380,7 @@ def _kinds(options: _Options, name: str, function: Function) -> dict[str, str]:
     converters = f"{options.text('model.converters')} {options.text('float8.enable_float8_linear')}"
     if "float8" in converters or "true" in converters:
         precision = "fp8"
-    return {"precision": precision}
+    return precision
 
 
 def _is_looped(options: _Options, function: Function) -> bool:
@@ -415,7 +411,7 @@ _OUTPUT = Variable(
 )
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Quantities:
     dp, stage = job.data_parallel, int(job["zero_stage"])
     copies = _copies(job)
     pp, micro = int(job["pipeline_parallel"]), int(job["micro_batch_size"])

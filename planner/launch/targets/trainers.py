@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from planner.base.enums import Offload
 from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Remark, Settings
+from planner.launch.option_table import Quantities, Remark, Settings
 from planner.launch.target import Argument, Draft, File, Target
 from planner.launch.trainer.programs import in_own_words, is_llama_factory_document
 from planner.launch.trainer.reading import (
@@ -64,7 +64,7 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     return own, beside
 
 
-def _by_trainer(job: Job) -> Mapping[str, Any]:
+def _by_trainer(job: Job) -> Quantities:
     """What the script is told, and how FSDP shards."""
     stage, offload = int(job["zero_stage"]), job["offload"]
     sharded, inside = stage >= 2, _repeats_inside(job, sharded=stage >= 2)
@@ -137,7 +137,7 @@ DEEPSPEED_FILE = "ds_config.json"
 _WRITTEN = ("bf16", "fp16", "fp32")
 
 
-def by_deepspeed(job: Job) -> Mapping[str, Any]:
+def by_deepspeed(job: Job) -> Quantities:
     """What the table turns into keys of ``ds_config.json``."""
     stage = int(job["zero_stage"])
     steps, micro, tp = job.accumulation_steps, job["micro_batch_size"], job["tensor_parallel"]
@@ -220,10 +220,12 @@ def _kind(job: Job) -> str:
     return "FSDP" if job.profile.name in _BY_FSDP else "DEEPSPEED"
 
 
-def _by_accelerate(job: Job) -> Mapping[str, Any]:
+def _by_accelerate(job: Job) -> Quantities:
     kind, precision, is_usual = _kind(job), job["precision"], job["torch_compile"] == "auto"
+    # FSDP and DeepSpeed are told each in their way.
+    own = {*_fsdp(job), "zero3_init"}
     quantities = {
-        **{name: v for name, v in _beside_script(job).items() if name not in _OF_KIND},
+        **{name: value for name, value in _beside_script(job).items() if name not in own},
         "kind": kind,
         "num_nodes": job.num_nodes,
         "precision": precision if precision in _UNKNOWN else None,
@@ -240,9 +242,7 @@ def _by_accelerate(job: Job) -> Mapping[str, Any]:
     return quantities
 
 
-# What FSDP and DeepSpeed are told each in their way.
 _UNSPLIT = ("tensor_parallel", "context_parallel", "data_parallel_replicas")
-_OF_KIND = (*_UNSPLIT, "zero_stage", "offload", "zero3_init")
 
 
 def _fsdp(job: Job) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.launch.option_table import Quantities
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -208,7 +209,7 @@ _PORTS_OF_COPY = 10
 _ROUTER_NOTE = "vllm-router (pip install vllm-router) spreads the requests"
 
 
-def worker_quantities(worker: Worker) -> dict[str, Any]:
+def worker_quantities(worker: Worker) -> Quantities:
     """What vLLM's table says of a worker."""
     values = common_quantities(worker)
     experts, stage = int(values["expert_parallel"]), worker.stage_gpus

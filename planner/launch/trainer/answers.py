@@ -13,6 +13,7 @@ from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.said import OBJECTIVE_OPTIONS, Said, objective_said, whole
 from planner.launch.understood import Answers, Gathered, World
+from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
 from planner.workloads.run_length import UNKNOWN_TOKENS
 
@@ -199,6 +200,9 @@ def states_said(said: Said, found: Gathered) -> None:
         )
 
 
+_PARAMETERS = "parameters"
+
+
 def buckets_said(said: Said, found: Gathered) -> None:
     """What DeepSpeed's file says of what lies on a GPU at once; ``auto`` is of the hidden size.
 
@@ -208,7 +212,7 @@ def buckets_said(said: Said, found: Gathered) -> None:
         return
     if found.values["adapter"] != "none":
         return
-    for name in ("reduce_bucket_size", "sub_group_size", "stage3_max_live_parameters"):
+    for name in (n for n, one in terms_of("train", "parameter").items() if one.unit == _PARAMETERS):
         told = said.of("deepspeed", name)
         if number := 1 if told == "0" else whole(told):
             found.values[name] = number

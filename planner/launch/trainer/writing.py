@@ -11,7 +11,7 @@ from planner.base.enums import AttentionKind
 from planner.base.optimizer_names import transformers_name
 from planner.errors import LaunchError
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Remark, Settings
+from planner.launch.option_table import OptionTable, Quantities, Remark, Settings
 from planner.launch.shape import config_json, family_of
 from planner.launch.target import Argument, File, Variable
 
@@ -148,7 +148,7 @@ def adapter_remarks(job: Job) -> tuple[Remark, ...]:
     return (Remark(parameter="lora_targets", value="all_linear", note=note),)
 
 
-def script_quantities(job: Job) -> Mapping[str, Any]:
+def script_quantities(job: Job) -> Quantities:
     """What the script is told: not how the job is split, which its launcher or a file tells."""
     supervised, length = is_supervised(job), job["sequence_length"]
     narrow = "float16" if job["precision"] == "fp16" else "bfloat16"
