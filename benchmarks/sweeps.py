@@ -28,8 +28,7 @@ from typing import Any
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
-from planner.sweeps.run import run_sweep
-from planner.sweeps.workers import Done, Run, in_this_process, on_cores
+from planner.sweeps.run import Done, Run, in_this_process, on_cores, run_sweep
 
 ROUNDS = 3
 GPUS = ["a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb"]

@@ -168,7 +168,7 @@ class Explained(_Shown, Explanation):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain words and numbers, sentences among them; times in seconds, memory in GiB."""
-        from planner.report.explained import explanation_dict
+        from planner.report.explanation import explanation_dict
 
         return explanation_dict(self)
 

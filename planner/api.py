@@ -30,15 +30,14 @@ from planner.plan.plan import Plan, evaluated, make_plan, one_configuration
 from planner.question.inputs import shown, whole
 from planner.question.request import Request
 from planner.report.compared_things import compared_plans, has_question, things_of
-from planner.report.explained import explained_plan
+from planner.report.explanation import explained_plan
 from planner.report.launch import recommended_plan
 from planner.report.recommended import planned, recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.any_plan import pinned_in, request_in
 from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.results import Sweep
-from planner.sweeps.run import run_sweep
-from planner.sweeps.workers import on_cores
+from planner.sweeps.run import on_cores, run_sweep
 from planner.workloads.base import Evaluation
 
 if TYPE_CHECKING:

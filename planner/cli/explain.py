@@ -25,8 +25,7 @@ def explain(given: options.Given) -> None:
     request = make_request(given)
     from planner.base.files import check_outputs
     from planner.cli.against import against_request
-    from planner.report.explained import explained_plan, write_explanation
-    from planner.report.explanation import explanation_blocks
+    from planner.report.explanation import explained_plan, explanation_blocks, write_explanation
     from planner.report.load import refuse_overload
     from planner.report.recommended import recommended_of
     from planner.show.terminal import make_console, write

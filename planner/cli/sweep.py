@@ -19,7 +19,7 @@ from planner.question.inputs import whole
 if TYPE_CHECKING:
     from planner.report.plots.picture import Picture
     from planner.sweeps.plan import SweepPlan
-    from planner.sweeps.workers import Run
+    from planner.sweeps.run import Run
 
 _DEFAULT = "run"
 
@@ -97,7 +97,7 @@ def run(given: options.Given) -> None:
 
 def _tell(given: options.Given, picture: Picture | None) -> None:
     """What the sweep found: a picture, and in words."""
-    from planner.sweeps.show import Shown, summary_blocks
+    from planner.sweeps.show import Shown, asked_summary
 
     asked = Shown(folder=given["output"])
     if picture is not None:
@@ -107,7 +107,7 @@ def _tell(given: options.Given, picture: Picture | None) -> None:
     if not given["quiet"]:
         from planner.show.terminal import make_console, write
 
-        write(make_console(), summary_blocks(asked))
+        write(make_console(), asked_summary(asked))
 
 
 def _refuse_none(folder: Path) -> None:
@@ -125,7 +125,7 @@ def _refuse_none(folder: Path) -> None:
 def _workers(given: options.Given) -> Run:
     """Where the work is done: on the cores here, or on a cluster."""
     from planner.base.processes import num_cores
-    from planner.sweeps.workers import on_cores
+    from planner.sweeps.run import on_cores
 
     if given["dask"] is None:
         return on_cores(whole(given["workers"] or num_cores(), "--workers", 1))

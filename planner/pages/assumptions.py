@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from planner.base import text
-from planner.base.records import record
-from planner.errors import PlannerError
-from planner.show.page import Block, Cell, Head, Lines, Section, Table
+from planner.decide.open_facts import MovingFact, widened
+from planner.errors import PlannerError, SpecError
+from planner.explaining.explanation import Explanation
+from planner.optimize.result_columns import ends_of
+from planner.pages.document import Document, Row, numbers
+from planner.plan.pinned import PinnedPlan
+from planner.plan.plan import evaluated, one_configuration
+from planner.report.explanation import sensitivities_blocks
+from planner.report.sure import moved_columns, range_words
+from planner.report.told import Ends
+from planner.show.page import Block, Code, Page, Pairs, Section, grid, said
 from planner.specs.catalogue import Catalogue
+from planner.workloads.base import Wording
 
 # A figure that nobody measured, or that its class of GPUs has.
 _WITHOUT_SOURCE = ("assumed", "default (")
@@ -24,62 +34,27 @@ _LOADED: Mapping[str, Callable[[Catalogue, str], Any]] = {
 }
 
 
-@record(kw_only=True)
-class Rests:
-    """What a result rests on.
+def assumptions(
+    specs: Mapping[str, str], catalogue: Catalogue, manifest: Mapping[str, Any] | None = None
+) -> Section:
+    """What nobody gave and what has no source, by a manifest, and the sources of ``specs``.
 
-    ``defaults`` are answers that nobody gave, ``assumed`` figures without a source, ``specs`` the
-    digests of specs by kind and name, empty where a result does not tell them.
+    These are digests by kind and name, empty where a result does not tell them.
     """
-
-    defaults: Mapping[str, str]
-    assumed: Sequence[str]
-    specs: Mapping[str, str]
-
-
-def rests_of(manifest: Mapping[str, Any], row: Mapping[str, Any]) -> Rests:
-    """What a plan rests on by the manifest of its result."""
-    return Rests(
-        defaults=manifest.get("defaults") or {},
-        assumed=[str(one) for one in manifest.get("assumed") or ()],
-        specs=used_specs(manifest.get("specs") or {}, [row]),
-    )
-
-
-def assumptions(rests: Rests, catalogue: Catalogue) -> Section:
-    """The section that tells it."""
+    known = manifest or {}
     blocks: list[Block] = []
-    if rests.defaults:
-        blocks.append(_defaults(rests.defaults))
-    if line := text.assumed_in_short(rests.assumed):
-        blocks.append(Lines(lines=[f"Without a source, or a default of the GPU's class: {line}."]))
-    rows = [*_sources(rests.specs, catalogue)]
-    if rows:
-        blocks.append(_sources_table(rows))
+    if defaults := known.get("defaults"):
+        rows = [(name.replace("_", " "), str(value)) for name, value in defaults.items()]
+        caption = "Not given, so chosen"
+        table = grid(("question", "chosen"), rows, words=(0, 1), name="defaults", caption=caption)
+        blocks.append(table)
+    if line := text.assumed_in_short([*map(str, known.get("assumed") or ())]):
+        blocks.append(said(f"Without a source, or a default of the GPU's class: {line}."))
+    if sources := [*_sources(specs, catalogue)]:
+        heads, caption = ("spec", "figures", "source"), "Where the figures come from"
+        table = grid(heads, sources, words=range(3), name="sources", caption=caption)
+        blocks.append(replace(table, is_small=False))
     return Section(title="Assumptions and sources", blocks=blocks)
-
-
-def _defaults(defaults: Mapping[str, str]) -> Table:
-    return Table(
-        name="defaults",
-        caption="Not given, so chosen",
-        heads=[Head(name="question", text="question"), Head(name="chosen", text="chosen")],
-        rows=[
-            [Cell(text=name.replace("_", " ")), Cell(text=str(value))]
-            for name, value in defaults.items()
-        ],
-        is_small=True,
-    )
-
-
-def _sources_table(rows: Sequence[tuple[str, str, str]]) -> Table:
-    heads = ("spec", "figures", "source")
-    return Table(
-        name="sources",
-        caption="Where the figures come from",
-        heads=[Head(name=name, text=name) for name in heads],
-        rows=[[Cell(text=word) for word in row] for row in rows],
-    )
 
 
 def _sources(specs: Mapping[str, str], catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
@@ -105,13 +80,9 @@ def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, st
         if not source.startswith(_WITHOUT_SOURCE):
             found.setdefault(source, []).append(figure)
     for source, figures in found.items():
-        yield title, _some(figures), source
-
-
-def _some(figures: Sequence[str]) -> str:
-    more = len(figures) - _MOST_FIGURES
-    words = ", ".join(figures[:_MOST_FIGURES])
-    return f"{words} and {more} more" if more > 0 else words
+        more = len(figures) - _MOST_FIGURES
+        words = ", ".join(figures[:_MOST_FIGURES])
+        yield title, f"{words} and {more} more" if more > 0 else words, source
 
 
 def specs_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -134,3 +105,105 @@ def used_specs(specs: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> d
         for title, digest in specs.items()
         if title in used or title.partition(" ")[0] not in choices
     }
+
+
+_TOLD = ("version", "created", "driver", "trials", "seed", "sampler", "confidence", "objectives")
+_COUNTS = {
+    "configurations_evaluated": "configurations",
+    "configurations_predicted": "of them predicted",
+    "configurations_feasible": "feasible",
+}
+
+
+def manifest_section(manifest: Mapping[str, Any], **more: str) -> Section:
+    """The command, versions, counts and specs of a manifest, and what there is ``more``."""
+    pairs = {name: _words(manifest[name]) for name in _TOLD if manifest.get(name)}
+    pairs |= {words: _words(manifest[name]) for name, words in _COUNTS.items() if name in manifest}
+    blocks: list[Block] = [Pairs(pairs={**pairs, **more})]
+    if command := manifest.get("command"):
+        blocks.append(Code(text=str(command)))
+    rejected = manifest.get("rejected_by")
+    if isinstance(rejected, Mapping) and rejected:
+        ordered = sorted(rejected.items(), key=lambda one: -sum(numbers([one[1]])))
+        named = {f"rejected: {name.replace('_', ' ')}": _words(n) for name, n in ordered}
+        blocks.append(Pairs(pairs=named))
+    specs = manifest.get("specs")
+    if isinstance(specs, Mapping) and specs:
+        blocks.append(Pairs(pairs={f"digest of {name}": str(one) for name, one in specs.items()}))
+    return Section(title="How this was made", blocks=blocks, is_folded=True)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return text.value(value)
+
+
+CHANGES = "What would change the answer"
+"""The title of the section of open facts and of what other hardware or questions would give."""
+
+_NOTHING = "Nothing that nobody gave moves the answer by more than 10 %."
+_HELD = "The intervals on this page hold each of these, one at a time."
+_OTHER_SPECS = (
+    "Specs have changed since, so that nothing is predicted anew here: planner explain does it."
+)
+
+
+def facts_of(document: Document) -> list[MovingFact]:
+    """The facts of a document.
+
+    Raises
+    ------
+    SpecError
+        They are damaged.
+    """
+    try:
+        return [MovingFact.from_dict(one) for one in document.part("open_facts", list)]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SpecError(f"{document.where}: its part open_facts is damaged ({error}).") from error
+
+
+def facts_section(wording: Wording, facts: Sequence[MovingFact]) -> Section:
+    """What was assumed, what else was tried, and what that moves, a row for each fact."""
+    rows = []
+    for fact in facts:
+        moved = [range_words(name, *fact.moved[name]) for name in moved_columns(wording, fact)]
+        lacking = [f"does not fit with {' or '.join(fact.does_not_fit)}"] * bool(fact.does_not_fit)
+        rows.append((fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(moved + lacking)))
+    heads, caption = ("fact", "assumed", "tried", "then"), "Not given, and it matters"
+    table = grid(heads, rows, words=range(len(heads)), name="facts", caption=caption)
+    held = [said(_HELD)] if any(fact.ends for fact in facts) else []
+    return Section(title=CHANGES, blocks=[table if rows else said(_NOTHING), *held])
+
+
+def ends_in(row: Row, facts: Sequence[MovingFact]) -> Mapping[str, Ends]:
+    """The ends of the intervals of a row by column, as wide as facts ask."""
+    ends = {}
+    for column in row:
+        low, high = ends_of(column)
+        if isinstance(row.get(low), float | int) and isinstance(row.get(high), float | int):
+            ends[column] = (float(row[low]), float(row[high]))
+    return widened(ends, facts)
+
+
+def with_what_if(page: Page, pinned: PinnedPlan) -> Page:
+    """The page with what 10 % of each fact, a node or another length would change."""
+    blocks = _blocks(pinned)
+    return replace(
+        page,
+        sections=[
+            replace(one, blocks=[*one.blocks, *blocks]) if one.title == CHANGES else one
+            for one in page.sections
+        ],
+    )
+
+
+def _blocks(pinned: PinnedPlan) -> Iterable[Block]:
+    try:
+        plan = one_configuration(pinned.request())
+    except PlannerError as error:  # a file or a folder of specs is no longer there
+        return [said(f"Not predicted anew: {error}")]
+    if any(pinned.specs.get(name, digest) != digest for name, digest in plan.digests.items()):
+        return [said(_OTHER_SPECS)]
+    explained = Explanation(plan=plan, found=evaluated(plan))
+    return sensitivities_blocks(explained, is_full=False)

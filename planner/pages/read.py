@@ -11,10 +11,9 @@ from typing import Any
 
 from planner.base.reading import RESULT, read_json
 from planner.errors import InfeasibleError, PlannerError
+from planner.pages.assumptions import with_what_if
 from planner.pages.document import ESTIMATE, SEARCH, SIZE, Document, version_notes
-from planner.pages.facts import with_what_if
-from planner.pages.searched import estimate_page, search_page
-from planner.pages.sized import sizes_page
+from planner.pages.searched import estimate_page, search_page, sizes_page
 from planner.pages.swept import sweep_page
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import evaluated, one_configuration, result_of

@@ -1,40 +1,43 @@
-"""The page of a search or of an estimate: the plan to launch, its alternatives, its parts."""
+"""Pages of a search, an estimate and a size: the plan, its alternatives, its parts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from planner.base import text
-from planner.decide.open_facts import MovingFact
 from planner.errors import InfeasibleError, SpecError
-from planner.pages.assumptions import assumptions, rests_of
+from planner.pages.assumptions import (
+    assumptions,
+    ends_in,
+    facts_of,
+    facts_section,
+    manifest_section,
+    specs_of_rows,
+    used_specs,
+)
 from planner.pages.document import Document, Row, numbers, read_row
-from planner.pages.facts import ends_in, facts_of, facts_section
-from planner.pages.manifest import manifest_section
-from planner.pages.parts import breakdowns
-from planner.pages.table import PLACES, PLAN, make_table, shown_columns
+from planner.pages.table import PLACES, PLAN, breakdowns, make_table, shown_columns
 from planner.question.terms import terms_of
 from planner.report.front import objective_column, percentile_columns
-from planner.report.reached import reached_pairs, told_names
 from planner.report.search import fastest_line
 from planner.report.short import layout_of, plan_of
-from planner.report.sure import fits_words, sure_lines
-from planner.report.told import label, told
+from planner.report.sure import fits_words, reached_pairs, sure_lines, told_names
+from planner.report.told import Ends, label, told
 from planner.show.page import (
     BEST,
     TIE,
     Block,
     Cell,
     Head,
-    Lines,
     Page,
     Pairs,
     Scatter,
     Section,
     Table,
-)
+    said,
+)  # fmt: skip
 from planner.specs.catalogue import Catalogue
 from planner.workloads.base import Workload
 
@@ -42,6 +45,10 @@ _MOST_BARS = 6
 _AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
 _FIRST = 3
 _MEMORY = "peak_memory_gib"
+_COSTS = ("cost_usd", "cost_per_hour_usd", "cost_per_million_tokens_usd")
+_HOUR = "time"
+_TOLD_ELSEWHERE = ("basis", "assumed")
+_AMONG = ("gpu", "contract", "choice", "num_gpus")
 
 
 def search_page(document: Document, catalogue: Catalogue) -> Page:
@@ -57,37 +64,55 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
     row = document.row("recommended_row")
     if row is None:
         raise InfeasibleError(f"{document.where}: the search recommends no plan.")
-    facts, compared = facts_of(document), _comparisons(document)
-    goals = goals_of(document, compared, row)
-    sure = document.part("recommended_sure", dict)
-    limits = document.part("recommended_limits", list)
+    compared = _comparisons(document)
+    goals = _goals(document, compared, row)
+    factor = float(document.part("recommended_sure", dict).get("tie_factor") or 1.0)
+    sections = [
+        *([_alternatives(document, compared, goals)] if compared else []),
+        _front(document, row, goals, factor),
+        _parts(document, row, compared),
+    ]
+    best, better = document.row("fastest_row"), ""
+    if best is not None and goals:
+        better = fastest_line(goals[0], row, best, plan_of(document.workload, best))
+    page = _page(document, catalogue, row, goals, sections, "recommended_")
+    return replace(page, answer=[*page.answer, *([f"{better}."] if better else [])])
+
+
+def _page(
+    document: Document,
+    catalogue: Catalogue,
+    row: Row,
+    goals: Sequence[str],
+    sections: Sequence[Section],
+    of: str = "",
+) -> Page:
+    """The page of the plan of a row: what it reaches and how surely, and what that rests on.
+
+    ``of`` is what names of parts begin with that are about it.
+    """
+    facts, manifest = facts_of(document), document.manifest
+    sure, limits = document.part(f"{of}sure", dict), document.part(f"{of}limits", list)
+    wording, ends = document.workload.wording, ends_in(row, facts)
+    limited = percentile_columns(manifest.get("constraints") or (), row)
+    names = told_names(wording, goals, limited, row, row)
+    specs = used_specs(manifest.get("specs") or {}, [row])
     return Page(
-        title=str(document.manifest.get("model") or "Search"),
-        question=[*map(str, document.manifest.get("question") or ()), *document.notes],
+        title=str(manifest.get("model") or "Plan"),
+        question=[*map(str, manifest.get("question") or ()), *document.notes],
         answer=[
-            sentence(document, row, goals, facts, "Recommended: "),
-            *_fastest(document, row, goals),
+            _sentence(document, row, goals, ends, "Recommended: " if of else ""),
+            *filter(None, (document.part(f"{of}load", str), _started(row))),
         ],
-        reached=reached(document, row, goals, facts),
+        reached=reached_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
         sure=sure_lines(str(sure.get("basis") or ""), limits, facts),
         sections=[
-            *([_alternatives(document, compared, goals)] if compared else []),
-            _front(document, row, goals, float(sure.get("tie_factor") or 1.0)),
-            _parts(document, row, compared),
-            facts_section(document.workload.wording, facts),
-            assumptions(rests_of(document.manifest, row), catalogue),
-            manifest_section(document.manifest),
+            *sections,
+            facts_section(wording, facts),
+            assumptions(specs, catalogue, manifest),
+            manifest_section(manifest),
         ],
     )
-
-
-def _fastest(document: Document, row: Row, goals: Sequence[str]) -> list[str]:
-    """The best by the first objective, where that is another plan, and what it gains."""
-    best = document.row("fastest_row")
-    if best is None or not goals:
-        return []
-    line = fastest_line(goals[0], row, best, plan_of(document.workload, best))
-    return [f"{line}."] if line else []
 
 
 Compared = Mapping[str, tuple[Sequence[Row], Mapping[str, str]]]
@@ -121,11 +146,9 @@ def _alternatives(document: Document, compared: Compared, goals: Sequence[str]) 
                     columns, marks, is_small=True,
                 )
             )  # fmt: skip
-        lines = [
-            f"{value}: no plan ({str(why).replace('_', ' ')})." for value, why in without.items()
-        ]
-        if lines:
-            blocks.append(Lines(lines=lines))
+        why = {value: str(reason).replace("_", " ") for value, reason in without.items()}
+        if why:
+            blocks.append(said(*(f"{value}: no plan ({words})." for value, words in why.items())))
     return Section(title="Alternatives", blocks=blocks)
 
 
@@ -197,39 +220,22 @@ def _parts(document: Document, row: Row, compared: Compared) -> Section:
     )
 
 
-def goals_of(document: Document, axes: Collection[str], row: Mapping[str, Any]) -> list[str]:
+def _goals(document: Document, axes: Collection[str], row: Row) -> list[str]:
     """The columns of the objectives."""
     names = document.manifest.get("objectives") or []
     wording = document.workload.wording
     return [objective_column(wording, axes, str(name), row) for name in names]
 
 
-def reached(
-    document: Document, row: Row, goals: Sequence[str], facts: Sequence[MovingFact]
-) -> dict[str, str]:
-    """What a row reaches and costs, by name."""
-    limited = percentile_columns(document.manifest.get("constraints") or (), row)
-    names = told_names(document.workload.wording, goals, limited, row, row)
-    return reached_pairs(names, row, ends_in(row, facts), capacity_of(row))
-
-
-def capacity_of(row: Mapping[str, Any]) -> float:
-    """The memory that a plan may take [GiB]."""
-    found: float = row[_MEMORY] + row["memory_headroom_gib"]
-    return found
-
-
-def sentence(
-    document: Document, row: Row, goals: Sequence[str], facts: Sequence[MovingFact], before: str
+def _sentence(
+    document: Document, row: Row, goals: Sequence[str], ends: Mapping[str, Ends], before: str
 ) -> str:
     """The plan and the first of what it reaches, each with its interval, and how surely it fits."""
-    ends = ends_in(row, facts)
     names = told_names(document.workload.wording, goals, (), row, row)
     costs = [name for name in names if name.endswith("_usd")]
     known = [name for name in dict.fromkeys([*names[:_FIRST], *costs]) if numbers([row[name]])]
     words = [f"{label(name)} {told(name, row[name], ends.get(name))}" for name in known]
-    number = row["num_gpus"]
-    where = f"{text.count(number)} x {row['gpu']}"
+    where = f"{text.count(row['num_gpus'])} x {row['gpu']}"
     told_of = [f"{before}{where}, {plan_of(document.workload, row)}", *words, fits_words(row)]
     return f"{'; '.join(filter(None, told_of))}."
 
@@ -244,62 +250,50 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
     InfeasibleError
         The configuration is rejected.
     """
-    row, manifest = document.rows[0], document.manifest
+    row, workload = document.rows[0], document.workload
     if rejected := row.get("rejected_by"):
         raise InfeasibleError(f"{document.where}: the configuration is rejected by {rejected}.")
-    facts = facts_of(document)
-    goals = goals_of(document, (), row)
-    limits, sure = document.part("limits", list), document.part("sure", dict)
     operators = document.part("operators", list)
-    return Page(
-        title=str(manifest.get("model") or "Estimate"),
-        question=[*map(str, manifest.get("question") or ()), *document.notes],
-        answer=[sentence(document, row, goals, facts, "")],
-        reached=reached(document, row, goals, facts),
-        sure=sure_lines(str(sure.get("basis") or ""), limits, facts),
-        sections=[
-            _configuration(document),
-            Section(
-                title="Time and memory",
-                blocks=breakdowns([layout_of(document.workload, row)], [row]),
-            ),
-            *([_operators(document.where, operators)] if operators else []),
-            facts_section(document.workload.wording, facts),
-            assumptions(rests_of(manifest, row), catalogue),
-            manifest_section(manifest),
-        ],
+    settings = {  # every parameter that is not at its plain value
+        label(name): text.value(row[name])
+        for name, term in terms_of(workload.name, "parameter", "derived", "pool").items()
+        if row.get(name) is not None and row[name] != term.plain
+    }
+    sections = [
+        Section(title="The configuration", blocks=[Pairs(pairs=settings)]),
+        Section(title="Time and memory", blocks=breakdowns([layout_of(workload, row)], [row])),
+        *([_operators(document.where, operators)] if operators else []),
+    ]
+    return _page(document, catalogue, row, _goals(document, (), row), sections)
+
+
+def _started(row: Row) -> str:
+    """What an engine says at its start of its cache; empty where none does."""
+    at_once, tokens = row.get("max_concurrency"), row.get("kv_cache_tokens")
+    size = row.get("kv_cache_size_gib")
+    if not at_once or tokens is None or size is None or not math.isfinite(at_once):
+        return ""
+    longest = text.count(tokens / at_once)
+    return (
+        f"At its start the engine says: KV cache {size:.2f} GiB, {text.count(tokens)} tokens, "
+        f"maximum concurrency {at_once:,.2f}x for {longest} tokens per request."
     )
 
 
-def _configuration(document: Document) -> Section:
-    """Every parameter that is not at its plain value."""
-    row = document.rows[0]
-    known = terms_of(document.workload.name, "parameter", "derived", "pool")
-    pairs = {
-        label(name): text.value(row[name])
-        for name, term in known.items()
-        if row.get(name) is not None and row[name] != term.plain
-    }
-    return Section(title="The configuration", blocks=[Pairs(pairs=pairs)])
-
-
-def _operators(where: str, operators: Sequence[Mapping[str, object]]) -> Section:
+def _operators(where: str, operators: Sequence[object]) -> Section:
     """The time of every operator, the longest first."""
-    names = [*dict.fromkeys(name for one in operators for name in _checked(where, one))]
+    rows = [one for one in operators if isinstance(one, Mapping)]
+    if len(rows) < len(operators):
+        raise SpecError(f"{where}: its part operators is damaged.")
+    names = [*dict.fromkeys(name for one in rows for name in one)]
     heads = [
         Head(name=name, text=words + " ms" * is_time, numeric=is_time)
         for name in names
         for words, is_time in [(name.removesuffix("_s").replace("_", " "), name.endswith("_s"))]
     ]
-    rows = [[_cell(name, one.get(name)) for name in names] for one in operators]
-    table = Table(name="operators", caption="Time by operator, of a step", heads=heads, rows=rows)
+    cells = [[_cell(name, one.get(name)) for name in names] for one in rows]
+    table = Table(name="operators", caption="Time by operator, of a step", heads=heads, rows=cells)
     return Section(title="Operators", blocks=[table])
-
-
-def _checked(where: str, operator: object) -> Mapping[str, object]:
-    if not isinstance(operator, Mapping):
-        raise SpecError(f"{where}: its part operators is damaged.")
-    return operator
 
 
 def _cell(name: str, value: object) -> Cell:
@@ -307,3 +301,63 @@ def _cell(name: str, value: object) -> Cell:
         return Cell(text=f"{1e3 * value:,.2f}", number=1e3 * value)
     number = float(value) if isinstance(value, int | float) else None
     return Cell(text="-" if value is None else str(value), number=number)
+
+
+def sizes_page(document: Document, catalogue: Catalogue) -> Page:
+    """The page of what a size wrote.
+
+    Raises
+    ------
+    SpecError
+        It lacks a column.
+    """
+    found = [row for row in document.rows if row.get("feasible", True)]
+    others = [row for row in document.rows if not row.get("feasible", True)]
+    rows = sorted(found, key=lambda row: (_cost(row), row["num_gpus"]))
+    answer, notes = document.part("answer", list), document.part("notes", list)
+    sections = []
+    if rows and _HOUR in rows[0]:
+        columns = [name for name in rows[0] if name not in _TOLD_ELSEWHERE]
+        table = make_table("hours", "Hour by hour", document.workload, found, columns)
+        sections.append(Section(title="The day", blocks=[table]))
+    elif rows:
+        sections.append(Section(title="The choices", blocks=_choices(document.workload, rows)))
+    if others:
+        lines = (f"{_named(row)}: {row.get('reason') or 'no plan'}" for row in others)
+        sections.append(Section(title="Not possible", blocks=[said(*lines)]))
+    if notes:
+        sections.append(Section(title="Notes", blocks=[said(*map(str, notes))]))
+    asked = document.part("question", list)
+    return Page(
+        title=str(document.manifest.get("model") or "Size"),
+        question=[*map(str, asked), *document.notes],
+        answer=[*map(str, answer)] or ["No GPU does."],
+        sections=[
+            *sections,
+            assumptions(specs_of_rows(rows[:1]), catalogue),
+            manifest_section(document.manifest),
+        ],
+    )
+
+
+def _cost(row: Row) -> float:
+    known = next((row[name] for name in _COSTS if row.get(name) is not None), math.inf)
+    return math.inf if math.isnan(known) else float(known)
+
+
+def _choices(workload: Workload, rows: Sequence[Row]) -> list[Block]:
+    """Every choice as a table, and cost against what else matters as a chart."""
+    margins = [name for name in rows[0] if name.startswith(("sure_", "spare_"))]
+    costs = [name for name in _COSTS if name in rows[0]]
+    columns = shown_columns(workload, rows, costs, dict.fromkeys([*_AMONG, *PLACES]))
+    columns = [*dict.fromkeys(["gpu", "num_gpus", *columns, *margins])]
+    marks = [BEST if number == 0 else "" for number in range(len(rows))]
+    table = make_table("choices", "By cost, then GPUs", workload, rows, columns, marks)
+    labels = [f"{row['num_gpus']:,} x {_named(row)}: {layout_of(workload, row)}" for row in rows]
+    bars = breakdowns(labels[:_MOST_BARS], rows[:_MOST_BARS])
+    return [*front_chart("choices", columns, [*costs[:1], "num_gpus"]), table, *bars]
+
+
+def _named(row: Row) -> str:
+    """The GPU of a row and on what terms it is had."""
+    return f"{row.get('gpu', '')} {row.get('contract') or ''}".strip()

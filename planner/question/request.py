@@ -136,6 +136,7 @@ class Request:
     enforce_eager: bool = False
     redundant_experts: int | None = None
     max_model_len: int | None = None
+    embedding_bits: int | None = None
     max_loras: int | None = None
     draft_method: str | None = None
     draft_steps: int | None = None

@@ -14,7 +14,7 @@ from planner.explaining.compared import ComparedPlans
 from planner.launch import MANIFEST
 from planner.plan.given import Said, make_request
 from planner.question.request import Request
-from planner.report.explained import seen_plan
+from planner.report.explanation import seen_plan
 from planner.report.recommended import recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind

@@ -21,6 +21,7 @@ from planner.plan.pinned import PinnedPlan, asked_of
 from planner.plan.plan import Plan
 from planner.question.request import Request
 from planner.report.details import details_of
+from planner.report.load import load_line
 from planner.report.overview import question_lines
 from planner.report.rows import RowFiles, result_blocks
 from planner.version import __version__
@@ -70,6 +71,7 @@ def finish_search(
             "recommended": PinnedPlan.of(plan, row_of(best)).to_dict(),
             "recommended_row": full_rows(best.columns(), plan.problem.sources)[0],
             "recommended_limits": _limits(plan, best),
+            "recommended_load": load_line(plan, best),
             "recommended_sure": _sureness(plan, best),
             "open_facts": _open_facts(plan, best),
             "fastest": PinnedPlan.of(plan, row_of(fastest)).to_dict(),
@@ -134,6 +136,7 @@ def add_estimate(
         open_facts=_open_facts(plan, found.candidates),
         sure=_sureness(plan, found.candidates),
         limits=_limits(plan, found.candidates),
+        load=load_line(plan, found.candidates),
         **more,
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from planner.base import text
 from planner.base.units import GIB
-from planner.explaining.against import Difference, Term
+from planner.errors import InfeasibleError
+from planner.explaining.against import Difference, Seen, Term
 from planner.explaining.assumptions import Assumption
 from planner.explaining.explanation import MEMORY, Explanation
 from planner.explaining.formulas import FORMULAS
@@ -15,9 +17,12 @@ from planner.explaining.numbers import seconds
 from planner.explaining.sources import Sources
 from planner.explaining.steps import ExplainedPart, ExplainedStep, keys_of
 from planner.explaining.what_if import SOFTWARE, Sensitivity, change
+from planner.plan.plan import evaluated, one_configuration, result_of
+from planner.question.request import Request
 from planner.question.terms import term_of_column
+from planner.report.documents import plan_manifest, write_document
 from planner.report.front import of_objective
-from planner.report.infeasible import impossible_words
+from planner.report.infeasible import impossible_words, infeasible_message
 from planner.report.load import load_line
 from planner.report.overview import question_title
 from planner.report.parts import host_words
@@ -207,7 +212,7 @@ def _percent(share: float) -> str:
 def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     """A table of what 10 % move, then other numbers of nodes and lengths, a line each."""
     yield Title(text="What if (each predicted anew)")
-    yield grid(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1))
+    yield grid(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1), name="what_if")
     for line in question_lines(explained, is_full=is_full):
         yield said(line, most=9 if is_full else 2)
 
@@ -429,3 +434,50 @@ def _signed(term: Term) -> str:
 
 def _word(value: Any) -> str:
     return "none" if value is None else text.value(value)
+
+
+def explained_plan(
+    request: Request, burst: int | None = None, against: Request | None = None
+) -> Explanation:
+    """The explanation of the one plan of a request, beside that of another request.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible, or there are several configurations.
+    InfeasibleError
+        The plan does not fit or breaks a rule; the other one may.
+    """
+    plan = one_configuration(request, burst)
+    found = evaluated(plan, burst)
+    if found.rejected_by:
+        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
+    other = None if against is None else seen_plan(against, burst)
+    return Explanation(plan=plan, found=found, against=other, burst=burst)
+
+
+def seen_plan(request: Request, burst: int | None = None, name: str = "") -> Seen:
+    """The one plan of a request, predicted."""
+    plan = one_configuration(request, burst)
+    return Seen(plan=plan, found=evaluated(plan, burst), name=name)
+
+
+def explanation_dict(explained: Explanation) -> dict[str, Any]:
+    """The explanation as JSON takes it, the sentences about another plan among it."""
+    found = Explanation.to_dict(explained)
+    if explained.difference is not None:
+        found["against"]["sentences"] = against_lines(explained.difference)
+    return found
+
+
+def write_explanation(path: Path | None, explained: Explanation, command: Sequence[str]) -> None:
+    """One JSON object: the manifest and the explanation.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written.
+    """
+    if path is not None:
+        manifest = plan_manifest(explained.plan, command)
+        write_document(path, manifest, **explanation_dict(explained))

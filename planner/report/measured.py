@@ -13,7 +13,7 @@ from planner.base.reading import read_csv
 from planner.confidence.intervals import LEVEL
 from planner.errors import CalibrationError
 from planner.logs.reading import OUT_OF_MEMORY
-from planner.report.cells import csv_cell
+from planner.report.rows import csv_cell
 from planner.show.page import Block, Pairs, Title, grid, said
 from planner.validation.columns import schema_of
 from planner.validation.logs.compare import Compared, Comparison

@@ -1,9 +1,9 @@
-"""What a search found: in about 30 lines, or all of it."""
+"""What a search found: in about 30 lines, or all of it, and the command that shows a plan again."""
 
 from __future__ import annotations
 
 import math
-import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,8 +17,10 @@ from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_columns import ends_of, full_columns, intervals
 from planner.optimize.scaling import COLUMN as SCALING
 from planner.optimize.source import Candidates
+from planner.plan.pinned import answers_of, settings_of
 from planner.plan.plan import Plan
-from planner.question.request import ALL
+from planner.question.request import ALL, Request
+from planner.question.terms import Term, terms_of
 from planner.report.details import details_of
 from planner.report.front import front_blocks, limited, of_objective, short_front_blocks
 from planner.report.load import load_line
@@ -30,17 +32,14 @@ from planner.report.overview import (
     question_blocks,
 )
 from planner.report.parts import host_words
-from planner.report.reached import reached_pairs, told_names
-from planner.report.reproduce import estimate_command
 from planner.report.short import settings_text, share, short_plan, shortest_plan
-from planner.report.sure import short_open_lines, sure_lines
-from planner.report.told import label, told
+from planner.report.sure import reached_pairs, short_open_lines, sure_lines, told_names
+from planner.report.told import label, told, without_origin
 from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Code, Pairs, Title, grid, said
 from planner.workloads.base import Evaluation
 
 _MOST_ASSUMED = 4
 _MOST, _LINES, _ALL_LINES = 8, 7, 1000
-_ORIGIN = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
 _SAME = 1e-3
 
 
@@ -124,7 +123,7 @@ def assumed_line(plan: Plan) -> str:
     """What nobody gave; empty where everything was given."""
     told_elsewhere = {"space", *plan.problem.axes}
     words = [
-        f"{name.replace('_', ' ')} {_ORIGIN.sub('', origin)}"
+        f"{name.replace('_', ' ')} {without_origin(origin)}"
         for name, origin in plan.defaults.items()
         if name not in told_elsewhere
     ]
@@ -297,3 +296,38 @@ def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
         else f"no plan: {values[0]} ({reason})"
         for reason, values in ordered
     ]
+
+
+def estimate_command(plan: Plan, row: Mapping[str, Any]) -> str:
+    """``planner estimate`` for a row of result columns of a plan."""
+    workload, request = plan.workload, plan.request
+    words = [] if workload.name == Request.workload else ["--workload", workload.name]
+    answers = answers_of(plan, row)
+    open_ones = {workload.profile_kind, "mode", "prefill_gpu", "training_objective"}
+    for name, term in terms_of(workload.name, "question").items():
+        if "parameter" in term.kind:
+            words += [term.option_name, str(row[name])]
+        elif name in open_ones or getattr(request, name, None) is not None:
+            words += _option(term, answers.get(name), getattr(Request, name, None))
+    words += ["--gpus", str(row["num_gpus"])]
+    known = terms_of(workload.name, "parameter")
+    for name, value in settings_of(workload.name, row).items():
+        short = known[name].short if name in known else ""
+        words += ["--set", f"{short or name}={str(value).lower()}"]
+    if request.specs is not None:
+        words += ["--specs", str(request.specs)]
+    return "planner estimate " + shlex.join(words)
+
+
+def _option(term: Term, answer: Any, plain: Any) -> list[str]:
+    """An option and its value; none where the answer is the plain one."""
+    if answer is None or answer == plain:
+        return []
+    return (
+        [term.option_name]
+        if term.type == "flag"
+        else [
+            term.option_name,
+            str(answer).removesuffix(".0") if isinstance(answer, float) else str(answer),
+        ]
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,15 +16,14 @@ from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.step import InferenceStep
 from planner.estimators.inference.timeline import step_timeline
 from planner.estimators.timeline.spans import Timeline
-from planner.optimize.collector import first_row
+from planner.optimize.collector import first_row, known_value
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
 from planner.report.details import Details, memory_blocks, sure_blocks
 from planner.report.electricity import electricity_pairs
 from planner.report.engine_start import start_pairs
-from planner.report.latency_curve import latency_blocks, latency_distribution
 from planner.report.parts import first
-from planner.report.told import token_costs, token_costs_of
+from planner.report.told import label, token_costs, token_costs_of
 from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
@@ -226,6 +225,39 @@ def _timelines(candidates: Any) -> list[Timeline]:
         )
         for name, step in inference_steps(candidates).items()
     ]
+
+
+LATENCIES = ("time_to_first_token", "time_per_output_token", "request_latency")
+"""The three times of a request that have a distribution."""
+PERCENTS = tuple(range(1, 100))
+_SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+
+
+def latency_distribution(candidates: Any) -> Mapping[str, Sequence[Any]]:
+    """The curve of each time [s] at 1 to 99 percent of the requests, of the first row.
+
+    None where it has no end.
+    """
+    found: dict[str, Sequence[Any]] = {"percent": PERCENTS}
+    for name in LATENCIES:
+        found[f"{name}_s"] = [known_value(value) for value in _curve(candidates, name, PERCENTS)]
+    return found
+
+
+def _curve(candidates: Any, name: str, percents: Sequence[int]) -> list[float]:
+    at_load = candidates.at_load
+    return [first(at_load.percentile(name, percent / 100)) for percent in percents]
+
+
+def latency_blocks(candidates: Any) -> Iterator[Block]:
+    """Some points of the curves."""
+    curves = [_curve(candidates, name, _SHOWN) for name in LATENCIES]
+    rows = [
+        (f"{percent} % within", *map(text.duration, times))
+        for percent, *times in zip(_SHOWN, *curves, strict=True)
+    ]
+    yield Title(text="Latency of the requests, as a distribution")
+    yield grid(("share of requests", *(label(f"{name}_s") for name in LATENCIES)), rows)
 
 
 DEPLOYMENTS = Details(

@@ -18,7 +18,7 @@ from planner.report.documents import question_manifest
 from planner.report.rows import RowFiles, blocks
 from planner.report.short import layout_of
 from planner.report.sure import other_formats
-from planner.report.told import label, told
+from planner.report.told import label, told, without_origin
 from planner.show.page import BEST, GAP, TOTAL, Block, Column, Title, fitted, said
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
@@ -56,7 +56,7 @@ def question_lines(sizes: Sizes) -> list[str]:
         work = f", the load of {sizes.load.name} with {request.request_rate:g} at its peak"
     elif request.request_rate is not None:
         work = f", {request.request_rate:g} requests per second"
-    lines = [f"GPUs to {request.workload} {model}{work}"]
+    lines = [f"GPUs to {request.workload} {model}{work}", *_work_lines(sizes)]
     limits = _limits(sizes)
     if limits:
         lines.append(f"Limits: {'; '.join(limits)}")
@@ -67,6 +67,17 @@ def question_lines(sizes: Sizes) -> list[str]:
         else f"Sized so that {100 * sure:g} % of runs like these keep them"
     )
     return lines
+
+
+def _work_lines(sizes: Sizes) -> list[str]:
+    """What the cheapest is asked, and what of that nobody gave."""
+    best = None if sizes.best is None else sizes.best.cheapest or sizes.best.fewest
+    if best is None:
+        return []
+    chosen = [
+        f"{name.replace('_', ' ')} {without_origin(told)}" for name, told in best.chosen.items()
+    ]
+    return [*best.asked, *([f"Assumed: {'; '.join(chosen)}"] if chosen else [])]
 
 
 def best_lines(sizes: Sizes) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,11 +15,21 @@ Ends = tuple[float, float]
 
 _KINDS = {"input": "in", "cached_input": "cached", "output": "out"}
 
+_ORIGIN = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
 _UNITS = {"s", "ms", "GiB", "days", "USD", "kWh", "kW", "kg"}
 _TIMES = ((1.0, 1e-3, "ms"), (600.0, 1.0, "s"), (2 * HOUR, 60.0, "min"), (2 * DAY, HOUR, "h"))
 _ENERGY = ((1.0, 1e-3, ""), (1e4, 1.0, "k"), (1e7, 1e3, "M"))
 _MASS = ((1.0, 1e-3, "g CO2e"), (1e4, 1.0, "kg CO2e"))
 _MONEY = ((1e4, 1.0, "USD"), (1e6, 1e3, "k USD"), (1e9, 1e6, "M USD"))
+
+
+def without_origin(told: str) -> str:
+    """What was chosen, without where it comes from.
+
+    >>> without_origin("1,024 (default)")
+    '1,024'
+    """
+    return _ORIGIN.sub("", told)
 
 
 def label(column: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from planner.base.files import written_whole
 from planner.base.text import count
 from planner.confidence.intervals import LEVEL
-from planner.report.cells import csv_cell, texts
+from planner.report.rows import csv_cell, texts
 from planner.show.page import GAP, Block, Pairs, Title, grid, said
 from planner.validation.assumed import UNKNOWN
 from planner.validation.columns import ADDED, MEASURED, PREDICTED

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import MissingDependencyError
-from planner.show.page import Bars, Page
+from planner.show.page import Bars, Page, joined
 from planner.show.theme import THEMES, Theme, part_colors, part_label
 from planner.version import __version__
 
@@ -89,6 +89,7 @@ def environment(*others: str) -> Environment:
         lstrip_blocks=True,
     )
     made.globals["version"] = __version__
+    made.filters["joined"] = joined
     made.policies["json.dumps_kwargs"] = {"sort_keys": False}  # parts of bars have an order
     return made
 

@@ -6,7 +6,19 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from planner.show.page import BEST, Block, Cell, Code, Lines, Page, Pairs, Table
+from planner.show.page import (
+    BEST,
+    Beside,
+    Cell,
+    Code,
+    Drawn,
+    Lines,
+    Page,
+    Pairs,
+    Table,
+    Title,
+    joined,
+)
 
 MOST_ROWS = 20
 """Rows of a table; the page and the result have all."""
@@ -24,8 +36,9 @@ def markdown(page: Page) -> str:
     lines += ["", *_pairs(page.reached), "", *_broken(page.sure), ""]
     for section in page.sections:
         lines += [f"## {plain(section.title)}", ""]
-        for block in section.blocks:
-            lines += [*_written(block), ""]
+        for block in joined(section.blocks):
+            if write := _WRITERS.get(type(block)):
+                lines += [*write(block), ""]
     return _EMPTY_LINES.sub("\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
@@ -38,11 +51,6 @@ def plain(words: str) -> str:
     flat = " ".join(words.split()).replace("&", "&amp;")
     flat = _MARKUP.sub(r"\\\1", flat).replace("<", "&lt;").replace(">", "&gt;")
     return _TAKEN_FOR_LISTS.sub(r"\\\1", flat)
-
-
-def _written(block: Block) -> list[str]:
-    write = _WRITERS.get(type(block))
-    return [] if write is None else [*write(block)]
 
 
 def _broken(lines: Any) -> list[str]:
@@ -61,10 +69,14 @@ def _code(block: Code) -> list[str]:
     return [fence, *block.text.splitlines(), fence]
 
 
+def _title(words: str) -> list[str]:
+    return [f"**{plain(words)}**", ""]
+
+
 def _table(table: Table) -> Iterator[str]:
-    yield f"**{plain(table.caption)}**"
-    yield ""
-    yield "| " + " | ".join(plain(head.text) for head in table.heads) + " |"
+    if table.caption:
+        yield from _title(table.caption)
+    yield "| " + " | ".join(plain(head.text.strip() or head.title) for head in table.heads) + " |"
     yield "|" + "|".join("--:" if head.numeric else "---" for head in table.heads) + "|"
     for number, row in enumerate(table.rows[:MOST_ROWS]):
         words = [*map(_cell, row)]
@@ -82,7 +94,12 @@ def _cell(cell: Cell) -> str:
 
 
 _WRITERS: Mapping[type[Any], Callable[[Any], Any]] = {
+    Title: lambda block: _title(block.text),
     Table: _table,
+    Beside: lambda block: [
+        line for title, table in block.tables.items() for line in [*_title(title), *_table(table)]
+    ],
+    Drawn: lambda block: _code(Code(text="\n".join(block.lines(80, True)))),
     Pairs: lambda block: _pairs(block.pairs),
     Lines: lambda block: [f"- {plain(line)}" for line in block.lines],
     Code: _code,

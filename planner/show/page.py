@@ -181,6 +181,21 @@ GAP = Lines(lines=("",))
 """An empty line."""
 
 
+def joined(blocks: Iterable[Block]) -> list[Block]:
+    """Blocks without empty lines, sentences of one mark that follow each other as one block."""
+    found: list[Block] = []
+    for block in blocks:
+        if not isinstance(block, Lines):
+            found.append(block)
+            continue
+        lines, last = [*filter(None, block.lines)], found[-1] if found else None
+        if isinstance(last, Lines) and last.mark == block.mark:
+            found[-1] = Lines(lines=[*last.lines, *lines], mark=block.mark)
+        elif lines:
+            found.append(Lines(lines=lines, mark=block.mark))
+    return found
+
+
 def said(*lines: str, mark: str = "", indent: str = "  ", most: int = 9) -> Lines:
     """Sentences."""
     return Lines(lines=lines, mark=mark, indent=indent, most=most)
@@ -193,6 +208,8 @@ def grid(
     words: Iterable[int] = (0,),
     late: Iterable[int] = (),
     marked: Sequence[str] = (),
+    name: str = "",
+    caption: str = "",
 ) -> Table:
     """A table under these heads, of numbers but for the columns ``words``.
 
@@ -200,6 +217,8 @@ def grid(
     """
     of_words, last = {*words}, {*late}
     return Table(
+        name=name,
+        caption=caption,
         heads=[
             Head(name=text, text=text, numeric=at not in of_words, rank=int(at in last))
             for at, text in enumerate(heads)

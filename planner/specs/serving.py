@@ -42,6 +42,7 @@ class ServingWorkload:
     tokens of the longest request that the engine takes, for which its cache must have room before
     it starts; where not given it is told a length that finds room. ``images_per_sample``: of each
     prompt, part of whose tokens are their ``tokens_per_image``; 0: as many as is usual.
+    ``embedding_bits``: of a weight of embedding and logits; as the engine has them where not given.
     """
 
     input_tokens: Tokens
@@ -65,6 +66,7 @@ class ServingWorkload:
     equal_prompts: bool = False
     redundant_experts: Annotated[int, Interval(ge=0, le=10_000)] | None = None
     max_model_len: Tokens | None = None
+    embedding_bits: Annotated[int, Interval(ge=4, le=32)] | None = None
     images_per_sample: Annotated[float, Interval(ge=0, le=1_000_000)] = 0.0
     tokens_per_image: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
 

@@ -19,7 +19,7 @@ from planner.optimize.exhaustive import StopSearch
 from planner.sweeps.identity import differences, identity
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.workers import Done, Run
+from planner.sweeps.run import Done, Run
 
 _PATIENCE_S = 10.0
 _LOOK_S = 0.2

@@ -14,7 +14,7 @@ from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Column, fitted, said
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, Row, better, measured_alike
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
-from planner.sweeps.sentences import plan_in_short
+from planner.sweeps.screen import plan_in_short
 
 _NO_PLAN = "no plan"
 _MOST_NAMED = 4

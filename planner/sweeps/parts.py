@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from planner.base import text
 from planner.base.reading import TABLE, json_of, lines, opened
 from planner.base.records import record
-from planner.errors import SpecError
-from planner.sweeps.plan import SweepPlan
-from planner.sweeps.scenario import Outcome, run_scenarios
+from planner.errors import PlannerError, SpecError
+from planner.optimize.collector import known_value, plain
+from planner.optimize.groups import why
+from planner.optimize.other_terms import searched
+from planner.optimize.result import SearchResult, columns_of
+from planner.optimize.result_columns import full_columns
+from planner.optimize.source import Columns
+from planner.plan.plan import Plan, make_plan
+from planner.question.cells import limit_column
+from planner.question.inputs import read
+from planner.question.terms import Term, terms_of
+from planner.report.infeasible import limit_texts
+from planner.specs.catalogue import Catalogue
+from planner.sweeps.columns import name_of
+from planner.sweeps.plan import TERMS, Scenario, SweepPlan, questions_of
 
 AGAIN = "Run the sweep again with --fresh."
 """What to do where a file of a sweep is damaged."""
@@ -121,3 +137,138 @@ def joint_kind(one: str, other: str) -> str:
     if not one or not other or one == other:
         return one or other
     return "number" if {one, other} == {"count", "number"} else "text"
+
+
+# Of the plans of a front the predictions in full are those of the recommended one alone.
+_OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")
+
+
+@record(kw_only=True)
+class Outcome:
+    """What a scenario gave: a row of values by column, and the columns of its front."""
+
+    row: Mapping[str, Any]
+    front: Mapping[str, list[Any]] = field(default_factory=dict)
+
+
+def run_scenarios(scenarios: Iterable[Scenario], specs: Path | None = None) -> Iterator[Outcome]:
+    """Search scenarios; one that cannot be planned has its reason in the row.
+
+    Neighbours that differ in the terms of GPUs alone are searched once, where these choose no plan.
+    """
+    before: tuple[Any, SearchResult] | None = None
+    for scenario in scenarios:
+        work = scenario.work
+        money = {name for name, term in questions_of(work.workload).items() if term.group == TERMS}
+        values = [(name, value) for name, value in scenario.values.items() if name not in money]
+        same = before is not None and before[0] == (work.name, values)
+        outcome, result = _run(scenario, specs, before[1] if before and same else None)
+        before = None if result is None else ((work.name, values), result)
+        yield outcome
+
+
+def _run(
+    scenario: Scenario, specs: Path | None, before: SearchResult | None
+) -> tuple[Outcome, SearchResult | None]:
+    asked = {"scenario": scenario.number, "work": scenario.work.name}
+    asked["workload"] = scenario.work.workload
+    asked |= _named(scenario, Catalogue(specs))
+    try:
+        plan = make_plan(scenario.request(specs))
+        asked |= _common(plan)
+        result = searched(plan.problem, before)
+    except PlannerError as error:
+        reason = _one_line(str(error))
+        return Outcome(row={**asked, "feasible": False, "reason": reason}), None
+    counts = {
+        "configurations_evaluated": result.configurations_evaluated,
+        "configurations_predicted": result.configurations_predicted,
+        "configurations_feasible": result.configurations_feasible,
+    }
+    if not result.chosen:
+        reason = _reason(result)
+        return Outcome(row={**asked, "feasible": False, "reason": reason, **counts}), result
+    table = columns_of(result.chosen)
+    first = {name: values[:1] for name, values in table.items()}
+    others = {name: values[1:] for name, values in table.items()}
+    row = {**asked, "feasible": True, "reason": None, **_recommended(plan, first), **counts}
+    return Outcome(row=row, front=_front(plan, others, asked)), result
+
+
+def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Any]:
+    """The values that were asked for, specs by the names that results have."""
+    questions = questions_of(scenario.work.workload)
+    found = {}
+    for name, value in scenario.values.items():
+        term = questions.get(name)
+        if term is None:
+            found[limit_column(name)] = str(value)
+        elif not isinstance(value, Mapping):
+            found[name] = _name_of(term, value, catalogue)
+    return found
+
+
+def _name_of(term: Term, value: Any, catalogue: Catalogue) -> Any:
+    try:
+        name = name_of(catalogue, term.term, str(value))
+        return read(term, value) if name is None else name
+    except PlannerError:
+        return value  # the search tells what is wrong with it
+
+
+def _common(plan: Plan) -> dict[str, Any]:
+    """What is the same wherever the plan looks."""
+    several = [source.named for source in plan.problem.sources]
+    return {
+        name: value
+        for name, value in several[0].items()
+        if all(one[name] == value for one in several)
+    }
+
+
+def _recommended(plan: Plan, first: Columns) -> dict[str, Any]:
+    """The recommended plan in full, and how sure it is."""
+    table = full_columns(first, plan.problem.sources)
+    row = {name: plain(values[:1])[0] for name, values in table.items()}
+    offer = plan.source_of(row).site.offer
+    if offer is not None:
+        row |= {"price_offers": offer.offers, "price_date": offer.when}
+    row |= {"assumed": text.assumed_in_short(plan.assumed)}
+    sure = plan.source_of(row).confidence(row["num_gpus"])
+    if sure is not None:
+        row |= {"tie_factor": float(sure.layout), "basis": sure.basis}
+    return {name: known_value(value) for name, value in row.items()}
+
+
+def _front(plan: Plan, table: Columns, asked: Mapping[str, Any]) -> dict[str, list[Any]]:
+    known = _of_fronts(plan.workload.name, tuple(table))
+    named = plan.problem.sources[0].named
+    number = len(table["num_gpus"])
+    return {
+        "scenario": [asked["scenario"]] * number,
+        **{n: [*map(known_value, plain(table[n]))] for n in table if n in known or n in named},
+    }
+
+
+@cache
+def _of_fronts(workload: str, columns: tuple[str, ...]) -> frozenset[str]:
+    """The columns that fronts have: parameters, and what plans are chosen or limited by."""
+    terms = terms_of(workload, *_OF_FRONTS)
+    return frozenset(name for name in columns if {name, name.rpartition("_")[0]} & set(terms))
+
+
+def _reason(result: SearchResult) -> str:
+    """What came closest to letting a plan through."""
+    name = why(result.problem, result.groups)
+    misses = [miss for miss in result.nearest_misses if miss.rejection == name]
+    if misses:
+        (nearest,) = misses
+        if not math.isfinite(nearest.value):
+            return f"{nearest.rejection} is unknown"
+        bound, value = limit_texts(nearest, result.problem)
+        return f"{nearest.rejection.replace('_', ' ')}: {value} against {bound}"
+    return name.replace("_", " ")
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split())

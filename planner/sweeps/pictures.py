@@ -13,8 +13,14 @@ from planner.report.plots.picture import Picture
 from planner.report.told import label
 from planner.show.theme import axis_label
 from planner.sweeps.columns import TIME, VALUE, better, find_columns
-from planner.sweeps.matrix import cells_of, column_of, marks_lines, matrix_title, unknown_line
-from planner.sweeps.sentences import group_title
+from planner.sweeps.screen import (
+    cells_of,
+    column_of,
+    group_title,
+    marks_lines,
+    matrix_title,
+    unknown_line,
+)
 from planner.sweeps.show import Shown
 from planner.sweeps.summary import Group, Place, Spot, Summary, summarize
 

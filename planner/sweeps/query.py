@@ -14,8 +14,15 @@ from planner.base.records import record
 from planner.errors import PlannerError, SearchSpaceError
 from planner.question.inputs import shown
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.columns import MEASURES, VALUE, Row, find_column, measured_alike, read_value
-from planner.sweeps.names import name_of
+from planner.sweeps.columns import (
+    MEASURES,
+    VALUE,
+    Row,
+    find_column,
+    measured_alike,
+    name_of,
+    read_value,
+)
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,

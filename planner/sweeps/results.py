@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+import numpy as np
+
 from planner.base.cells import cell_value
 from planner.base.reading import RESULT, read_csv, read_json
 from planner.base.records import record
 from planner.errors import SearchSpaceError, SpecError
+from planner.optimize.pareto import front_of_many
 from planner.question.cells import cell_reader
 from planner.question.terms import terms_of
-from planner.sweeps.front import front_across
 from planner.sweeps.parts import AGAIN, Part, parts_of, read_head, read_rows
-from planner.sweeps.plan import SweepPlan
+from planner.sweeps.plan import SweepPlan, work_columns
 from planner.sweeps.store import FRONT, MANIFEST, PARTS, PLAN, SCENARIOS
-from planner.workloads.registry import workload_names
+from planner.workloads.registry import workload_names, workload_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from planner.sweeps.summary import Summary
+
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -255,3 +258,32 @@ def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
         for name, column in values.items():
             column.append(row.get(name))
     return pd.DataFrame(values)
+
+
+# Scenarios of one work and one model do the same; others cannot be weighed against each other.
+_ALIKE = ("work", "model", "adapter")
+
+
+def front_across(rows: Iterable[Mapping[str, Any]], plan: SweepPlan) -> set[int]:
+    """The numbers of the scenarios that no other one that does the same is better than.
+
+    Of each row a few numbers are kept. An unknown value loses against every known one.
+    """
+    alike = {work.name: (*_ALIKE, *work_columns(work)) for work in plan.works}
+    groups: dict[tuple[Any, ...], tuple[list[int], list[tuple[float, ...]]]] = {}
+    for row in rows:
+        if row["feasible"]:
+            key = tuple(row.get(name) for name in alike[row["work"]])
+            numbers, values = groups.setdefault(key, ([], []))
+            numbers.append(int(row["scenario"]))
+            weighed = workload_of(row["workload"]).weighed
+            values.append(tuple(_weight(row.get(name)) for name in weighed))
+    return {
+        numbers[at]
+        for numbers, values in groups.values()
+        for at in front_of_many(np.array(values)).tolist()
+    }
+
+
+def _weight(value: Any) -> float:
+    return np.inf if value is None else float(value)

@@ -1,109 +1,374 @@
-"""The summary of a sweep on screen, in about a page."""
+"""What a sweep found, in blocks: sentences, the matrix of places, the summary in about a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.base import text
-from planner.report.told import label, told_alike
-from planner.show.page import BEST, GAP, TOTAL, Block, Cell, Column, Title, fitted, grid, said
-from planner.sweeps.columns import COST, MEASURES, TIME, Row, column_of_measure, measured
-from planner.sweeps.matrix import marks_lines, matrix_blocks
-from planner.sweeps.results import Sweep
-from planner.sweeps.sentences import (
-    TITLES,
-    assumed_lines,
-    group_title,
-    nowhere_lines,
-    overtaking_line,
-    places_in_short,
-    plan_in_short,
-    tie_lines,
-    told_of,
-    where,
-    wheres,
-    winner_lines,
+from planner.report.short import plan_of, share
+from planner.report.told import label, told, told_alike
+from planner.show.page import (
+    BAD,
+    BEST,
+    GAP,
+    TIE,
+    TOTAL,
+    Block,
+    Cell,
+    Column,
+    Head,
+    Table,
+    Title,
+    fitted,
+    grid,
+    said,
 )
-from planner.sweeps.summary import Group, Summary
+from planner.sweeps.columns import (
+    COST,
+    MEASURES,
+    PLACES,
+    TIME,
+    VALUE,
+    Row,
+    better,
+    column_of_measure,
+    measured,
+    measured_ends,
+    workloads_of,
+)
+from planner.sweeps.results import Sweep
+from planner.sweeps.summary import (
+    CHOSEN_BY,
+    IMPOSSIBLE,
+    LIMIT,
+    MEMORY,
+    UNKNOWN,
+    Group,
+    Overtaking,
+    Place,
+    Spot,
+    Summary,
+    reason_mark,
+)
 from planner.workloads.registry import workload_of
 
+MARKS: Mapping[str, str] = {
+    MEMORY: "out of memory",
+    LIMIT: "misses a limit",
+    UNKNOWN: "unknown",
+    IMPOSSIBLE: "impossible",
+}
+"""What the marks of cells without a plan mean."""
+# Most often the same for all.
+_TOLD_ONCE = ("reliability", "price")
+TITLES = {COST: "cheapest", TIME: "fastest", VALUE: "best value"}
 _MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
 _MOST_ROWS = 24
-_ALL = 10**6
-_BRACKETS = "best value: least cost x time. In brackets: 9 of 10 published runs like this."
+ALL = 10**6
+"""As many as there are."""
+BRACKETS = "best value: least cost x time. In brackets: 9 of 10 published runs like this."
 _SELLERS = (
     "Contracts have different sellers, so that a longer one may cost more than is usual on demand: "
     "--provider compares those of one."
 )
 
 
+def matrix_blocks(group: Group, most: int, name: str = "") -> Iterator[Block]:
+    """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
+    metric, sign = group.metric, better(group.metric)
+    if not group.knows(metric):
+        yield said(unknown_line(group), indent="")
+        return
+    best = dict.fromkeys(group.places, float("inf"))
+    for (place, _), here in group.spots.items():
+        if metric in here.found:
+            best[place] = min(best[place], sign * here.found[metric].value)
+    ranked = sorted(best, key=lambda place: best[place])
+    if len(ranked) > most:  # of every GPU the best terms
+        ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-most:]
+    chosen = {*ranked}
+    places = [place for place in group.places if place in chosen]
+    column = column_of(metric, group)
+    cells, unit = cells_of(group, metric, column, places)
+    counts = ["best" if count is None else text.value(count) for count in group.counts]
+    yield Title(text=matrix_title(group, column, unit))
+    yield Table(
+        name=name,
+        heads=[
+            Head(name="place", text=" ", title=group.by[0]),
+            *(Head(name=n, text=n, numeric=True, rank=at) for at, n in enumerate(counts, 1)),
+        ],
+        rows=[
+            [Cell(text=" ".join(place)), *(cells[place, count] for count in group.counts)]
+            for place in places
+        ],
+        is_small=True,
+        is_whole=True,
+        elsewhere="--csv has them",
+    )
+    if len(places) < len(group.places):
+        more = len(group.places) - len(places)
+        yield said(f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
+
+
+def matrix_title(group: Group, column: str, unit: str) -> str:
+    """What a matrix shows, in which unit, and by what."""
+    words = "cost x time" if group.metric == VALUE else label(column)
+    place, other = group.by
+    by = place if group.counts == [None] else f"{place} and {other}" if place else other
+    return f"{words[:1].upper()}{words[1:]}{f', {unit},' if unit else ''} by {by}"
+
+
+def column_of(metric: str, group: Group) -> str:
+    """The column that a measure is read from in a group; itself where it has none there."""
+    rows = group.best.values() if metric in MEASURES else ()
+    return next((found for row in rows if (found := column_of_measure(metric, row))), metric)
+
+
+def unknown_line(group: Group) -> str:
+    """That no scenario of a group tells what is asked for."""
+    of = workloads_of(group.shown)
+    why = f": it is of workload {' or '.join(of)}" if of and group.workload not in of else ""
+    return f"No {'cost x time' if group.shown == VALUE else label(group.shown)} is known here{why}."
+
+
+def cells_of(
+    group: Group, metric: str, column: str, places: Sequence[Place]
+) -> tuple[dict[Spot, Cell], str]:
+    """Every cell, and their unit."""
+    spots = [(place, count) for place in places for count in group.counts]
+    known = [s for s in spots if s in group.spots and metric in group.spots[s].found]
+    words, unit = told_alike(column, [group.spots[spot].found[metric].value for spot in known])
+    winners = {count: group.best_spot(metric, count) for count in group.counts}
+    ties = {
+        other
+        for count, winner in winners.items()
+        if winner is not None and metric in CHOSEN_BY
+        for other in group.ties(metric, winner)
+        if other[1] == count
+    }
+    cells = dict.fromkeys(spots, Cell(text="-"))
+    for spot, number in zip(known, words, strict=True):
+        is_best = spot == winners[spot[1]]
+        sign, mark = ("*", BEST) if is_best else ("=", TIE) if spot in ties else ("", "")
+        value = group.spots[spot].found[metric].value
+        cells[spot] = Cell(text=sign + number, number=value, mark=mark)
+    for spot in spots:
+        here = group.spots.get(spot)
+        if here is not None and not here.feasible:
+            cells[spot] = Cell(text=reason_mark(here.reason), mark=BAD)
+    return cells, unit
+
+
+def marks_lines(groups: Sequence[Group]) -> list[str]:
+    """What the marks of matrices mean."""
+    used = {reason_mark(h.reason) for g in groups for h in g.spots.values() if not h.feasible}
+    marks = ["* best of its column"]
+    if any(group.metric in CHOSEN_BY for group in groups):
+        marks.append("= published runs do not tell it from that")
+    marks += [f"{mark} {words}" for mark, words in MARKS.items() if mark in used]
+    return ["; ".join(marks)]
+
+
+def group_title(group: Group) -> str:
+    """The model, the work, and what tells it from other groups."""
+    words = [f"{name.replace('_', ' ')} {text.value(value)}" for name, value in group.asked.items()]
+    missing = group.scenarios - group.feasible
+    without = f" ({text.count(missing)} of {text.count(group.scenarios)} without a plan)"
+    known = [word for word in (group.model, group.work, *words) if word]
+    return f"{', '.join(known)}{without * (missing > 0)}"
+
+
+def plan_in_short(row: Row) -> str:
+    """The software and the layout of a scenario's plan, as its users write it."""
+    return plan_of(workload_of(row["workload"]), row)
+
+
+def where(row: Row) -> str:
+    """The GPU of a scenario, and on what terms it runs."""
+    names = [name for name in PLACES if name not in _TOLD_ONCE]
+    return ", ".join(str(row[name]) for name in names if row.get(name) is not None)
+
+
+def wheres(rows: Sequence[Row]) -> list[str]:
+    """Where scenarios run, without what is the same for all."""
+    varied = [n for n in PLACES if n == "gpu" or len({row.get(n) for row in rows}) > 1]
+    return [", ".join(str(r[n]) for n in varied if r.get(n) is not None) for r in rows]
+
+
+def told_of(measure: str, row: Row, has_ends: bool = True) -> str:
+    """A measure of a scenario with its unit, and the ends of its interval."""
+    column = column_of_measure(measure, row)
+    if not column:
+        return "-"
+    ends = measured_ends(column, row) if has_ends else None
+    unit = f" {label(column)}" if column.endswith("_tokens_usd") else ""
+    return told(column, row[column], ends) + unit
+
+
+def winner_lines(group: Group) -> list[str]:
+    """Which place is the cheapest, and which the fastest, for every number of GPUs."""
+    found = []
+    counts = [count for count in group.counts if count is not None]
+    for measure in (COST, TIME) if len(counts) > 1 else ():
+        runs: list[tuple[Place, list[int]]] = []
+        for count in counts:
+            spot = group.best_spot(measure, count)
+            if spot is None:
+                continue
+            if runs and runs[-1][0] == spot[0]:
+                runs[-1][1].append(count)
+            else:
+                runs.append((spot[0], [count]))
+        words = [f"{' '.join(place)} with {_range(mine)}" for place, mine in runs]
+        if words:
+            found.append(f"{TITLES[measure].capitalize()} by number of GPUs: {', '.join(words)}")
+    return found
+
+
+def overtaking_line(one: Overtaking) -> str:
+    """Where a GPU becomes better than another."""
+    terms = f" ({' '.join(one.first[1:])})" if len(one.first) > 1 else ""
+    what = {COST: "cheaper", TIME: "faster"}.get(one.measure, "better")
+    ends = (
+        f"{share(one.behind)} behind with {text.count(one.before)}",
+        f"{share(one.ahead)} ahead{', a tie' * one.is_tie}",
+    )
+    return (
+        f"{one.second[0]} is {what} than {one.first[0]}{terms} from {text.count(one.num_gpus)} "
+        f"GPUs on ({'; '.join(ends)})"
+    )
+
+
+def _range(counts: Sequence[int]) -> str:
+    ends = [text.count(count) for count in (counts[0], counts[-1])]
+    return ends[0] if len(counts) == 1 else " to ".join(ends)
+
+
+def nowhere_lines(group: Group) -> list[str]:
+    """The places without any plan, a line for each reason."""
+    lines = []
+    for reason, places in group.nowhere().items():
+        number = f"{len(places)} with no plan" if len(places) > 1 else "No plan"
+        lines.append(f"{number} at any number of GPUs ({reason}): {places_in_short(places)}")
+    return lines
+
+
+def places_in_short(places: Iterable[Place]) -> str:
+    """Places in a list."""
+    return ", ".join(" ".join(place) for place in places)
+
+
+def tie_lines(group: Group, measure: str) -> list[str]:
+    """The scenarios that published runs do not tell from the best one."""
+    best = group.best_spot(measure)
+    if best is None:
+        return []
+    found: dict[Place, list[int]] = {}
+    spots = group.ties(measure)
+    for place, count in sorted(spots, key=lambda s: group.spots[s].found[measure].value):
+        found.setdefault(place, []).append(count or 0)
+    words, every = [], len(group.counts)
+    for place, counts in found.items():
+        numbers = ", ".join(text.count(count) for count in sorted(counts) if count)
+        if len(counts) > 1 and len(counts) == every:
+            numbers = "any number"
+        words.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
+    name = TITLES[measure]
+    if not words:
+        return [f"Nothing ties with the {name}."]
+    return [f"{len(spots)} tie with the {name} (published runs do not tell): {'; '.join(words)}"]
+
+
+def assumed_lines(group: Group) -> list[str]:
+    """The numbers behind the best plans that no source tells."""
+    words = {
+        f"{row['gpu']}: {row['assumed']}": None
+        for row in group.best.values()
+        if row.get("assumed") is not None
+    }
+    return [f"Assumed, without a source: {' / '.join(words)}"] if words else []
+
+
 def summary_blocks(
     sweep: Sweep, summary: Summary, front: Iterable[Row], *, is_full: bool = False
 ) -> Iterator[Block]:
     """What the scenarios say together; in short of many works and models the best plans alone."""
-    yield from _head_blocks(sweep, summary)
+    plan = sweep.plan
+    yield said(plan.name, mark=TOTAL, indent="")
+    if plan.description:
+        yield said(plan.description, indent="")
+    yield said(*counts_lines(sweep, summary))
     groups = summary.groups
     is_long = is_full or len(groups) == 1
     shown = groups if is_full else groups[:_MOST_GROUPS]
     has_room = sum(len(group.places) for group in shown) <= _MOST_ROWS and len(shown) < 5
-    fronts = _by_group(front, groups) if is_long else {}
+    fronts = by_group(front, groups) if is_long else {}
     for group in shown:
         yield from _group_blocks(
             group,
             fronts.get((group.work, group.model), ()),
             is_long=is_long,
             has_matrix=is_long or has_room,
-            most=_ALL if is_full else 0,
+            most=ALL if is_full else 0,
         )
     if len(shown) < len(groups):
         yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
     yield GAP
     if summary.feasible:
-        if "contract" in sweep.plan.varied and not all(
-            "provider" in work.axes for work in sweep.plan.works
-        ):
+        if "contract" in plan.varied and not all("provider" in one.axes for one in plan.works):
             yield said(_SELLERS)
-        yield said(_BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
+        yield said(BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
     folder = sweep.folder
     rest = "" if is_full else f"planner sweep show {folder} --full; "
     yield said(f"More: {rest}planner sweep show -h; all columns: {folder}/scenarios.csv")
 
 
-def _head_blocks(sweep: Sweep, summary: Summary) -> Iterator[Block]:
+def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
+    """How many scenarios there are, what varies in them, whether some are still to be done."""
     plan = sweep.plan
-    yield said(plan.name, mark=TOTAL, indent="")
-    if plan.description:
-        yield said(plan.description, indent="")
     total, found = plan.num_scenarios, summary.scenarios
-    words = f"{text.count(found)} scenario{'s' * (found != 1)}"
+    line = f"{text.count(found)} scenario{'s' * (found != 1)}"
     if found < sweep.done:
-        words += f" of {text.count(sweep.done)}"
-    line = f"{words}, {text.count(summary.feasible)} with a plan"
+        line += f" of {text.count(sweep.done)}"
+    line += f", {text.count(summary.feasible)} with a plan"
     if plan.varied:
         line += f"; varied: {', '.join(name.replace('_', ' ') for name in plan.varied)}"
-    yield said(line)
-    if sweep.done < total:
-        yield said(
-            f"Not finished: {text.count(sweep.done)} of {text.count(total)} scenarios are done; "
-            "the command that began it goes on.",
-        )
+    if sweep.done == total:
+        return [line]
+    done = f"{text.count(sweep.done)} of {text.count(total)} scenarios are done"
+    return [line, f"Not finished: {done}; the command that began it goes on."]
 
 
 def _group_blocks(
-    group: Group,
-    front: Sequence[Row],
-    *,
-    is_long: bool,
-    has_matrix: bool,
-    most: int,
+    group: Group, front: Sequence[Row], *, is_long: bool, has_matrix: bool, most: int
 ) -> Iterator[Block]:
     yield Title(text=group_title(group))
     if not group.best:
         yield said(f"No plan at all. {'; '.join(nowhere_lines(group))}", most=_LINES)
         return
-    yield from (_bests_blocks if is_long else _short_bests_blocks)(group)
+    if is_long:
+        rows = [
+            (Cell(text=TITLES[name], mark=BEST), best_words(r)) for name, r in group.best.items()
+        ]
+        yield grid(("", " "), rows, words=(0, 1))
+    else:
+        yield from _short_bests_blocks(group)
+    yield from found_blocks(group, front, is_long=is_long, has_matrix=has_matrix, most=most)
+
+
+def found_blocks(
+    group: Group,
+    front: Sequence[Row],
+    *,
+    is_long: bool = True,
+    has_matrix: bool = True,
+    most: int = ALL,
+    name: str = "",
+) -> Iterator[Block]:
+    """What a group of scenarios with plans says beside its best ones; ``name`` is the matrix's."""
     if has_matrix:
-        yield from matrix_blocks(group, most or _MOST_PLACES)
+        yield from matrix_blocks(group, most or _MOST_PLACES, name)
     lines = [*winner_lines(group)]
     for measure in (COST, TIME) if is_long else ():
         found = group.overtakings(measure)
@@ -119,16 +384,12 @@ def _group_blocks(
         yield from _front_blocks(group, front, most or _MOST_OF_FRONT)
 
 
-def _bests_blocks(group: Group) -> Iterator[Block]:
-    """The best scenarios, each with its intervals and its plan."""
-    rows: list[tuple[str | Cell, ...]] = []
-    for measure, row in group.best.items():
-        reached = [told_of(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
-        sure = f", basis {row['basis']}" if row.get("basis") else ""
-        first = f"{text.count(row['num_gpus'])} x {where(row)}"
-        words = f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
-        rows.append((Cell(text=TITLES[measure], mark=BEST), words))
-    yield grid(("", " "), rows, words=(0, 1))
+def best_words(row: Row) -> str:
+    """Where a scenario runs, what it costs and takes, and on a line of its own its plan."""
+    reached = [told_of(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
+    sure = f", basis {row['basis']}" if row.get("basis") else ""
+    first = f"{text.count(row['num_gpus'])} x {where(row)}"
+    return f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
 
 
 def _short_bests_blocks(group: Group) -> Iterator[Block]:
@@ -169,7 +430,8 @@ def _front_blocks(group: Group, front: Sequence[Row], most: int) -> Iterator[Blo
     yield fitted(columns)
 
 
-def _by_group(front: Iterable[Row], groups: Sequence[Group]) -> dict[tuple[str, str], list[Row]]:
+def by_group(front: Iterable[Row], groups: Sequence[Group]) -> dict[tuple[str, str], list[Row]]:
+    """Rows by the work and model of their group, where no other group has both."""
     found: dict[tuple[str, str], list[Row]] = {}
     kinds = [(group.work, group.model) for group in groups]
     for row in front:

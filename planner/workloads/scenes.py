@@ -23,6 +23,8 @@ from planner.workloads.place import Place, read_place
 
 # More would fill a screen.
 _MOST_REASONS = 5
+EACH_ITS_OWN = "each its own"
+"""What is noted of several questions of which each has another default."""
 _CURRENT = "all current ones that run there"
 _CLUSTER_OF_ALL = "--gpu all compares GPUs on their own links: leave out --cluster."
 
@@ -149,7 +151,7 @@ class Outer:
         names = dict.fromkeys(name for one in several for name in one.defaults)
         for name in names:
             texts = {one.defaults.get(name) for one in several}
-            self.notes.defaults[name] = str(*texts) if len(texts) == 1 else "each its own"
+            self.notes.defaults[name] = str(*texts) if len(texts) == 1 else EACH_ITS_OWN
 
     def _note_chosen(self, scenes: Sequence[Scene]) -> None:
         """What GPUs and profiles decided of one question, each with where it is so."""

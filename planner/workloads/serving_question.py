@@ -38,6 +38,7 @@ _OF_WORKLOAD = (
     "draft_cost",
     "redundant_experts",
     "max_model_len",
+    "embedding_bits",
     "max_loras",
     "draft_steps",
 )

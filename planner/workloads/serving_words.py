@@ -43,6 +43,8 @@ def requests(setting: ServingSetting) -> list[str]:
         words.append(f"{work.shared_prefix_tokens:,} tokens alike in all prompts")
     if work.draft_tokens:
         words.append(_drafted(work))
+    if work.embedding_bits is not None:
+        words.append(f"embedding and logits in {work.embedding_bits} bits")
     if work.redundant_experts:
         words.append(f"{work.redundant_experts} copies of experts in a layer")
     if work.lora_rank:

@@ -277,3 +277,28 @@ def test_fastertransformer_halves_a_batch_until_its_tokens_are_few(
         prefill.total + (in_prefill - 1) * prefill.slowest_stage
     )
     assert batch.time_per_output_token == pytest.approx(decode.cycle(in_decode))
+
+
+def test_embedding_and_logits_have_the_bits_that_are_said() -> None:
+    """llm-analysis' e32 beside e16: two matrices of 32,000 x 4,096, and one is read each step."""
+    import planner
+
+    def served(**more: object) -> tuple[float, float]:
+        found = planner.estimate(
+            workload="inference", model="llama-2-7b", gpu="a100-sxm-80gb", num_gpus=1,
+            engine="vllm", input_tokens=512, output_tokens=32, settings={"concurrency": 1}, **more,
+        ).table()  # fmt: skip
+        return float(found["memory_weights_gib"][0]), float(found["decode_latency_s"][0])
+
+    numbers = 32_000 * 4096
+    (plain, usual), (same, as_usual), (wide, slow), (narrow, fast) = (
+        served(), *(served(embedding_bits=bits) for bits in (16, 32, 8))
+    )  # fmt: skip
+    assert (plain, usual) == (same, as_usual)
+    assert wide - plain == pytest.approx(2 * numbers * 2 / 2**30, rel=1e-6)
+    assert plain - narrow == pytest.approx(2 * numbers / 2**30, rel=1e-6)
+    # 262 MB more at 60 to 100 % of 2,039 GB/s.
+    assert numbers * 2 / 2.039e12 <= slow - usual <= numbers * 2 / 1.2e12
+    assert fast < usual
+    with pytest.raises(planner.errors.PlannerError, match="embedding_bits"):
+        served(embedding_bits=3)

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from planner.pages.parts import breakdowns
 from planner.pages.read import page_of
+from planner.pages.table import breakdowns
 from planner.report.told import told
 from planner.show.html import page_html
 from planner.show.markdown import markdown
@@ -121,7 +121,8 @@ def test_no_two_bars_become_one():
 def test_a_sweep_has_the_matrix_of_gpus_and_counts(planner, results, page_made):
     page = page_made("sweep")
     matrix = _table(page, "matrix0")
-    assert [head.text for head in matrix.heads] == ["GPU", "8", "16"]
+    assert [head.text for head in matrix.heads] == [" ", "8", "16"]
+    assert matrix.heads[0].title == "GPU"
     assert [row[0].text for row in matrix.rows] == ["a100-sxm-80gb", "h100-sxm-80gb"]
     marks = [row[1].mark for row in matrix.rows]
     assert marks.count(BEST) == 1
@@ -135,7 +136,8 @@ def test_a_sweep_has_the_matrix_of_gpus_and_counts(planner, results, page_made):
 
 def test_a_size_tells_its_margins_and_what_is_not_possible(page_made):
     page = page_made("size.json")
-    assert page.question[1].startswith("Limits: calendar time at most")
+    assert page.question[1].startswith("Assumed: sequence length")
+    assert page.question[2].startswith("Limits: calendar time at most")
     assert page.answer[0].startswith("Cheapest: ")
     names = [head.name for head in _table(page, "choices").heads]
     assert {"cost_usd", "num_gpus", "sure_calendar_time_days", "plan"} <= {*names}
@@ -320,5 +322,24 @@ def test_an_unfinished_sweep_says_so(results, tmp_path):
     shutil.copytree(results["sweep"], tmp_path / "sweep")
     (tmp_path / "sweep" / "manifest.json").unlink()
     page = page_of(tmp_path / "sweep")
-    assert "Not finished: 0 of 4 scenarios are done." in page.question
+    assert page.question[-1].startswith("Not finished: 0 of 4 scenarios are done;")
     assert page.answer == ["No scenario has a plan."]
+
+
+def test_a_page_of_serving_says_whether_it_carries_the_load_and_what_the_engine_says(
+    planner, tmp_path
+):
+    serve = ("estimate", "--workload", "serve", "--model", "llama-3.1-8b", "--engine", "vllm",
+             "--gpu", "h100", "--gpus", "1", "--json", tmp_path / "r.json")  # fmt: skip
+
+    def page(*options: str) -> str:
+        planner(*serve, *options)
+        return " ".join(planner("report", tmp_path / "r.json", "--markdown", "-").out.split())
+
+    too_fast = page("--set", "concurrency=64", "--request-rate", "100")
+    assert "Less than the load: it carries at most 4.66 requests/s, not 100." in too_fast
+    # 0.9 of 79.1 GiB less weights and the rest, in tokens of 128 KiB; 131,072 of them a request.
+    assert "KV cache 51.25 GiB, 419,808 tokens, maximum concurrency 3.20x for 131,072" in too_fast
+    assert "352 of 600 requests at once in each, the others wait" in page(
+        "--set", "concurrency=600", "--input-tokens", "1000", "--output-tokens", "500"
+    )

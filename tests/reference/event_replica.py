@@ -83,13 +83,14 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What clients saw of the requests that were counted, sorted."""
+    """What clients saw of the requests that were counted, sorted; ``end``: of the last answer."""
 
     first: list[float]
     per_token: list[float]
     latency: list[float]
     rate: float
     decoding: float
+    end: float
 
     @staticmethod
     def mean(values: list[float]) -> float:
@@ -223,4 +224,5 @@ def _seen(done: list[Request], time: float, area: float) -> Seen:
         latency=sorted(one.end - one.arrival for one in done),
         rate=len(done) / time if time else math.nan,
         decoding=area / time if time else math.nan,
+        end=max(one.end for one in done),
     )

@@ -112,6 +112,8 @@ def weights(world: ServingWorld, c: Replica) -> float:
         total += group.num_hidden_layers * (one + 2 * small) * share
     ends = 1 if model.tie_word_embeddings else 2
     bytes_each = narrow if world.engine.quantized_ends else 2.0
+    if world.workload.embedding_bits:
+        bytes_each = world.workload.embedding_bits / 8
     both = ends * model.vocab_size * model.hidden_size * bytes_each / c.tensor_parallel
     return total + (both / 2 if c.pipeline_parallel > 1 else both)
 

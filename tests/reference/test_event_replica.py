@@ -202,3 +202,50 @@ def test_requests_that_come_faster_than_they_are_answered(
     for share in (0.5, 0.9):
         within = found.percentile("time_to_first_token", share).item()
         assert within == pytest.approx(Seen.within(seen.first, share), rel=0.2), share
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("number", [20, 100, 200, 1000])
+@pytest.mark.parametrize("load", [0.5, 0.95, 1.3])
+@pytest.mark.parametrize(("engine", "variation"), [("vllm", 0.0), ("vllm", 0.7), ("tgi", 0.0)])
+def test_a_short_run_meets_a_replica_that_fills_and_empties(
+    engine: str, variation: float, load: float, number: int
+) -> None:
+    """Of 200 at 0.95 of the capacity an answer is a quarter faster than of those without end."""
+    lengths = {"input_variation": variation, "output_variation": variation}
+    asked: dict[str, Any] = {
+        "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,
+        "engine": engine, "input_tokens": 1024, "output_tokens": 256,
+        "settings": {"concurrency": 128}, **lengths,
+    }  # fmt: skip
+    rate = load * planner.estimate(**asked, request_rate=1.0).candidates.capacity.item()
+    found = planner.estimate(**asked, request_rate=rate, num_requests=number).candidates
+    phases = found.estimate.served.phases
+    phases = type(phases)(
+        **{name: np.asarray(np.ravel(value)[0]) for name, value in vars(phases).items()}
+    )
+    runs = [
+        Replica(
+            costs=StepCosts.of(phases, 1024, found.setting.engine.scheduler.chunked_prefill),
+            places=128,
+            step_tokens=found.setting.engine.scheduler.max_num_batched_tokens,
+            prompts=Lengths(mean=1024, variation=variation),
+            answers=Lengths(mean=256, variation=variation),
+            seed=seed,
+        ).ending(rate, number)
+        for seed in range(1, 9)
+    ]
+
+    def mean(of: Callable[[Seen], float]) -> float:
+        return float(np.mean([of(seen) for seen in runs]))
+
+    token = mean(lambda seen: Seen.mean(seen.per_token))
+    assert found.time_per_output_token.item() == pytest.approx(token, rel=0.15)
+    latency = mean(lambda seen: Seen.mean(seen.latency))
+    assert found.request_latency.item() == pytest.approx(latency, rel=0.15)
+    for share in (0.5, 0.9):
+        within = found.percentile("time_per_output_token", share).item()
+        seen_within = mean(lambda seen, share=share: Seen.within(seen.per_token, share))
+        assert within == pytest.approx(seen_within, rel=0.25), share
+    in_flight = mean(lambda seen: number * Seen.mean(seen.latency) / seen.end)
+    assert found.in_flight.item() == pytest.approx(in_flight, rel=0.35)

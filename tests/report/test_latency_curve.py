@@ -10,7 +10,7 @@ from rich.console import Console
 
 from planner import Request, estimate
 from planner.optimize.collector import first_row
-from planner.report.latency_curve import latency_blocks, latency_distribution
+from planner.report.serving_details import latency_blocks, latency_distribution
 from planner.show.terminal import write
 
 

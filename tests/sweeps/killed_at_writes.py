@@ -28,8 +28,7 @@ from planner.sweeps import identity, store
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
-from planner.sweeps.run import run_sweep
-from planner.sweeps.workers import Done, Run
+from planner.sweeps.run import Done, Run, run_sweep
 
 WRITES = ((os, "replace"), (os, "fsync"), (os, "unlink"))
 BEGINNINGS = ((fcntl, "flock"), (io, "open"))

@@ -24,8 +24,7 @@ from planner.sweeps.dask_workers import ClusterError, on_dask
 from planner.sweeps.parts import Part
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
-from planner.sweeps.run import Stopped, run_sweep
-from planner.sweeps.workers import Done
+from planner.sweeps.run import Done, Stopped, run_sweep
 
 PLAN = {
     "model": "llama-7b",

@@ -21,9 +21,8 @@ from planner.sweeps import store
 from planner.sweeps.parts import Part, is_whole
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import read_plan
-from planner.sweeps.run import run_sweep
+from planner.sweeps.run import on_cores, run_sweep
 from planner.sweeps.store import Store
-from planner.sweeps.workers import on_cores
 
 PLAN = """
 model = "llama-7b"

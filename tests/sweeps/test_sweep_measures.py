@@ -23,9 +23,8 @@ from planner.sweeps.columns import (
     measured_alike,
     measured_ends,
 )
-from planner.sweeps.front import front_across
 from planner.sweeps.read import make_sweep
-from planner.sweeps.results import Sweep
+from planner.sweeps.results import Sweep, front_across
 from planner.sweeps.run import run_sweep
 from planner.sweeps.show import Shown, shown_blocks
 from planner.sweeps.summary import CHOSEN_BY

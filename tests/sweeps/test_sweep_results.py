@@ -17,13 +17,11 @@ import planner
 from planner.errors import OutputError
 from planner.optimize.pareto import front_of_many
 from planner.optimize.result_columns import full_columns
-from planner.sweeps.front import front_across
-from planner.sweeps.parts import joint_kind, parts_of
+from planner.sweeps.parts import joint_kind, parts_of, run_scenarios
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
-from planner.sweeps.run import run_sweep
-from planner.sweeps.scenario import run_scenarios
-from planner.sweeps.workers import in_this_process, on_cores
+from planner.sweeps.results import front_across
+from planner.sweeps.run import in_this_process, on_cores, run_sweep
 from planner.workloads.registry import workload_of
 
 TABLE = {

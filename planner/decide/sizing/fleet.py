@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +20,18 @@ from planner.optimize.source import Candidates
 from planner.optimize.sureness import is_unknown, sure_value
 from planner.plan.plan import Plan
 from planner.question.terms import glossary
+from planner.workloads.scenes import EACH_ITS_OWN
 
 if TYPE_CHECKING:
     from planner.decide.sizing.day import Day
 
 RATE = "request_rate"
 _SUFFIXES = {"d": ("_days", DAY), "s": ("_s", 1.0), "GiB": ("_gib", GIB), "USD": ("_usd", 1.0)}
+# What a plan is made for; prices, networks and software are told by fleet.
+_OF_WORK = (
+    "sequence_length", "global_batch_size", "input_tokens", "output_tokens", "acceptance_rate",
+    "quantization",
+)  # fmt: skip
 FEWEST, CHEAPEST, FASTEST = "fewest", "cheapest", "fastest"
 
 
@@ -58,10 +65,15 @@ class Margin:
 
 @record(kw_only=True)
 class Fleet:
-    """A plan that keeps every limit: its result columns with intervals, and its margins."""
+    """A plan that keeps every limit: its result columns with intervals, and its margins.
+
+    ``asked`` is what it is asked, in sentences, ``chosen`` what nobody gave of that.
+    """
 
     row: Mapping[str, Any]
     margins: tuple[Margin, ...]
+    asked: tuple[str, ...] = ()
+    chosen: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def num_gpus(self) -> int:
@@ -90,7 +102,16 @@ class Fleet:
         source = candidates.source
         row = first_row(full_columns(candidates.columns(), [source]))
         row = {**row, **_grounds(plan, candidates, int(row["num_gpus"]))}
-        return cls(row=row, margins=tuple(_margins(plan, candidates)))
+        return cls(
+            row=row,
+            margins=tuple(_margins(plan, candidates)),
+            asked=tuple(plan.workload.wording.asked(source.setting)),
+            chosen={
+                name: told
+                for name in _OF_WORK
+                if (told := plan.defaults.get(name)) and told != EACH_ITS_OWN
+            },
+        )
 
 
 @record(kw_only=True)

@@ -80,9 +80,11 @@ def _product(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepO
     columns = op.columns.on_rank(t) if op.split is Split.COLUMNS else op.columns.whole
     depth = op.depth / t if op.split is Split.ROWS else op.depth
     code = _code(context, op, layer)
+    stored = _embedding_bytes(context) if op.holder is Holder.LOGITS else None
     yield context.linear(
-        op.name, op.module, rows=rows, columns=columns, depth=depth, quantization=code
-    )
+        op.name, op.module, rows=rows, columns=columns, depth=depth, quantization=code,
+        stored=stored,
+    )  # fmt: skip
     if op.module == "router":
         moved = _CHOICE_BYTES * rows * op.columns.whole
         yield context.elementwise("choose_experts", "router", num_bytes=moved)
@@ -132,6 +134,8 @@ def _expansion(context: LayerContext, op: Product, core: AttentionCore) -> Itera
 def _code(context: LayerContext, op: Product, layer: Layer) -> CodeArray | None:
     """The type of a product where it is not that of the configuration's matrices."""
     if op.holder is Holder.LOGITS:
+        if context.rank.setting.workload.embedding_bits is not None:
+            return SIXTEEN_BIT
         return None if context.rank.setting.engine.quantized_ends else SIXTEEN_BIT
     if op.sixteen_bit or op.holder is Holder.ROUTER:
         return SIXTEEN_BIT
@@ -166,8 +170,15 @@ def _elementwise(context: LayerContext, op: Elementwise, layer: Layer) -> Iterat
 
 
 def _lookup(context: LayerContext, op: Lookup, layer: Layer) -> Iterator[StepOperator]:
-    moved = _NUMBER * op.forward * context.rank.tokens * op.columns.whole
+    read = (_embedding_bytes(context) or _NUMBER) - _NUMBER
+    moved = (_NUMBER * op.forward + read) * context.rank.tokens * op.columns.whole
     yield context.elementwise(op.name, op.module, num_bytes=moved)
+
+
+def _embedding_bytes(context: LayerContext) -> float | None:
+    """Bytes of a weight of embedding and logits, where others than 16 bits are said."""
+    bits = context.rank.setting.workload.embedding_bits
+    return None if bits in (None, 16) else bits / 8
 
 
 def _sampling(context: LayerContext, op: Loss, layer: Layer) -> Iterator[StepOperator]:

@@ -26,6 +26,7 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.waits import Queue, Work, queue_of, steady_noise
+from planner.formulas.filling import filling_share
 from planner.formulas.queueing import balanced_rate, mean_if_any, together_in_waves
 
 _PROMPT_ROUNDS = 2
@@ -98,7 +99,40 @@ def served_at_rate(
     if running is None:
         running = requests_at_rate(setting, configurations, np.asarray(offered.rate))
     c = replace(configurations, concurrency=running)
-    return replace(served_at_concurrency(setting, c, memory), offered=offered)
+    found = replace(served_at_concurrency(setting, c, memory), offered=offered)
+    return found if setting.workload.num_requests is None else _filling(setting, found, offered)
+
+
+def _filling(setting: ServingSetting, served: Served, offered: Offered) -> Served:
+    """What requests meet while a replica fills and empties, of a number of them."""
+    queue, costs = served.queue, served.phases
+    # Prompts that are computed alone stop answers for longer than their own work.
+    step = served.time_per_output_token * tokens_per_step(setting)
+    load = np.maximum(1 - (costs.fixed + costs.slope * served.decoding) / step, 0.0)
+    share = filling_share(
+        number=offered.number,
+        rate=offered.rate,
+        capacity=offered.capacity,
+        steady=served.decoding,
+        steps=decode_steps(setting),
+        fixed=costs.fixed,
+        slope=costs.slope,
+        load=np.maximum(load, queue.load),
+    )
+    shorter = replace(
+        queue,
+        wait=queue.wait * share,
+        met=queue.met * share,
+        met_variance=queue.met_variance * share**2,
+        prompts=queue.prompts * share**2,
+        running=queue.running * share**2,
+    )
+    return replace(
+        served,
+        queue=shorter,
+        placed_first=served.placed_first - queue.wait * (1 - share),
+        time_per_output_token=served.time_per_output_token * share,
+    )
 
 
 def served_at_concurrency(

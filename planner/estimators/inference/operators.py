@@ -48,9 +48,16 @@ class LayerContext:
         columns: Numeric,
         depth: Numeric,
         quantization: CodeArray | None = None,
+        stored: float | None = None,
     ) -> StepOperator:
-        """A matrix multiplication in the configurations' types, or in others."""
+        """A matrix multiplication in the configurations' types, or in others.
+
+        ``stored``: bytes that a weight takes, where they are not those of its type; tables of
+        measured products know none of these.
+        """
         matrices = self._matrices if quantization is None else self.kernels.matrices(quantization)
+        if stored is not None:
+            matrices = {**matrices, "weight": np.asarray(stored), "tabulated": np.zeros(())}
         time = self.kernels.linear(rows, columns, depth, matrices)
         return StepOperator(
             name=name,

@@ -50,6 +50,8 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
     uneven = np.ceil(model.num_hidden_layers / p) / model.num_hidden_layers
     formats, code, own = weight_formats(setting), c.quantization, c.expert_quantization
     of_end = formats.weight[code] if setting.engine.quantized_ends else SIXTEEN_BIT_BYTES
+    if setting.workload.embedding_bits is not None:
+        of_end = setting.workload.embedding_bits / 8
     t = c.tensor_parallel
     counts = count_parameters(model)
     one = np.where(p > 1, 0.5, 1.0)

@@ -11,10 +11,11 @@ from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
 from planner.launch.option_table import Quantities, Remark, Settings
 from planner.launch.target import Argument, Draft, File, Target
-from planner.launch.trainer.programs import in_own_words, is_llama_factory_document
 from planner.launch.trainer.reading import (
+    in_own_words,
     is_accelerate_document,
     is_deepspeed_document,
+    is_llama_factory_document,
     is_trainer_document,
     starts_trainer,
     trainer_answers,

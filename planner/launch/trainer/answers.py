@@ -441,6 +441,12 @@ def _adapter(said: Said, found: Gathered) -> None:
     elif kind == "qlora" and scales is None and said.is_supervised:
         reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
         found.assume("double_quantization", False, reason)
+    if kind == "qlora" and said.is_supervised:
+        # TRL's trainers turn them to bf16 from 0.26 on, and Adam's moments are as wide: in
+        # huggingface/trl, trainer/sft_trainer.py and those beside it.
+        reason = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits"
+        for name in ("main_params_precision", "optimizer_state_precision"):
+            found.assume(name, "bf16", reason)
     rank = said.number("script", "lora_rank")
     if rank is None:
         default = _RANKS[said.is_supervised]
@@ -505,8 +511,11 @@ def _optimizer(said: Said, found: Gathered) -> None:
     known = {} if name is None else optimizer_of(name)
     if known is None:
         found.notes.append(f"The optimizer {name} is taken as Adam.")
-    else:
-        found.values.update({parameter: code.word for parameter, code in known.items() if code})
+        return
+    for parameter, code in known.items():
+        if code:
+            found.values[parameter] = code.word
+            found.defaults.pop(parameter, None)
 
 
 def _told(said: Said, found: Gathered) -> None:

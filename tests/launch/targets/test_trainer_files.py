@@ -12,6 +12,7 @@ import yaml
 from documents import values_found
 from round_trip import job_of, stated
 
+import planner
 from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.read import read_launch
@@ -170,6 +171,42 @@ def test_scales_of_trl_stay_wide_unless_told(told: str | None, read_as: bool | N
     assert answers.values["adapter"] == "qlora"
     assert answers.values.get("double_quantization") is read_as
     assert ("double_quantization" in answers.defaults) == (told is None)
+
+
+_QLORA = {"load_in_4bit": "true", "use_peft": "true", "lora_r": 16}
+_NARROW = ("main_params_precision", "optimizer_state_precision")
+
+
+def test_trl_keeps_adapters_of_4_bit_weights_in_16_bits() -> None:
+    """huggingface/trl 1.9.0, trainer/sft_trainer.py; with 16-bit weights PEFT's are in 32."""
+    answers = target_of("transformers").read(_command(_QLORA, "sft.py"))
+    assert {name: answers.values[name] for name in _NARROW} == dict.fromkeys(_NARROW, "bf16")
+    assert {*_NARROW} <= answers.defaults.keys()
+    wide = target_of("transformers").read(_command({"use_peft": "true", "lora_r": 16}, "sft.py"))
+    assert not {*_NARROW} & wide.values.keys()
+
+
+def test_a_named_optimizer_says_its_states_beside_narrow_adapters() -> None:
+    options = {**_QLORA, "optim": "paged_adamw_8bit"}
+    answers = target_of("transformers").read(_command(options, "sft.py"))
+    assert answers.values["optimizer_state_precision"] == "int8"
+    assert "optimizer_state_precision" not in answers.defaults
+
+
+def test_narrow_adapters_take_half() -> None:
+    """2 + 2 + 4 bytes for 4 + 4 + 8 of 39,976,960 parameters: rank 16 in all of Llama-2-7B."""
+    asked = {"model": "llama-2-7b", "adapter": "qlora", "lora_targets": "all_linear"}
+    asked |= {"gpu": "a100", "framework": "hf-trainer", "lora_rank": 16, "sequence_length": 2048}
+    answers = target_of("transformers").read(_command(_QLORA, "sft.py"))
+    narrow = {name: answers.values[name] for name in _NARROW}
+    wide, less = (
+        planner.estimate(**asked, num_gpus=1, global_batch_size=8, settings=settings)
+        for settings in ({}, narrow)
+    )
+    for name, width in (("weights", 2), ("gradients", 2), ("optimizer_states", 4)):
+        of_both = (getattr(one.estimate.memory.moments[0][1], name).max() for one in (wide, less))
+        before, after = of_both
+        assert before - after == pytest.approx(width * 39_976_960), name
 
 
 def test_a_file_that_is_not_here_is_known_by_its_name() -> None:
