@@ -333,10 +333,6 @@ def put_adapters(told: Told, switches: Sequence[str]) -> None:
         )
 
 
-def _longest_told(told: Told, _: ModelSpec | None) -> None:
-    told.values["max_model_len"] = whole(told.reading.value("max_model_len"))
-
-
 @record(kw_only=True)
 class Engine:
     """How commands of an engine are read, where its table does not say it.
@@ -365,7 +361,7 @@ class Engine:
     layout: Callable[[Told, ModelSpec | None], int]
     batch: Callable[[Told, ModelSpec | None, int], None] = lambda told, model, ranks: None
     drafts: Callable[[Reading], Drafted | None]
-    longest: Callable[[Told, ModelSpec | None], None] = _longest_told
+    longest: Callable[[Told, ModelSpec | None], None] | None = None
     switches: tuple[str, ...] = ()
     host_cache: str = ""
     weights_on_host: str = ""
@@ -411,8 +407,12 @@ def server_told(reading: Reading, engine: Engine, pool: str) -> Told:
             "What leaves the cache of a GPU is kept in host memory; its share is not known."
         )
     put_offload(told, model, engine.weights_on_host)
-    engine.longest(told, model)
-    note_lengths(told, whole(reading.value("max_model_len")))
+    longest = whole(reading.value("max_model_len"))
+    if engine.longest is None:
+        told.values["max_model_len"] = longest
+    else:
+        engine.longest(told, model)
+    note_lengths(told, longest)
     return told
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from planner.base.adapter_names import ExpertAdapters, targets_of
 from planner.base.optimizer_names import optimizer_of
 from planner.base.software_enums import MODULES, RecomputedModules
-from planner.errors import LaunchError, SpecError
+from planner.errors import LaunchError
 from planner.launch.option_table import Dialect, OptionTable
 from planner.launch.targets.megatron_shape import shape_read, stages_of, told_layout
-from planner.launch.trainer.said import objective_of_word
+from planner.launch.trainer.said import objective_of_word, require_known_training
 from planner.launch.understood import (
     Answers,
     Found,
@@ -343,11 +343,7 @@ def _trained(
     elif command == "sft":
         found["training_objective"] = "sft"
     kind = next((text for one in _KINDS if (text := _text(own, one))), "full")
-    if kind not in ("full", "lora"):
-        raise SpecError(
-            f"{name}: ms-swift's train_type {kind} is not predicted, as it trains or keeps other "
-            "parameters: lora and full are."
-        )
+    require_known_training(kind, name)
     if kind == "full":
         return {**found, "adapter": "none"}
     rank = _text(own, "lora_rank")

@@ -26,6 +26,7 @@ from planner.launch.trainer.said import (
     Sources,
     in_words_of,
     named_by_program,
+    require_known_training,
     text_of,
     with_defaults,
 )
@@ -194,11 +195,7 @@ def _kind(sources: Sources, name: str, told: dict[str, str]) -> None:
         is_whole = "pt" in sources.words[1:2]
         kind = "full" if is_whole else "lora"
         told["adapter"] = f"no train_type: ms-swift trains {'all' if is_whole else 'adapters'}"
-    if kind not in ("lora", "full"):
-        raise SpecError(
-            f"{name}: ms-swift's train_type {kind} is not predicted, as it trains or keeps other "
-            "parameters: lora and full are."
-        )
+    require_known_training(kind, name)
     # LLaMA-Factory's word, which the Trainer's reader knows.
     script["--finetuning_type"] = stated("--finetuning_type", kind)
 

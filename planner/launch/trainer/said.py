@@ -190,6 +190,21 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
         found.values["precompute_ref_log_probs"] = True
 
 
+def require_known_training(kind: str, name: str) -> None:
+    """Refuse what ms-swift trains in the file ``name`` if it is neither adapters nor all weights.
+
+    Raises
+    ------
+    SpecError
+        It is something else.
+    """
+    if kind not in ("lora", "full"):
+        raise SpecError(
+            f"{name}: ms-swift's train_type {kind} is not predicted, as it trains or keeps other "
+            "parameters: lora and full are."
+        )
+
+
 def objective_of_word(word: str, name: str) -> TrainingObjective:
     """The objective that a word of the file ``name`` means.
 
