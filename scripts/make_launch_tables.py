@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import planner
-from planner.launch.option_table import FLAG, VALUE, Role, Row
+from planner.launch.option_table import FLAG, VALUE, OptionTable, Role, Row
 from planner.launch.target import Target
 from planner.launch.targets import targets
 
@@ -26,7 +26,10 @@ target's own parser accepts at the version named (`planner/launch/accepted`);
 
 Parameters have the names of the [reference](reference.md); other names are sizes of the model or
 what a target works out of the plan. A value stands in the table where the row is of that value
-alone; `X` is the value itself."""
+alone; `X` is the value itself. The last table holds for each target that trains, of the parameters
+that its own does not name."""
+_COLUMNS = ("| parameter | value | option | since | |", "|---|---|---|---|---|")
+_SHARED = OptionTable.load("training").rows
 _WORDS = {
     Role.IS: "",
     Role.READS: "read, not written",
@@ -42,6 +45,7 @@ _WORDS = {
 def page() -> str:
     """The text of the page."""
     parts = [_HEAD, *(section(target) for target in targets().values())]
+    parts.append("\n".join(["## Every training", "", *_COLUMNS, *map(_line, _SHARED)]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -53,9 +57,8 @@ def section(target: Target) -> str:
         "",
         f"`planner launch {target.name}`, written for {target.version}; predicted as {profiles}.",
         "",
-        "| parameter | value | option | since | |",
-        "|---|---|---|---|---|",
-        *map(_line, target.table.rows),
+        *_COLUMNS,
+        *(_line(row) for row in target.table.rows if row not in _SHARED),
     ]
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ from planner.base.enums import (
     Padding,
     Quantization,
 )
-from planner.launch.names import TARGETS, WRAPPERS
+from planner.launch import TARGETS, WRAPPERS
 from planner.plan.given import DRIVERS, SAMPLERS
 from planner.question.inputs import full_name
 from planner.question.request import ALL, Request

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import complete
-from planner.launch.names import WRAPPERS
+from planner.launch import WRAPPERS
 from planner.plan.given import DRIVERS, SAMPLERS, TRIALS
 from planner.question.request import Request
 from planner.report.plots.names import PICTURES, USUAL_WIDTH

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.cli import options
 from planner.cli.request import make_request
-from planner.launch.names import WRAPPERS
+from planner.launch import WRAPPERS
 
 if TYPE_CHECKING:
     from planner.question.request import Request

@@ -36,15 +36,15 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
     from planner.sweeps.any_plan import is_launch_file, pinned_in
 
     if source is not None and is_launch_file(source):
-        from planner.launch.read import read_text, text_of
+        from planner.launch.read import read_launch
 
-        imported = given["imported"] = read_text(
+        imported = given["imported"] = read_launch(
             source,
-            given.get("launch_text") or text_of(source),
             number,
             given["specs"],
             num_gpus=_count(given["num_gpus"]),
             gpu=_one(given["gpu"]),
+            text=given.get("launch_text"),
         )
         asked = {**given_answers(given).questions, **parse_settings(given["settings"] or [])}
         return source, imported.request(asked, given["specs"], option_of)

@@ -600,3 +600,21 @@ def _where(used: Node, place: Place) -> tuple[int, Span]:
     if place.key is None:
         return used.line, Span(used.start, used.end)
     return place.key.line, Span(place.key.start, used.end)
+
+
+def flattened(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested tables by dotted names, in order.
+
+    >>> dict(flattened({"a": {"b": 1, "c": {"d": 2}}, "e": 3}))
+    {'a.b': 1, 'a.c.d': 2, 'e': 3}
+    """
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from flattened(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def plain_text(value: object) -> str:
+    """A value as documents of YAML and JSON spell it: flags in small letters."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,1 +1,23 @@
 """The files that start a plan, written for a framework and read from a user's own."""
+
+TARGETS = (
+    "megatron-lm",
+    "megatron-bridge",
+    "megatron-deepspeed",
+    "deepspeed",
+    "accelerate",
+    "torchtitan",
+    "transformers",
+    "axolotl",
+    "maxtext",
+    "vllm",
+    "sglang",
+    "tensorrt-llm",
+    "llama-server",
+    "dynamo",
+)
+"""In the order in which help and documentation list them."""
+
+WRAPPERS = ("script", "slurm", "kubernetes", "kserve")
+MANIFEST = "launch.json"
+"""What planner wrote into a directory, with digests."""

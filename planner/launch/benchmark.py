@@ -11,10 +11,12 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
-from planner.launch.target import Argument, Process, Variable
+from planner.launch.job import Job
+from planner.launch.target import Argument, Draft, Process, Variable
 
 _ROOT = math.sqrt(3)
 # The tools refuse 1, at which a length could be 0.
@@ -206,6 +208,40 @@ def measured(process: Process, target: str, *more: str, num_last: int = 0) -> Pr
     return replace(process, name="benchmark", arguments=(*kept[0], *added, *kept[1]))
 
 
+def training_draft(
+    job: Job,
+    target: str,
+    arguments: Sequence[Argument],
+    *,
+    launcher: str = "torchrun",
+    launcher_arguments: tuple[Argument, ...] = (),
+    environment: Mapping[str, str] | None = None,
+    more: Sequence[str] = (),
+    num_last: int = 0,
+    **told: Any,
+) -> Draft:
+    """The one process of a training on all GPUs of a job, and what measures it; ``told`` is what
+    else the draft has. ``more`` and ``num_last`` are those of `measured`.
+
+    Raises
+    ------
+    LaunchError
+        The GPUs fill no whole nodes.
+    """
+    job.require_even_nodes()
+    process = Process(
+        name="train",
+        launcher=launcher,
+        launcher_arguments=launcher_arguments,
+        arguments=tuple(arguments),
+        num_nodes=job.num_nodes,
+        gpus_per_node=job.gpus_per_node,
+        environment=environment or {},
+    )
+    steps = measured(process, target, *more, num_last=num_last)
+    return Draft(processes=(process,), benchmark=(steps,), **told)
+
+
 def _lines(words: Sequence[str]) -> list[Argument]:
     """Words as arguments: each option with its value."""
     lines: list[list[str]] = []
@@ -264,55 +300,35 @@ def serving_benchmark(
     LaunchError
         There is neither a rate nor a concurrency, or a number is impossible.
     """
-    load = _load(
-        model=model,
-        lengths=(input_tokens, output_tokens),
-        request_rate=request_rate,
-        concurrency=concurrency,
-        shared=prefix_cache_hit_rate,
-        variations=(input_variation, output_variation),
-        url=url,
-        result_file=result_file,
-    )
-    return tuple(_TOOLS.get(engine.lower(), _aiperf)(load))
-
-
-def _load(
-    *,
-    model: str,
-    lengths: tuple[float, float],
-    request_rate: float | None,
-    concurrency: float | None,
-    shared: float,
-    variations: tuple[float, float],
-    url: str,
-    result_file: str,
-) -> Load:
-    if request_rate is None and concurrency is None:
+    lengths, variations = (input_tokens, output_tokens), (input_variation, output_variation)
+    given = [one for one in (request_rate, concurrency) if one is not None]
+    if not given:
         raise LaunchError("A benchmark of serving needs a request rate or a concurrency.")
     if not all(math.isfinite(length) and length >= 1 for length in lengths):
         raise LaunchError(f"A benchmark needs tokens of prompts and answers, not {lengths}.")
-    given = [one for one in (request_rate, concurrency) if one is not None]
     if not all(math.isfinite(one) and one > 0 for one in given):
         raise LaunchError("The rate and the concurrency of a benchmark must be above 0.")
     if not all(math.isfinite(one) and one >= 0 for one in variations):
         raise LaunchError("Lengths of a benchmark vary by 0 or more of their means.")
-    if not 0 <= shared < 1:
-        raise LaunchError(f"{shared:g} of the prompt cannot be in the cache; give 0 to below 1.")
-    tokens = round(lengths[0])
-    return Load(
+    if not 0 <= prefix_cache_hit_rate < 1:
+        raise LaunchError(
+            f"{prefix_cache_hit_rate:g} of the prompt cannot be in the cache; give 0 to below 1."
+        )
+    tokens = round(input_tokens)
+    load = Load(
         model=model,
         input_tokens=tokens,
-        output_tokens=round(lengths[1]),
+        output_tokens=round(output_tokens),
         # One token at least must differ: an engine computes no request without any.
-        prefix_tokens=min(round(shared * tokens), tokens - 1),
+        prefix_tokens=min(round(prefix_cache_hit_rate * tokens), tokens - 1),
         request_rate=request_rate,
         concurrency=None if concurrency is None else max(round(concurrency), 1),
         url=url,
         result_file=result_file,
-        input_variation=variations[0],
-        output_variation=variations[1],
+        input_variation=input_variation,
+        output_variation=output_variation,
     )
+    return tuple(_TOOLS.get(engine.lower(), _aiperf)(load))
 
 
 def _vllm(load: Load) -> Iterator[str]:

@@ -182,7 +182,11 @@ def heading(
     lines += _part("Left to you or to the framework", map(str, draft.left))
     notes = (*draft.notes, *(note for process in processes for note in process.notes))
     lines += _part("Notes", dict.fromkeys(notes))
-    asked = [f"{one.name}: {one.meaning}{_default(one)}" for one in variables_of(processes)]
+    asked = [
+        f"{one.name}: {one.meaning}"
+        + ("" if one.default is None else f" ({one.default} where you do not)")
+        for one in variables_of(processes)
+    ]
     lines += _part("What you set", [*asked, *also])
     lines += ["", *how] if how else []
     return comment(lines)
@@ -208,10 +212,6 @@ def is_given(name: str) -> bool:
     """Whether wrappers set a variable: places in the job and addresses of its processes."""
     stem, _, index = name.rpartition("_")
     return name in GIVEN or (index.isdecimal() and stem.endswith(("_URL", "_HOST")))
-
-
-def _default(variable: Variable) -> str:
-    return "" if variable.default is None else f" ({variable.default} where you do not)"
 
 
 def _part(title: str, lines: Iterable[str]) -> list[str]:

@@ -13,10 +13,18 @@ from typing import Any
 from planner.base.records import record
 from planner.errors import LaunchError, PlannerError, did_you_mean
 from planner.launch.option_table import Role
-from planner.launch.own import told_by_plan
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
-from planner.launch.understood import Answers, Found, Reading, Version, has_profiles, version_of
+from planner.launch.understood import (
+    REPLICAS,
+    Answers,
+    Found,
+    Reading,
+    Version,
+    has_profiles,
+    version_of,
+)
+from planner.launch.write import told_by_plan
 from planner.plan.given import Said, make_request
 from planner.question.inputs import LARGEST, read, shown
 from planner.question.request import Request
@@ -56,7 +64,13 @@ def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, 
     """All options of a command or document, in the order of the file."""
     answers = replace(answers, used=answers.used | target.table.used)
     found = [_line(target, reading, answers, given) for given in reading.found.options.values()]
-    found += [_of_no_table(target, reading, answers, given) for given in reading.found.unknown]
+    for given in reading.found.unknown:
+        if given.option in answers.used:
+            found.append(_made(given, Status.UNDERSTOOD, ""))
+        elif given.option in answers.ignored:
+            found.append(_made(given, Status.IGNORED, "no part of what is predicted"))
+        else:
+            found.append(_unknown(target, reading, given))
     return tuple(sorted(found, key=lambda line: (line.line, line.option)))
 
 
@@ -82,14 +96,6 @@ def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> L
     return _made(given, status, meaning)
 
 
-def _of_no_table(target: Target, reading: Reading, answers: Answers, given: Given) -> Line:
-    if given.option in answers.used:
-        return _made(given, Status.UNDERSTOOD, "")
-    if given.option in answers.ignored:
-        return _made(given, Status.IGNORED, "no part of what is predicted")
-    return _unknown(target, reading, given)
-
-
 def _unknown(target: Target, reading: Reading, given: Given) -> Line:
     if given.unknown and not given.option.startswith("-"):  # several options, or none
         return _made(given, Status.OPEN, given.unknown)
@@ -111,11 +117,11 @@ _TO_FILL_IN = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].
 """Words that stand for the user's own."""
 _SPLITS = ("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel")
 # What files of planner may leave to the user, or to the checkpoint.
-_OF_PLANS = ("model", "gpu", "cluster")
+_OF_PLANS = ("model", *_OF_GPUS)
 _FORMATS = ("quantization", "expert_quantization")
 _OF_NUMBERS = ("num_gpus", "request_rate")
 # What a copy of the whole service has again.
-_OF_COPIES = ("num_gpus", "replicas", "prefill_replicas")
+_OF_COPIES = ("num_gpus", *REPLICAS)
 
 
 @record(kw_only=True)
@@ -212,15 +218,8 @@ def _effective(all_values: Mapping[str, Any], of_file: Mapping[str, Any]) -> dic
     do as if they were not there.
     """
     values = dict(of_file)
-    tp, cp, pp, num_gpus = (
-        _number(all_values.get(name, least))
-        for name, least in (
-            ("tensor_parallel", 1),
-            ("context_parallel", 1),
-            ("pipeline_parallel", 1),
-            ("num_gpus", 0),
-        )
-    )
+    tp, cp, pp = (_number(all_values.get(name, 1)) for name in _SPLITS[:3])
+    num_gpus = _number(all_values.get("num_gpus", 0))
     if tp == 1 and "sequence_parallel" in values:
         values["sequence_parallel"] = False
     if num_gpus and num_gpus == tp * pp and cp == 1 and "zero_stage" in values:
@@ -313,7 +312,7 @@ def _require_counts(reading: Reading) -> None:
         if len(text) > _DIGITS or not int(term.least or 0) <= int(text) <= LARGEST:
             said = " ".join(meaning.options) or name
             raise LaunchError(
-                f"{reading.found.name}:{reading.found.line}: {said} {shown(meaning.value)} is no "
+                f"{reading.place}: {said} {shown(meaning.value)} is no "
                 f"number from {term.least or 0} to {LARGEST:,}: change it."
             )
 

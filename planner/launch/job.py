@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
@@ -12,6 +13,7 @@ from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.base.training_objectives import TrainingObjective
 from planner.errors import InfeasibleError, LaunchError
+from planner.launch.option_table import Quantities
 from planner.optimize.result_rows import full_rows
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import Plan, evaluated, one_configuration
@@ -25,13 +27,6 @@ from planner.workloads.base import Evaluation
 from planner.workloads.deployments import DISAGGREGATED
 
 _AUTO = "auto"
-
-
-def _of_software(name: str) -> bool:
-    """Whether a parameter says how software computes, as its framework does where nobody says."""
-    term = glossary().get(name)
-    codes = None if term is None else term.codes
-    return codes is not None and codes.__module__ == software_enums.__name__
 
 
 @record(kw_only=True)
@@ -92,11 +87,14 @@ class Job:
                 return table[name]
         return None
 
-    def said_once(self, quantities: Mapping[str, Any]) -> dict[str, Any]:
+    def said_once(self, quantities: Quantities) -> dict[str, Any]:
         """What an option table is given: no defaults, and attention as fused or by its kernel."""
-        told = dict(quantities)
-        own = [name for name, value in told.items() if value == _AUTO and _of_software(name)]
-        told |= dict.fromkeys(own)
+        told, terms = dict(quantities), glossary()
+        for name in [name for name, value in told.items() if value == _AUTO and name in terms]:
+            codes = terms[name].codes
+            # How software computes is its framework's where nobody says it.
+            if codes is not None and codes.__module__ == software_enums.__name__:
+                told[name] = None
         kernel = told.get("attention_kernel")
         if kernel == AttentionKernel.EAGER.word:
             told |= {"attention_kernel": None, "flash_attention": False}
@@ -182,11 +180,5 @@ class Job:
 
 def hub_name(*names: str) -> str | None:
     """The first of a model's names that is ORG/NAME on Hugging Face, None if none is."""
-    return next((name for name in names if _is_hub_name(name)), None)
-
-
-def _is_hub_name(name: str) -> bool:
-    org, slash, rest = name.partition("/")
-    return (
-        bool(slash and org and rest) and "/" not in rest and not name.endswith((".toml", ".json"))
-    )
+    hub = re.compile(r"[^/]+/[^/]+(?<!\.toml)(?<!\.json)", re.DOTALL)
+    return next(filter(hub.fullmatch, names), None)

@@ -25,14 +25,19 @@ A row of ``options/<target>.csv``:
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
-from typing import Any, Self
+from typing import Self, TypeAlias
 
 from planner.base.records import record
+
+Quantity: TypeAlias = str | int | float
+"""A parameter, or what a target works out of several; a bool is an int."""
+Quantities: TypeAlias = Mapping[str, Quantity | None]
+"""By name; None says nothing."""
 
 FLAG = "flag"
 VALUE = "{}"
@@ -65,7 +70,7 @@ class Row:
     since: str
     note: str
 
-    def is_of(self, value: Any) -> bool:
+    def is_of(self, value: Quantity) -> bool:
         """Whether the row is of this value of its parameter."""
         if self.value.startswith(">"):
             return float(value) > float(self.value[1:])
@@ -78,7 +83,7 @@ class Row:
         least, _, other = self.text.removeprefix(">=").partition(" but ")
         return gib >= float(least) and (not other or other not in gpu)
 
-    def written(self, value: Any) -> str | None:
+    def written(self, value: Quantity) -> str | None:
         """The option's text for a value; None of a flag."""
         return None if self.text == FLAG else self.text.replace(VALUE, word_of(value))
 
@@ -178,7 +183,7 @@ class OptionTable:
         """Every option that a row names."""
         return frozenset(row.option for row in self.rows if row.option)
 
-    def written(self, quantities: Mapping[str, Any]) -> Settings:
+    def written(self, quantities: Quantities) -> Settings:
         """The options for these values of parameters and quantities; None says nothing."""
         options: list[Setting] = []
         remarks: dict[Role, list[Remark]] = {Role.NONE: [], Role.LEFT: []}
@@ -211,7 +216,7 @@ class OptionTable:
         found = (self._meaning(parameter, options) for parameter in self.parameters)
         return {meaning.parameter: meaning for meaning in found if meaning is not None}
 
-    def can_say(self, parameter: str, value: Any) -> bool:
+    def can_say(self, parameter: str, value: Quantity) -> bool:
         """Whether no row calls just this value of a parameter impossible."""
         rows = [row for row in self.rows_of(parameter, Role.NONE) if row.value]
         return not any(row.is_of(value) for row in rows)
@@ -240,7 +245,7 @@ class OptionTable:
         return None
 
 
-def word_of(value: Any) -> str:
+def word_of(value: Quantity) -> str:
     """A value as options read it: whole numbers without a point, flags in small letters.
 
     >>> word_of(8.0), word_of(True), word_of(0.5)
@@ -265,12 +270,8 @@ def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
 
 @cache
 def _rows(target: str) -> tuple[Row, ...]:
-    return tuple(_read(shipped_rows(f"options/{target}.csv")))
-
-
-def _read(rows: Iterable[Mapping[str, str]]) -> Iterable[Row]:
-    for row in rows:
-        yield Row(**{**row, "role": Role(row["role"])})  # type: ignore[arg-type]
+    rows = shipped_rows(f"options/{target}.csv")
+    return tuple(Row(**{**row, "role": Role(row["role"])}) for row in rows)  # type: ignore[arg-type]
 
 
 _FLAG_VALUES = "0"
@@ -391,3 +392,71 @@ def _load(stem: str) -> Accepted:
             if alias not in options:
                 aliases.setdefault(alias, row["name"])  # those of sub-commands come later
     return Accepted(options, aliases)
+
+
+@record(kw_only=True)
+class Wording:
+    """What a program calls an option of another, whose table knows that.
+
+    A row of ``dialects/<name>.csv``:
+
+    ``role``
+        ``is``: the option with whatever value is ``into``; ``word``: with ``text`` it is ``into``
+        with ``word``, a flag where that is empty; ``written``: what ``into`` is called in changes
+        alone; ``short``: another spelling of the option ``into``; ``config``: a key of a file
+        beside; ``default``: what the program does without ``into``, the ``term`` that it decides
+        and ``note`` why, if the condition in ``text`` holds: ``unless`` options are there, ``if``
+        one has a value; ``used``: the program's module reads it; ``ignored``: no part of what is
+        predicted
+    ``option``
+        as the program spells it, without hyphens before it
+    ``text``, ``into``, ``word``, ``term``, ``note``
+        see the roles
+    """
+
+    role: str
+    option: str
+    text: str
+    into: str
+    word: str
+    term: str
+    note: str
+
+
+@record()
+class Dialect:
+    """The rows of a program."""
+
+    rows: tuple[Wording, ...]
+
+    @classmethod
+    @cache
+    def load(cls, name: str) -> Dialect:
+        """That of a program."""
+        return cls(tuple(Wording(**row) for row in shipped_rows(f"dialects/{name}.csv")))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Those that the program calls otherwise, in order."""
+        return tuple(dict.fromkeys(row.option for row in self.rows if row.into and row.option))
+
+    def of(self, role: str) -> dict[str, str]:
+        """What options with a role become, by option."""
+        return {row.option: row.into for row in self.rows if row.role == role}
+
+    def names(self, role: str) -> frozenset[str]:
+        """The options with a role."""
+        return frozenset(self.of(role))
+
+    def into(self, option: str, text: str | None) -> Iterator[tuple[str, str | None]]:
+        """What an option with a text becomes, each with its word, None where the text stays."""
+        for row in self.rows:
+            if row.option == option and row.role == "is":
+                yield row.into, None
+            elif (row.option, row.text, row.role) == (option, text, "word"):
+                yield row.into, row.word
+
+    @property
+    def defaults(self) -> tuple[Wording, ...]:
+        """What the program does where nothing is said."""
+        return tuple(row for row in self.rows if row.role == "default")

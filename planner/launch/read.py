@@ -6,19 +6,20 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from planner.base import reading
-from planner.documents.tree import Tree, read_trees
+from planner.documents.tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError
 from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
-from planner.launch.launchers.containers import Container, config_maps, containers_of, script_of
+from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.option_table import Accepted, AcceptedOption
 from planner.launch.target import Target
 from planner.launch.targets import target_of, targets
-from planner.launch.understood import Found, World, number_of
+from planner.launch.understood import REPLICAS, Found, World, number_of
 from planner.shell import HereDocument, Script, Word
 from planner.shell.text import LARGEST, Given, Span, stated
 from planner.shell.values import computed
@@ -87,7 +88,9 @@ def _is_option(word: Word) -> bool:
 
 def _values(words: Sequence[Word], place: int, option: AcceptedOption | None) -> list[Word]:
     """The words from a place on that are values of an option."""
-    following = list(_until_option(words[place:]))
+    following = list(
+        takewhile(lambda word: not _is_option(word) and word.begins != "--", words[place:])
+    )
     nargs = "?" if option is None else option.nargs
     if nargs in _MANY:
         return following
@@ -96,13 +99,6 @@ def _values(words: Sequence[Word], place: int, option: AcceptedOption | None) ->
     if nargs == "?":
         return following[:1]
     return following[: int(nargs)] if nargs.isdigit() else following[:1]
-
-
-def _until_option(words: Sequence[Word]) -> Iterator[Word]:
-    for word in words:
-        if _is_option(word) or word.begins == "--":
-            return
-        yield word
 
 
 def _given(name: str, word: Word, values: Sequence[Word]) -> Given:
@@ -171,8 +167,15 @@ def launches(path: Path, text: str) -> Iterator[Found]:
     LaunchError
         It cannot be read, or its scheduler and its launcher contradict each other.
     """
+    if path.suffix.lower() in _YAML:
+        yield from _of_containers(path, text)
     if is_document(path):
-        yield from _of_documents(path, text)
+        alone = Script(
+            name=path.name, text=text, commands=(), variables={}, directives=(), files={}
+        )
+        for found in _trees(path, text):
+            if found.target:
+                yield replace(found, files=_files(path, alone, found.options.values()))
         return
     if path.suffix.lower() in _PROSE:
         raise LaunchError(
@@ -293,16 +296,6 @@ def _of_here_document(path: Path, script: Script, document: HereDocument, name: 
     )
 
 
-def _of_documents(path: Path, text: str) -> Iterator[Found]:
-    """The documents that are a target's own, and the commands of containers."""
-    if path.suffix.lower() in _YAML:
-        yield from _of_containers(path, text)
-    alone = Script(name=path.name, text=text, commands=(), variables={}, directives=(), files={})
-    for found in _trees(path, text):
-        if found.target:
-            yield replace(found, files=_files(path, alone, found.options.values()))
-
-
 def _of_containers(path: Path, text: str) -> Iterator[Found]:
     """What the containers of a file start; those that follow another are part of its job."""
     containers = containers_of(text, path.name)
@@ -313,19 +306,16 @@ def _of_containers(path: Path, text: str) -> Iterator[Found]:
         for inner in inner_commands(script):
             target = started(inner.words)
             if target is not None and not container.is_follower:
+                words = list(inner.words)
+                if container.role and not any(word.begins in _POOL_OPTIONS for word in words):
+                    told = (_POOL_OPTIONS[0], container.role)  # by the container alone
+                    words += [Word.of(computed(one), container.line, one) for one in told]
                 placed = replace(
                     inner,
-                    words=(*inner.words, *_pool_words(container, inner.words)),
+                    words=tuple(words),
                     world=_within(inner.world, container.world, path.name),
                 )
                 yield of_command(path, script, placed, target)
-
-
-def _pool_words(container: Container, words: Sequence[Word]) -> Iterator[Word]:
-    """The pool of a worker, where its container tells it and not its command."""
-    if container.role and not any(word.begins in _POOL_OPTIONS for word in words):
-        for text in (_POOL_OPTIONS[0], container.role):
-            yield Word.of(computed(text), container.line, text)
 
 
 def _within(own: World, around: World, name: str) -> World:
@@ -372,8 +362,7 @@ def _leaves(tree: Tree) -> dict[str, Given]:
 
 
 def _target_of(tree: Tree) -> str:
-    values = {name: leaf.value for name, leaf in tree.values.items()}
-    return _target_of_values(values)
+    return _target_of_values({name: leaf.value for name, leaf in tree.values.items()})
 
 
 def _target_of_values(values: Mapping[str, Any]) -> str:
@@ -382,11 +371,11 @@ def _target_of_values(values: Mapping[str, Any]) -> str:
 
 def _of_toml(path: Path, text: str) -> Found:
     """A TOML document; its values have no places, so that it cannot be changed."""
-    values = dict(_flat(reading.toml_of(text, str(path), LaunchError)))
+    values = dict(flattened(reading.toml_of(text, str(path), LaunchError)))
     options = {
         name: Given(
             option=name,
-            texts=tuple(map(_toml_text, value if isinstance(value, list) else [value])),
+            texts=tuple(map(plain_text, value if isinstance(value, list) else [value])),
             line=1,
             spans=(None,) * (len(value) if isinstance(value, list) else 1),
             whole=None,
@@ -394,18 +383,6 @@ def _of_toml(path: Path, text: str) -> Found:
         for name, value in values.items()
     }
     return Found(target=_target_of_values(values), name=path.name, text=text, options=options)
-
-
-def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
-
-
-def _toml_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def nothing_found(path: Path, text: str) -> str:
@@ -425,7 +402,6 @@ def nothing_found(path: Path, text: str) -> str:
 
 _NODE_RANK = "--node-rank"
 _OF_POOLS = "prefill_"
-_REPLICAS = ("replicas", "prefill_replicas")
 
 
 def read_launch(
@@ -435,29 +411,19 @@ def read_launch(
     *,
     num_gpus: str | None = None,
     gpu: str | None = None,
+    text: str | None = None,
 ) -> Imported:
     """The launch in a file; of several the one of this ``number``, counted from 1.
 
-    ``num_gpus`` and ``gpu`` are those on which the user starts it, whatever the file says.
+    ``num_gpus`` and ``gpu`` are those on which the user starts it, whatever the file says;
+    ``text`` is read in place of that of the file.
 
     Raises
     ------
     LaunchError
         It cannot be read, starts nothing that planner knows, or several things.
     """
-    return read_text(path, text_of(path), number, specs, num_gpus=num_gpus, gpu=gpu)
-
-
-def read_text(
-    path: Path,
-    text: str,
-    number: int | None = None,
-    specs: Path | None = None,
-    *,
-    num_gpus: str | None = None,
-    gpu: str | None = None,
-) -> Imported:
-    """As `read_launch`, of a file with another text."""
+    text = text or text_of(path)
     found = [
         imported(path, target_of(one.target), _on(one, num_gpus, gpu), specs)
         for one in launches(path, text)
@@ -480,9 +446,9 @@ def read_text(
 
 def _complete(one: Imported) -> Imported:
     """The launch, unless it starts one of two kinds of workers alone."""
-    kinds = {name for name in _REPLICAS if name in one.values}
+    kinds = {name for name in REPLICAS if name in one.values}
     if one.values.get("mode") == "disaggregated" and len(kinds) == 1:
-        words = "decode" if _REPLICAS[0] in kinds else "prefill"
+        words = "decode" if REPLICAS[0] in kinds else "prefill"
         raise LaunchError(
             f"{one.path}: starts the {words} workers of a disaggregated deployment alone: give "
             "a file that starts both, or the directory of a launch of planner."
@@ -517,21 +483,18 @@ def _distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
         )
         if same is None:
             kept.append((one, 1))
-        elif not _follows(one):
+            continue
+        rank = one.found.options.get(_NODE_RANK)
+        if rank is None or rank.texts in (("0",), (None,)):
             kept[same] = (kept[same][0], kept[same][1] + 1)
+        # else it is of a later node of a server that another command leads
     return kept
-
-
-def _follows(one: Imported) -> bool:
-    """Whether a command is of a later node of a server that another command leads."""
-    given = one.found.options.get(_NODE_RANK)
-    return given is not None and given.texts not in (("0",), (None,))
 
 
 def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     """Prefill and decode workers of one deployment as one launch."""
-    prefill = [(one, n) for one, n in found if _REPLICAS[1] in one.values]
-    decode = [(one, n) for one, n in found if _REPLICAS[0] in one.values]
+    prefill = [(one, n) for one, n in found if REPLICAS[1] in one.values]
+    decode = [(one, n) for one, n in found if REPLICAS[0] in one.values]
     if len(prefill) != 1 or len(decode) != 1 or prefill == decode:
         return [one for one, _ in found]
     (first, num_first), (second, num_second) = prefill[0], decode[0]

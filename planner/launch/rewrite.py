@@ -68,25 +68,21 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
         own = {name: texts for name, texts in changes.items() if name in of_command}
         edited = _edited_command(imported, own)
     elsewhere = {name: texts for name, texts in changes.items() if name not in own}
+    text = edited.text
+    if found.text.count("\r\n") == found.text.count("\n") > 0:  # line ends of one kind stay
+        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
     unexpressed = tuple(
         remark for remark in target.settings(after).unexpressed if remark.parameter in changed
     )
     return Rewritten(
         name=found.name,
         before=found.text,
-        after=_with_ends_of(found.text, edited.text),
+        after=text,
         unexpressed=unexpressed,
         unwritten={**edited.unwritten, **elsewhere, **beside},
         changes={**changes, **beside},
         notes=_copies(before, after),
     )
-
-
-def _with_ends_of(before: str, after: str) -> str:
-    """The text with the line ends of the file where that has one kind."""
-    if before.count("\r\n") < before.count("\n") or "\n" not in before:
-        return after
-    return after.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 def _edited_command(imported: Imported, changes: Changes) -> Edited:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.base.adapter_names import targets_of
@@ -18,7 +18,7 @@ from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
 from planner.launch.option_table import Accepted, OptionTable
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
-from planner.launch.understood import Answers, Reading
+from planner.launch.understood import Answers, Gathered, Reading
 from planner.question.inputs import read
 from planner.question.terms import glossary
 from planner.shell.text import Given
@@ -40,20 +40,11 @@ _HEADS = (DraftMethod.EAGLE3, DraftMethod.EAGLE)
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
-@record(kw_only=True)
-class Told:
-    """What is gathered of one command; ``answers`` makes the answers of it."""
+@dataclass(kw_only=True)
+class Told(Gathered):
+    """What is gathered of one command."""
 
     reading: Reading
-    values: dict[str, Any] = field(default_factory=dict)
-    defaults: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def assume(self, name: str, value: Any, why: str) -> None:
-        """A value that the command does not give."""
-        if name not in self.values:
-            self.values[name] = value
-            self.defaults[name] = why
 
     def copy(self, *names: str) -> None:
         """Parameters that the table reads as they are."""
@@ -80,40 +71,29 @@ class Told:
         total = whole(given.texts[0]) if given is not None and given.texts else None
         if total is not None and given is not None and total % own:
             raise LaunchError(
-                f"{self.reading.found.name}:{self.reading.found.line}: a server takes {own} GPUs, "
+                f"{self.reading.place}: a server takes {own} GPUs, "
                 f"and {given.option} gives {total} (line {given.line}): change one of them."
             )
         self.values["num_gpus"] = total or own
 
-    def answers(self, pool: str) -> Answers:
+    def of_pool(self, pool: str) -> Answers:
         """The answers; those of a prefill worker have its names.
 
         Prefill and decode workers are commands of their own: the answers of both together are a
         plan, with the sum of their GPUs.
         """
-        values = dict(self.values)
+        values, defaults = dict(self.values), dict(self.defaults)
         values["mode"] = _DISAGGREGATED if pool in (PREFILL_POOL, DECODE_POOL) else _AGGREGATED
-        defaults = dict(self.defaults)
         if pool == PREFILL_POOL:
-            values = _of_prefill(values)
-            defaults = _of_prefill(defaults)
+            values, defaults = _of_prefill(values), _of_prefill(defaults)
             values["prefill_replicas"] = 1
         elif pool == DECODE_POOL:
             values["replicas"] = 1
-        return self._made("serve", values, defaults)
+        return replace(self.of_workload("serve"), values=values, defaults=defaults)
 
-    def batch(self) -> Answers:
-        """The answers of an engine that is predicted for a static batch."""
-        return self._made("inference", dict(self.values), dict(self.defaults))
-
-    def _made(self, workload: str, values: dict[str, Any], defaults: dict[str, str]) -> Answers:
-        return Answers(
-            workload=workload,
-            values=values,
-            defaults=defaults,
-            asked=() if values.get("model") else ("model",),
-            notes=tuple(self.notes),
-        )
+    def of_workload(self, workload: str) -> Answers:
+        """The answers, which lack the model where the command does."""
+        return self.made(workload, asked=() if self.values.get("model") else ("model",))
 
 
 def _of_prefill(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -353,10 +333,6 @@ def put_adapters(told: Told, switches: Sequence[str]) -> None:
         )
 
 
-def _longest_told(told: Told, _: ModelSpec | None) -> None:
-    told.values["max_model_len"] = whole(told.reading.value("max_model_len"))
-
-
 @record(kw_only=True)
 class Engine:
     """How commands of an engine are read, where its table does not say it.
@@ -385,7 +361,7 @@ class Engine:
     layout: Callable[[Told, ModelSpec | None], int]
     batch: Callable[[Told, ModelSpec | None, int], None] = lambda told, model, ranks: None
     drafts: Callable[[Reading], Drafted | None]
-    longest: Callable[[Told, ModelSpec | None], None] = _longest_told
+    longest: Callable[[Told, ModelSpec | None], None] | None = None
     switches: tuple[str, ...] = ()
     host_cache: str = ""
     weights_on_host: str = ""
@@ -431,8 +407,12 @@ def server_told(reading: Reading, engine: Engine, pool: str) -> Told:
             "What leaves the cache of a GPU is kept in host memory; its share is not known."
         )
     put_offload(told, model, engine.weights_on_host)
-    engine.longest(told, model)
-    note_lengths(told, whole(reading.value("max_model_len")))
+    longest = whole(reading.value("max_model_len"))
+    if engine.longest is None:
+        told.values["max_model_len"] = longest
+    else:
+        engine.longest(told, model)
+    note_lengths(told, longest)
     return told
 
 

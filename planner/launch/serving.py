@@ -19,7 +19,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.launch.benchmark import length_notes, serving_benchmark
 from planner.launch.job import Job, hub_name
-from planner.launch.option_table import OptionTable, Remark, Settings
+from planner.launch.option_table import OptionTable, Quantities, Remark, Settings
 from planner.launch.target import PORT, Argument, Draft, File, Process, Target, Variable
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
@@ -332,18 +332,13 @@ def _longest(job: Job) -> int:
     if told := job["max_model_len"]:
         return int(told)
     tokens = int(job["input_tokens"]) + int(job["output_tokens"])
-    kinds = ("input", "output")
-    varied = sum(
-        int(job[f"{kind}_tokens"]) * _long(float(job[f"{kind}_variation"] or 0)) for kind in kinds
-    )
+    varied = 0.0
+    for kind in ("input", "output"):
+        # A length that one request in 1,000 exceeds, over the mean; lognormal, derived here.
+        sigma = math.sqrt(math.log1p(float(job[f"{kind}_variation"] or 0) ** 2))
+        varied += int(job[f"{kind}_tokens"]) * math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
     wanted = math.ceil(varied) + _SLACK
     return max(tokens, min(wanted, job.model.max_position_embeddings or wanted))
-
-
-def _long(variation: float) -> float:
-    """A length that one request in 1,000 exceeds, over the mean; lognormal, derived here."""
-    sigma = math.sqrt(math.log1p(variation**2))
-    return math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
 
 
 def with_online(worker: Worker, online: Mapping[str, bool]) -> dict[str, str | None]:
@@ -396,13 +391,6 @@ def _published(worker: Worker) -> str:
     return next(found, "")
 
 
-def port_of(worker: Worker, has_router: bool) -> int:
-    """Where the first copy of a worker listens; a router takes the port that clients know."""
-    if not has_router:
-        return _FRONT_PORT
-    return _FRONT_PORT + (2000 if worker.name == DECODE_POOL else 100)
-
-
 def urls(worker: Worker) -> list[Variable]:
     """Where the copies of a worker are; every wrapper sets these."""
     name = worker.name.upper()
@@ -412,7 +400,7 @@ def urls(worker: Worker) -> list[Variable]:
     ]
 
 
-def router(arguments: tuple[Argument, ...], note: str) -> Process:
+def router_of(arguments: tuple[Argument, ...], note: str) -> Process:
     """The process in front of all servers, on the port that clients know."""
     return Process(
         name="router",
@@ -448,8 +436,13 @@ def benchmark(
         output_variation=answers,
         url=f"http://127.0.0.1:{_FRONT_PORT}",
     )
-    given = tuple(model if word == _MODEL else word for word in words)
-    arguments = tuple(_lines(given))
+    # What comes before the first option, then each option with its values.
+    lines: list[list[str | Variable]] = [[]]
+    for word in words:
+        if word.startswith("--"):
+            lines.append([])
+        lines[-1].append(model if word == _MODEL else word)
+    arguments = tuple(Argument(words=tuple(line)) for line in lines if line)
     notes = length_notes(
         engine, input_variation=prompts, output_variation=answers, has_prefix=shared > 0
     )
@@ -459,16 +452,6 @@ def benchmark(
 
 
 _MODEL = "\0model"
-
-
-def _lines(words: tuple[str | Variable, ...]) -> list[Argument]:
-    """Words as lines: what comes before the first option, then each option with its values."""
-    lines: list[list[str | Variable]] = [[]]
-    for word in words:
-        if isinstance(word, str) and word.startswith("--"):
-            lines.append([])
-        lines[-1].append(word)
-    return [Argument(words=tuple(line)) for line in lines if line]
 
 
 def target_modules(job: Job, *, says_all: bool) -> list[Argument]:
@@ -505,8 +488,10 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where the first copy listens."""
-        return port_of(self.worker, self.has_router)
+        """Where the first copy listens; a router takes the port that clients know."""
+        if not self.has_router:
+            return _FRONT_PORT
+        return _FRONT_PORT + (2000 if self.worker.name == DECODE_POOL else 100)
 
     def process(self, arguments: list[Argument], **other: Any) -> Process:
         """The server as a process."""
@@ -525,10 +510,27 @@ class Server:
         )
 
 
+def router(
+    servers: tuple[Server, ...],
+    program: Sequence[Argument],
+    pools: str,
+    of_pools: Sequence[Argument],
+    note: str,
+) -> list[Process]:
+    """The router of several servers: replicas by their addresses, ``pools`` with ``of_pools``."""
+    if not servers[0].has_router:
+        return []
+    each = [Argument(words=("--worker-urls", *urls(servers[0].worker)))]
+    if len(servers) > 1:
+        each = [Argument(words=(pools,)), *of_pools]
+    listening = Argument(words=("--host", "0.0.0.0", "--port", str(_FRONT_PORT)))
+    return [router_of((*program, *each, listening), note)]
+
+
 def servers_of(
     job: Job,
     table: OptionTable,
-    quantities: Callable[[Worker], Mapping[str, Any]],
+    quantities: Callable[[Worker], Quantities],
     model: Callable[[Worker, str | None], str | Variable],
     *,
     routes_replicas: bool = True,
@@ -541,11 +543,12 @@ def servers_of(
     servers = []
     for worker in workers:
         values = quantities(worker)
+        told = values.get("checkpoint_quantization")
         servers.append(
             Server(
                 worker=worker,
                 settings=table.written(values),
-                model=model(worker, values.get("checkpoint_quantization")),
+                model=model(worker, None if told is None else str(told)),
                 has_router=len(workers) > 1 or (routes_replicas and workers[0].copies > 1),
             )
         )
@@ -554,7 +557,7 @@ def servers_of(
 
 def target_of_servers(
     name: str,
-    quantities: Callable[[Worker], Mapping[str, Any]],
+    quantities: Callable[[Worker], Quantities],
     processes: Callable[[tuple[Server, ...]], Sequence[Process]],
     *,
     model: Callable[[Worker, str | None], str | Variable] = model_word,

@@ -1,23 +1,29 @@
-"""A model's shape in flat words, as options of frameworks say it, and back."""
+"""A model as others say it: in flat words of options and back, as ``config.json``, by names."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.base.files import written_whole
 from planner.base.user_cache import cache_file
-from planner.errors import LaunchError
+from planner.errors import LaunchError, PlannerError, SpecError
 from planner.specs.catalogue import Catalogue
+from planner.specs.hugging_face_families import FAMILIES
+from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.load import check_spec
 from planner.specs.model import LayerGroup, ModelSpec, Placement
 from planner.specs.paths import SpecKind
+
+Config = dict[str, Any]
 
 
 def shape_of(model: ModelSpec) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     experts = forward.num_experts
     plain = dense.feed_forward if dense and dense.feed_forward else forward
     return {
-        "num_hidden_layers": model.num_hidden_layers - _later_layers(model),
+        "num_hidden_layers": model.num_hidden_layers - model.mtp_num_layers,
         "hidden_size": model.hidden_size,
         "vocab_size": model.vocab_size,
         "tie_word_embeddings": model.tie_word_embeddings,
@@ -93,11 +99,6 @@ def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
     if layers // every != far.num_hidden_layers:
         return model, None
     return replace(model, layer_groups=(replace(near, num_hidden_layers=layers),)), every
-
-
-def _later_layers(model: ModelSpec) -> int:
-    """Layers of modules of multi-token prediction among the groups."""
-    return model.mtp_num_layers
 
 
 def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
@@ -297,8 +298,7 @@ def write_model(shape: Mapping[str, Any], said: str) -> Path:
             f"{said}: no model that planner knows has its sizes, and its vocabulary is the "
             "tokenizer's: give the model with --model."
         )
-    model_of(_known(shape), said, said)
-    text = model_text(_known(shape), said)
+    text = _toml(model_of(_known(shape), f"model of {said}", said))
     folder = Path(cache_file("models"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
@@ -306,12 +306,6 @@ def write_model(shape: Mapping[str, Any], said: str) -> Path:
         with written_whole(path) as file:
             file.write(text)
     return path
-
-
-def model_text(shape: Mapping[str, Any], said: str) -> str:
-    """The text of a model file of this shape."""
-    model = model_of(shape, f"model of {said}", said)
-    return _toml(model)
 
 
 def _toml(model: ModelSpec) -> str:
@@ -339,3 +333,197 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         return _table(value)
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+# config.json of families of Transformers: what their code needs although no size says it.
+_FIXED: dict[str, Config] = {
+    "deepseek_v3": {"hidden_act": "silu", "scoring_func": "sigmoid", "norm_topk_prob": True},
+    "gpt2": {"activation_function": "gelu_new"},
+    "gpt_neox": {"hidden_act": "gelu", "use_parallel_residual": True},
+    "llama": {"hidden_act": "silu"},
+    "opt": {"activation_function": "relu", "do_layer_norm_before": True},
+    "qwen2": {"hidden_act": "silu", "use_sliding_window": False},
+}
+_HEADS = "num_attention_heads num_key_value_heads head_dim"
+_EXPERTS = f"{_HEADS} intermediate_size=dense_width moe_intermediate_size num_experts"
+_EXPERTS += " num_experts_per_tok mlp_only_layers decoder_sparse_step norm_topk_prob"
+# Their keys in order, each with the size that it is where that is called otherwise.
+_KEYS = {
+    "llama": f"{_HEADS} intermediate_size attention_bias=qkv_bias mlp_bias=bias",
+    "mistral": f"{_HEADS} intermediate_size sliding_window",
+    "qwen2": f"{_HEADS} intermediate_size",
+    "qwen3": f"{_HEADS} intermediate_size",
+    "mixtral": f"{_HEADS} sliding_window intermediate_size=moe_intermediate_size"
+    " num_local_experts=num_experts num_experts_per_tok",
+    "qwen2_moe": _EXPERTS,
+    "qwen3_moe": _EXPERTS,
+    "gpt2": "num_attention_heads n_inner=intermediate_size",
+    "gpt_neox": "num_attention_heads intermediate_size attention_bias=qkv_bias",
+    "opt": "num_attention_heads ffn_dim=intermediate_size enable_bias=qkv_bias",
+    "bloom": "n_head=num_attention_heads",
+    "deepseek_v3": "num_attention_heads num_key_value_heads q_lora_rank kv_lora_rank"
+    " qk_nope_head_dim qk_rope_head_dim v_head_dim first_k_dense_replace=dense_layers"
+    " intermediate_size=dense_width moe_intermediate_size=expert_width n_routed_experts=num_experts"
+    " num_experts_per_tok n_shared_experts n_group topk_group num_nextn_predict_layers",
+}
+_ARCHITECTURES = {
+    "bloom": "BloomForCausalLM",
+    "deepseek_v3": "DeepseekV3ForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "gpt_neox": "GPTNeoXForCausalLM",
+    "opt": "OPTForCausalLM",
+}
+"""Of the others the parts of the name begin with capitals."""
+_EXPERT_GROUPS = 8
+
+
+def config_json(model: ModelSpec) -> Config | None:
+    """The ``config.json`` of a model of a family that Transformers has; None for others.
+
+    It has what fixes the shape, and no numbers that no spec of ours knows, such as the base of
+    rotary embeddings: Transformers' defaults stand there. Modules of multi-token prediction that
+    are trained beside the layers are not among its layers.
+    """
+    whole = without_modules(model)
+    for family, config in _candidates(whole):
+        plain = f"{family.title().replace('_', '')}ForCausalLM"
+        named = {
+            "architectures": [_ARCHITECTURES.get(family, plain)],
+            "model_type": family,
+            **_common(whole),
+            **config,
+            **_FIXED.get(family, {}),
+        }
+        if _reads_back(named, whole):
+            return named
+    return None
+
+
+def family_of(model: ModelSpec) -> str | None:
+    """The ``model_type`` of a model's shape; None where Transformers' families have none."""
+    config = config_json(model)
+    return None if config is None else str(config["model_type"])
+
+
+def without_modules(model: ModelSpec) -> ModelSpec:
+    """The model without the layers of modules of multi-token prediction that are trained."""
+    if not model.mtp_num_layers:
+        return model
+    *others, last = model.layer_groups
+    fewer = replace(last, num_hidden_layers=last.num_hidden_layers - model.mtp_num_layers)
+    return replace(model, layer_groups=(*others, fewer), mtp_num_layers=0)
+
+
+def _reads_back(config: Config, model: ModelSpec) -> bool:
+    faults: list[str] = []
+    table = FAMILIES[config["model_type"]](ConfigReader(config, faults))
+    if faults:
+        return False
+    try:
+        read = check_spec(ModelSpec, {**table, "name": model.name, "source": "it"}, where="it")
+    except SpecError:
+        return False
+    return all(
+        getattr(read, name) == getattr(model, name)
+        for name in (
+            "hidden_size",
+            "vocab_size",
+            "layer_groups",
+            "tie_word_embeddings",
+            "position_embedding",
+            "position_embedding_offset",
+            "embedding_norm",
+            "final_norm_bias",
+            "logits_bias",
+            "num_nextn_predict_layers",
+        )
+    )
+
+
+def _common(model: ModelSpec) -> Config:
+    words: Config = {
+        "hidden_size": model.hidden_size,
+        "vocab_size": model.vocab_size,
+        "num_hidden_layers": model.num_hidden_layers,
+        "tie_word_embeddings": model.tie_word_embeddings,
+    }
+    if model.max_position_embeddings:
+        words["max_position_embeddings"] = model.max_position_embeddings
+    return words
+
+
+def _candidates(model: ModelSpec) -> Iterator[tuple[str, Config]]:
+    """The families that a model may be of, each with its keys."""
+    first, last = model.layer_groups[0], model.layer_groups[-1]
+    attention, forward = last.attention, last.feed_forward
+    if attention is None or forward is None or first.feed_forward is None:
+        return
+    dense = 0 if first.num_experts else first.num_hidden_layers
+    width = first.feed_forward.intermediate_size
+    sizes = {**vars(attention), **vars(forward), **vars(first.feed_forward)}
+    sizes |= {
+        name: getattr(forward, name)
+        for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+    }
+    is_latent = attention.kind is AttentionKind.LATENT
+    if is_latent:
+        one = forward.moe_intermediate_size or 1
+        grouped = forward.num_experts % _EXPERT_GROUPS == 0
+        sizes |= {
+            "q_lora_rank": attention.q_lora_rank or None,
+            "qk_nope_head_dim": attention.head_dim - attention.qk_rope_head_dim,
+            "expert_width": one,
+            "n_shared_experts": forward.shared_intermediate_size // one,
+            "n_group": _EXPERT_GROUPS if grouped else 1,
+            "topk_group": _EXPERT_GROUPS // 2 if grouped else 1,
+            "num_nextn_predict_layers": model.num_nextn_predict_layers,
+        }
+    sizes |= {"dense_layers": dense, "mlp_only_layers": list(range(dense))}
+    sizes |= {"decoder_sparse_step": 1, "norm_topk_prob": True}
+    sizes["dense_width"] = width or (sizes["expert_width"] if is_latent else model.hidden_size)
+    for family, keys in _KEYS.items():
+        if is_latent == (family == "deepseek_v3"):
+            pairs = (key.partition("=") for key in keys.split())
+            config = {key: sizes[word or key] for key, _, word in pairs}
+            if family.startswith("qwen") and forward.shared_intermediate_size:
+                config["shared_expert_intermediate_size"] = forward.shared_intermediate_size
+            yield family, config
+
+
+_LONGEST = 200
+_NUMBERED = re.compile(r"^([a-z]+)-?(\d)(\d)?(?=[_-]|$)")
+_KINDS = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
+
+
+@cache
+def model_named(text: str) -> str | None:
+    """The model that planner knows by such a name: ``llama31_405b``, ``llama3.1_405B.yaml``.
+
+    >>> model_named("llama31_405b"), model_named("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config")
+    ('llama-3.1-405b', 'qwen3-30b-a3b')
+    """
+    if len(text) > _LONGEST:
+        return None
+    for name in _spelled(text):
+        try:
+            Catalogue(None).load_model(name)
+        except (PlannerError, OSError):
+            continue
+        return name
+    return None
+
+
+def _spelled(text: str) -> Iterator[str]:
+    yield text
+    plain = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
+    for kind in _KINDS:
+        plain = plain.partition(kind)[0]
+    plain = plain.replace("_", "-")
+    yield plain
+    yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", plain)
+    found = _NUMBERED.match(plain)
+    if found is not None:
+        rest = plain[found.end() :]
+        number = found[2] + (f".{found[3]}" if found[3] else "")
+        yield f"{found[1]}-{number}{rest}"
+        yield f"{found[1]}{number}{rest}"

@@ -9,7 +9,7 @@ from typing import Any
 from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.job import Job
-from planner.launch.option_table import Accepted, OptionTable, Remark, Setting, Settings
+from planner.launch.option_table import Accepted, OptionTable, Quantities, Remark, Setting, Settings
 from planner.launch.understood import Answers, Found, Reading
 from planner.shell.text import Changes
 
@@ -72,6 +72,20 @@ class Argument:
         """An option with its text."""
         texts = () if setting.text is None else (setting.text,)
         return cls(words=(setting.option, *texts), note=setting.note)
+
+
+def override(key: str, name: str, meaning: str, default: str | None = None) -> Argument:
+    """``KEY=`` with what only the user knows."""
+    return Argument(
+        words=(Variable(name=name, meaning=meaning, default=default, prefix=f"{key}="),)
+    )
+
+
+def overrides(settings: Settings) -> list[Argument]:
+    """Options as words ``KEY=TEXT``."""
+    return [
+        Argument(words=(f"{each.option}={each.text}",), note=each.note) for each in settings.options
+    ]
 
 
 @record(kw_only=True)
@@ -145,7 +159,7 @@ class Target:
     version: str
     workloads: tuple[str, ...]
     profiles: tuple[str, ...]
-    quantities: Callable[[Job], Mapping[str, Any]]
+    quantities: Callable[[Job], Quantities]
     draft: Callable[[Job, Settings], Draft]
     answers: Callable[[Reading], Answers]
     starts: Callable[[Sequence[str]], bool] = lambda _: False

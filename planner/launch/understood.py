@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -16,6 +16,8 @@ from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 
+REPLICAS = ("replicas", "prefill_replicas")
+"""How many copies of each kind of workers there are: those of prefill have a pool of their own."""
 _LARGEST = 1e18
 
 
@@ -81,6 +83,39 @@ class Answers:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(kw_only=True)
+class Gathered:
+    """Answers while a file is read; see `Answers`."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def put(self, name: str, value: Any) -> None:
+        """A value, unless it is None."""
+        if value is not None:
+            self.values[name] = value
+
+    def assume(self, name: str, value: Any, why: str) -> None:
+        """A value that the file does not give."""
+        if name not in self.values:
+            self.values[name] = value
+            self.defaults[name] = why
+
+    def ask(self, name: str) -> None:
+        """What the file leaves open."""
+        if name not in self.asked:
+            self.asked.append(name)
+
+    def made(self, workload: str = "train", **more: Any) -> Answers:
+        """The answers; ``more`` are the other fields of them."""
+        lists = {"asked": tuple(self.asked), "notes": tuple(self.notes)}
+        return Answers(
+            workload=workload, values=self.values, defaults=self.defaults, **{**lists, **more}
+        )
+
+
 @record(kw_only=True)
 class Reading:
     """A file as its target's table reads it: what `Target.answers` is given."""
@@ -93,6 +128,11 @@ class Reading:
         """The file as a table reads its options, several values of one joined by blanks."""
         texts = {name: given.joined for name, given in found.options.items()}
         return cls(found=found, meanings=table.read(texts))
+
+    @property
+    def place(self) -> str:
+        """Where the command or document stands: FILE:LINE."""
+        return f"{self.found.name}:{self.found.line}"
 
     def text(self, option: str) -> str | None:
         """The single value of an option; None where it is absent, a flag, or cannot be told."""
@@ -122,8 +162,9 @@ class Reading:
         except ValueError:
             return None
         if abs(number) > _LARGEST:
-            where = f"{self.found.name}:{self.found.line}"
-            raise LaunchError(f"{where}: {option} is {text[:40]}, which is beyond {_LARGEST:.0e}.")
+            raise LaunchError(
+                f"{self.place}: {option} is {text[:40]}, which is beyond {_LARGEST:.0e}."
+            )
         return number
 
     def value(self, parameter: str) -> str | None:
@@ -166,7 +207,7 @@ def require_split(reading: Reading, num_gpus: int | None, **sizes: int) -> None:
         return
     words = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
     raise LaunchError(
-        f"{reading.found.name}:{reading.found.line}: starts on {num_gpus} GPUs, but {words} takes "
+        f"{reading.place}: starts on {num_gpus} GPUs, but {words} takes "
         f"multiples of {ranks}: give the number of GPUs with --gpus if it runs on others."
     )
 
@@ -221,14 +262,10 @@ def version_of(tool: str, found: Found) -> Version | None:
     Image tags count before pins, and those before comments.
     """
     for place in _PLACES.get(tool, ()):
-        named = [
-            _version(tool, found.text, one) for one in re.finditer(place, found.text, re.IGNORECASE)
-        ]
+        named = []
+        for one in re.finditer(place, found.text, re.IGNORECASE):
+            line = found.text.count("\n", 0, one.start("number")) + 1
+            named.append(Version(tool=tool, number=one["number"], line=line))
         if named:
             return min(named, key=lambda one: abs(one.line - found.line))
     return None
-
-
-def _version(tool: str, text: str, at: re.Match[str]) -> Version:
-    line = text.count("\n", 0, at.start("number")) + 1
-    return Version(tool=tool, number=at["number"], line=line)

@@ -1,26 +1,25 @@
-"""From a plan to the files that start it."""
+"""From a plan to the files that start it, and from such a file to the plan beside it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from planner.base.files import written_whole
-from planner.base.reading import read_bytes
+from planner.base.reading import read_bytes, read_json
 from planner.base.records import record
-from planner.errors import LaunchError, OutputError, SpecError
+from planner.errors import LaunchError, OutputError, PlannerError, SpecError
+from planner.launch import MANIFEST, WRAPPERS
 from planner.launch.job import Job
-from planner.launch.names import WRAPPERS
-from planner.launch.own import MANIFEST, written_files
 from planner.launch.target import Draft, File, Target
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
-from planner.plan.pinned import PLAN_FILE
+from planner.plan.pinned import PLAN_FILE, PinnedPlan
 from planner.question.request import Request
 from planner.version import __version__
 from planner.workloads.registry import workload_of
@@ -164,3 +163,32 @@ def _text(path: Path) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
+
+
+def told_by_plan(path: Path, wanted: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """What the plan beside a file of planner says of what the file leaves open.
+
+    Nothing where somebody else wrote the file: `save_launch` keeps a list of its own.
+    """
+    try:
+        is_ours = path.name in written_files(path.parent)
+        plan = PinnedPlan.read(path.parent / PLAN_FILE) if is_ours else None
+    except PlannerError:
+        plan = None
+    if plan is None:
+        return {}, []
+    known = {**plan.answers, **plan.parameters}
+    found = {name: known[name] for name in wanted if known.get(name)}
+    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items())
+    return found, [f"As {PLAN_FILE} beside it says: {words}."] if found else []
+
+
+def written_files(folder: Path) -> dict[str, str]:
+    """The digests of the files that planner wrote into a directory, by name; none if it did not."""
+    try:
+        table = read_json(folder / MANIFEST)
+    except SpecError:
+        return {}
+    listed = table.get("files") if isinstance(table, dict) else None
+    names = listed if isinstance(listed, dict) else {}
+    return {name: digest for name, digest in names.items() if isinstance(digest, str)}

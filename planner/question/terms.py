@@ -30,6 +30,9 @@ texts are made from it. Its columns:
 ``option``, ``group``, ``better``
     its option of the command line where that is not its name, and the part of the help that
     shows it; of a limit or objective whether ``low`` or ``high`` is better
+``form``, ``example``
+    of the page in a browser, where a row has them: the workloads or the command in whose form it
+    comes first, ``long`` with a line for itself; and what may stand there
 """
 
 from __future__ import annotations
@@ -65,6 +68,8 @@ class Term:
     group: str
     better: str
     description: str
+    form: tuple[str, ...]
+    example: str
 
     @property
     def sign(self) -> int:
@@ -164,9 +169,10 @@ def glossary() -> dict[str, Term]:
     """All terms by name, in the order of ``terms.csv``."""
     text = (Path(__file__).parent / "terms.csv").read_text(encoding="utf-8")
     found = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in csv.DictReader(text.splitlines(), restval=""):
         of, kind = (tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind"))
-        found[row["term"]] = Term(of=of, kind=kind, **row)
+        form = tuple(row.pop("form").split())
+        found[row["term"]] = Term(of=of, kind=kind, form=form, **row)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from planner.base.records import record
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.explaining.compared import ComparedPlans
-from planner.launch.own import MANIFEST
+from planner.launch import MANIFEST
 from planner.plan.given import Said, make_request
 from planner.question.request import Request
 from planner.report.explanation import seen_plan

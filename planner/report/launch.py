@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from planner.launch.own import MANIFEST
+from planner.launch import MANIFEST
 from planner.launch.targets import targets
 from planner.launch.write import Launch
 from planner.show.page import GAP, TOTAL, Block, Pairs, Title, grid, said

@@ -12,10 +12,10 @@ from planner.base.files import manifest_path
 from planner.base.reading import RESULT, opened, read_csv, read_json
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.explaining.other import changed_request
+from planner.launch import MANIFEST
 from planner.launch.imported import Imported
 from planner.launch.judge import as_started
-from planner.launch.own import MANIFEST
-from planner.launch.read import read_text, text_of
+from planner.launch.read import read_launch
 from planner.plan.given import Said
 from planner.plan.pinned import PLAN_FILE, PinnedPlan
 from planner.question.request import Request
@@ -80,7 +80,7 @@ def _imported(
     path: Path, row: int | None, asked: Mapping[str, Any], specs: Path | None
 ) -> Imported:
     num_gpus, gpu = _alone(asked.get("num_gpus")), _alone(asked.get("gpu"))
-    return read_text(path, text_of(path), row, specs, num_gpus=num_gpus, gpu=gpu)
+    return read_launch(path, row, specs, num_gpus=num_gpus, gpu=gpu)
 
 
 def _alone(given: Any) -> str | None:

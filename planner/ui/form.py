@@ -18,15 +18,6 @@ from planner.ui.question import OBJECTIVES, PRECISION, SETTINGS, Question, field
 FIRST = "first"
 """The group of fields that are always seen."""
 
-_ALWAYS = {
-    "train": ("model", "gpu", "num_gpus"),
-    "inference": ("model", "gpu", "num_gpus", "input_tokens", "output_tokens", "request_latency"),
-    "serve": (
-        "model", "gpu", "num_gpus", "request_rate", "input_tokens", "output_tokens",
-        "time_to_first_token", "time_per_output_token",
-    ),
-}  # fmt: skip
-_OF_SIZE = ("total_tokens", "calendar_time", "request_rate", "confidence", "contract")
 _TITLES = {
     FIRST: "",
     "question": "The work",
@@ -41,12 +32,8 @@ _TITLED = {
     SETTINGS: ("parameters that are pinned or narrowed, such as tp=4,8 mbs=1", "search"),
     OBJECTIVES: ("what is best: one to three names", "search"),
 }
-_LONG = ("settings", "objectives", "pipeline_layout", "lora_targets", "modules_to_save")
+_LONG = "long"
 _EXAMPLES = {
-    "model": "llama-65b",
-    "gpu": "a100, or h100,b200, or all",
-    "num_gpus": "2048, or 256,512",
-    "total_tokens": "1.4T",
     "second": "30s, 2h, 30d",
     "byte": "4GiB",
     "usd": "2M",
@@ -60,7 +47,10 @@ _EXAMPLES = {
 
 @record(kw_only=True)
 class Field:
-    """A field of a form: the text that it has, what may be chosen, what its option is called."""
+    """A field of a form: the text that it has, what may be chosen, what its option is called.
+
+    ``is_long``: it needs a line for itself.
+    """
 
     name: str
     option: str
@@ -69,12 +59,8 @@ class Field:
     value: str
     example: str
     is_flag: bool
+    is_long: bool
     choices: str
-
-    @property
-    def is_long(self) -> bool:
-        """Whether it needs a line for itself."""
-        return self.name in _LONG
 
 
 @record(kw_only=True)
@@ -94,12 +80,11 @@ class Group:
 def groups_of(question: Question) -> list[Group]:
     """The fields of a question's command, in groups, with what it answers."""
     found: dict[str, list[Field]] = {name: [] for name in _TITLES}
-    always = _ALWAYS.get(question.workload, _ALWAYS["train"])
-    if question.command == "size":
-        always = (*always, *_OF_SIZE)
+    asked = {question.workload, question.command}
     for name, term in fields_of(question.command, question.workload).items():
         group = _TITLED[name][1] if term is None else term.group
-        place = FIRST if name in always else group if group in found else "question"
+        is_first = term is not None and bool(asked & {*term.form})
+        place = FIRST if is_first else group if group in found else "question"
         found[place].append(_field(name, term, question.fields.get(name, "")))
     return [
         Group(name=name, title=_TITLES[name], fields=fields)
@@ -120,8 +105,12 @@ def _field(name: str, term: Term | None, value: str) -> Field:
         label=_label(name, term),
         title=f"{limit}{title}",
         value=value,
-        example=_EXAMPLES.get(name) or _EXAMPLES.get(kind) or (term.default if term else ""),
+        example=_EXAMPLES.get(name)
+        or (term and term.example)
+        or _EXAMPLES.get(kind)
+        or (term.default if term else ""),
         is_flag=kind == "flag",
+        is_long=name in (SETTINGS, OBJECTIVES) if term is None else _LONG in term.form,
         choices=name if name in _LISTS or name in ("contract", PRECISION, OBJECTIVES) else "",
     )
 

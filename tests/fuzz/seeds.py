@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.launch.names import TARGETS
+from planner.launch import TARGETS
 
 Run = Callable[..., int]
 

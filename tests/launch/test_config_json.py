@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.config_json import config_json, family_of
+from planner.launch.shape import config_json, family_of
 from planner.specs.drafting import with_mtp
 from planner.specs.hugging_face import read_config
 from planner.specs.model_catalogue import load_model

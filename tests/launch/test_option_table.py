@@ -103,3 +103,16 @@ def test_meanings_name_the_options_they_come_from() -> None:
 )
 def test_words(value: object, word: str) -> None:
     assert word_of(value) == word
+
+
+def test_a_table_has_the_rows_of_another_for_what_it_does_not_name() -> None:
+    shared, own = OptionTable.load("training"), OptionTable.load("megatron-lm")
+    of_bits, of_dispatcher = "norm_input_bits", "token_dispatcher"
+
+    assert own.rows_of(of_bits, Role.NONE) == shared.rows_of(of_bits, Role.NONE) != []
+    assert not own.can_say(of_bits, 8)
+    assert own.can_say(of_bits, 0)
+    # It names the dispatcher itself, so that none of the shared rows holds.
+    assert own.rows_of(of_dispatcher, Role.WITH)
+    assert own.can_say(of_dispatcher, "flex")
+    assert not shared.can_say(of_dispatcher, "flex")

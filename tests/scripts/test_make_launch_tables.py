@@ -2,6 +2,7 @@
 
 from make_launch_tables import FILE, page, section
 
+from planner.launch.option_table import OptionTable
 from planner.launch.targets import targets
 
 
@@ -12,4 +13,5 @@ def test_the_page_is_what_the_tables_say() -> None:
 def test_every_row_of_a_table_is_on_the_page() -> None:
     for target in targets().values():
         lines = [line for line in section(target).splitlines() if line.startswith("|")]
-        assert len(lines) == len(target.table.rows) + 2
+        own = [row for row in target.table.rows if row not in OptionTable.load("training").rows]
+        assert len(lines) == len(own) + 2

@@ -94,7 +94,9 @@ def _inner(script: Script, one: Peeled) -> Inner:
          and (given := visible(one.environment[name])) is not None),
         None,
     )  # fmt: skip
-    world = replace(world_of(one.layers, devices), copies=_copies(script, one))
+    # A script of ours starts copies in its loop or steps.
+    copies = _variable(one, "COPIES") if f"# {WRITTEN} " in script.text else None
+    world = replace(world_of(one.layers, devices), copies=copies)
     if (
         world.num_nodes is None
         and world.num_gpus is None
@@ -102,8 +104,8 @@ def _inner(script: Script, one: Peeled) -> Inner:
     ):
         world = replace(
             world,
-            num_nodes=_number(one, "NNODES"),
-            gpus_per_node=_number(one, "NPROC_PER_NODE") or world.gpus_per_node,
+            num_nodes=_variable(one, "NNODES"),
+            gpus_per_node=_variable(one, "NPROC_PER_NODE") or world.gpus_per_node,
         )
     own = one.environment.get(GPUS_OF_COPY)
     if own is not None and (share := visible(own)) is not None:
@@ -117,7 +119,7 @@ def _inner(script: Script, one: Peeled) -> Inner:
     )
 
 
-def _number(one: Peeled, name: str) -> Given | None:
+def _variable(one: Peeled, name: str) -> Given | None:
     word = one.environment.get(name)
     return None if word is None else given_by(name, word)
 
@@ -131,16 +133,6 @@ def given_by(name: str, word: Word) -> Given:
         spans=(word.span,),
         whole=None,
         unknown=word.unknown,
-    )
-
-
-def _copies(script: Script, one: Peeled) -> Given | None:
-    """How many copies a script of ours starts in its loop or steps."""
-    word = one.environment.get("COPIES")
-    if word is None or f"# {WRITTEN} " not in script.text:
-        return None
-    return Given(
-        option="COPIES", texts=(word.text,), line=word.line, spans=(word.span,), whole=None
     )
 
 

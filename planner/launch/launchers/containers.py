@@ -58,6 +58,8 @@ _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _ROLES = ("prefill", "decode")
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
 """Programs that run the script in their argument."""
+_SCRIPT_FLAG = re.compile(r"-([^-].*)?c", re.DOTALL)
+"""Says that a script follows: ``-c``, ``-lc``."""
 _IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
 _IN_COMPOSE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
@@ -108,7 +110,8 @@ def script_of(container: Container, text: str, name: str) -> Script:
     """
     words = container.words
     shell = (words[0].text or "").rpartition("/")[2] if words else ""
-    place = next((i for i, word in enumerate(words) if _is_script_flag(word.text or "")), None)
+    flags = (i for i, word in enumerate(words) if _SCRIPT_FLAG.fullmatch(word.text or ""))
+    place = next(flags, None)
     if shell in SHELLS and place is not None and place + 1 < len(words):
         return read_inner(words[place + 1].pieces, container.environment, text, name)
     span = Span(0, 0)
@@ -363,11 +366,6 @@ def _word(pieces: Pieces, place: Place) -> Word:
 
 def _plain(text: str, line: int) -> Word:
     return Word.of(computed(text), line, text)
-
-
-def _is_script_flag(word: str) -> bool:
-    """Whether it says that a script follows: ``-c``, ``-lc``."""
-    return word.startswith("-") and not word.startswith("--") and word.endswith("c")
 
 
 def _all(container: Container) -> Iterator[Word]:

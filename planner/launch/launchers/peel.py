@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
 from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import SHELLS, program_of
 from planner.launch.launchers.world import Layer, hosts, layer_of
+from planner.launch.option_table import shipped_rows
 from planner.shell import Command, HereDocument, Script, Word
 from planner.shell.inner import read_inner
 from planner.shell.values import Piece, Pieces, computed
@@ -17,12 +18,13 @@ from planner.shell.values import Piece, Pieces, computed
 
 @record(kw_only=True)
 class Program:
-    """How the words of a wrapper end.
+    """How the words of a wrapper end: a row of ``programs.csv``, of several ``names``.
 
     ``valued``, ``flags``: its options with and without a value in the next word; ``takes`` says
     what one that is in neither does. ``first`` are words that stand before its options, of which
     one must be there; ``plain`` words come before the command: a duration, an image. ``does``
-    names what the words tell: see `planner.launch.launchers.world`.
+    names what the words tell: see `planner.launch.launchers.world`; ``nothing`` where no command
+    is among them.
     """
 
     does: str = ""
@@ -31,134 +33,44 @@ class Program:
     flags: frozenset[str] = frozenset()
     takes: bool = False
     plain: int = 0
-    two: frozenset[str] = field(default_factory=frozenset)
+    two: frozenset[str] = frozenset()
+
+    def wraps(self, words: Sequence[Word]) -> bool:
+        """Whether a command with its name starts another."""
+        return not self.first or (len(words) > 1 and words[1].text in self.first)
+
+    @property
+    def attached(self) -> tuple[str, ...]:
+        """Short options whose value follows without a blank: ``-N4``."""
+        if self.does == "slurm":
+            return tuple(f"-{letter}" for letter in "NnpJowGtcACDdiewxLMqSTWmrBb")
+        return ("-e",) if self.does == "container" else ()
 
 
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
+def _program(row: Mapping[str, str]) -> Program:
+    words = {name: frozenset(row[name].split()) for name in ("flags", "valued", "two")}
+    return Program(
+        does=row["does"],
+        first=tuple(row["first"].split()),
+        plain=int(row["plain"] or 0),
+        takes=bool(row["takes"]),
+        **words,
+    )
 
-
-_SLURM_FLAGS = _set(
-    "-E -I -K -k -l -O -Q -s -u -v -vv -X -Z -H --exclusive --overlap --label --unbuffered --exact "
-    "--no-kill --kill-on-bad-exit --quiet --verbose --contiguous --pty --preserve-env --whole "
-    "--container-mount-home --no-container-mount-home --container-writable --oversubscribe "
-    "--container-readonly --no-container-entrypoint --container-entrypoint --container-remap-root "
-    "--no-container-remap-root --overcommit --multi-prog --requeue --no-requeue --spread-job "
-    "--use-min-nodes --disable-status --propagate --test-only --reboot --immediate --interactive "
-    "--parsable --hold --wait-all-nodes --export-file --external"
-)
-_TORCHRUN_FLAGS = _set("--standalone -m --module --no_python --run_path --use_env")
-_DEEPSPEED_VALUED = _set(
-    "-H --hostfile -i --include -e --exclude --num_nodes --num_gpus --master_port --master_addr "
-    "--node_rank --launcher --launcher_args --enable_each_rank_log --autotuning --ssh_port "
-    "--min_elastic_nodes --max_elastic_nodes --bind_core_list --world_info --venv_script"
-)
-_MPI_FLAGS = _set(
-    "--allow-run-as-root -allow-run-as-root --oversubscribe -oversubscribe --tag-output "
-    "-tag-output --report-bindings -report-bindings --bynode --byslot -bynode -byslot -q -v "
-    "--nooversubscribe -l --timestamp-output --display-map --display-allocation -prepend-rank"
-)
-_DOCKER_FLAGS = _set(
-    "-d --detach --rm --privileged --init -i -t -it -ti -dit -itd -td -dt -id -di --interactive "
-    "--tty -P --publish-all --read-only --no-healthcheck --oom-kill-disable --sig-proxy --tls "
-    "--debug -D --nv"
-)
-_SINGULARITY_VALUED = _set(
-    "-B --bind --env --env-file -H --home -W --workdir --pwd --cwd --overlay -o --network --app "
-    "--mount --hostname --scratch -S --security --net-args --dns --add-caps --drop-caps --fusemount"
-)
-_CONTAINER = Program(
-    does="container", first=("run", "exec"), flags=_DOCKER_FLAGS, takes=True, plain=1
-)
-_SINGULARITY = Program(
-    does="inside", first=("run", "exec"), valued=_SINGULARITY_VALUED, plain=1
-)  # fmt: skip
-_CONDA = Program(first=("run",), valued=_set("-n --name -p --prefix --cwd"))
-
-TORCHRUN = Program(does="torchrun", flags=_TORCHRUN_FLAGS, takes=True)
-ACCELERATE = Program(
-    flags=_set(
-        "--multi_gpu --cpu --tpu --ipex --use_deepspeed --use_fsdp --use_megatron_lm --use_xpu "
-        "--debug --module -m --no_python --quiet -q --same_network --use_parallelism_config"
-    ),
-    takes=True,
-)
-QUIET = _set(
-    "echo printf read test [ [[ cd export source . cat tee grep sed awk set unset shift wait sleep "
-    "exit return trap ulimit module mkdir rm cp mv ls pip pip3 apt apt-get git curl wget true "
-    "false : kill pushd popd chmod which type alias"
-)
-"""They start nothing, though their words may be those of something that would."""
 
 PROGRAMS = {
-    "srun": Program(does="slurm", flags=_SLURM_FLAGS, takes=True),
-    "salloc": Program(does="slurm", flags=_SLURM_FLAGS, takes=True),
-    "sbatch": Program(does="slurm", flags=_SLURM_FLAGS, takes=True),
-    "torchrun": TORCHRUN,
-    "deepspeed": Program(does="deepspeed", valued=_DEEPSPEED_VALUED),
-    "mpirun": Program(
-        does="mpi", flags=_MPI_FLAGS, takes=True,
-        two=_set("-mca --mca -gmca --gmca -genv -env --prtemca --pmixmca"),
-    ),
-    "docker": _CONTAINER,
-    "podman": _CONTAINER,
-    "nerdctl": _CONTAINER,
-    "nvidia-docker": _CONTAINER,
-    "apptainer": _SINGULARITY,
-    "singularity": _SINGULARITY,
-    "kubectl": Program(
-        does="dashes", first=("exec", "run"), valued=_set("-n --namespace -c --container"), plain=1
-    ),
-    "ray": Program(does="dashes", first=("job",), takes=True),
-    "ssh": Program(does="remote", valued=_set("-p -i -o -l -F -J -L -R -D -b -c -E -m -O -S -W -w"),
-                   plain=1),
-    "pdsh": Program(does="remote", valued=_set("-w -x -u -l -t -f -R -g")),
-    "uv": Program(
-        first=("run",),
-        valued=_set("--with --extra --group --python -p --directory --project --env-file --package "
-                    "--with-requirements --with-editable --index-url --no-group --only-group"),
-    ),
-    "poetry": Program(first=("run",)),
-    "pdm": Program(first=("run",)),
-    "pixi": Program(first=("run",), valued=_set("-e --environment --manifest-path")),
-    "conda": _CONDA,
-    "mamba": _CONDA,
-    "micromamba": _CONDA,
-    "env": Program(does="env", valued=_set("-u --unset -C --chdir -S")),
-    "nohup": Program(),
-    "setsid": Program(),
-    "time": Program(valued=_set("-o -f")),
-    "exec": Program(valued=_set("-a")),
-    "command": Program(),
-    "builtin": Program(),
-    "stdbuf": Program(),
-    "unbuffer": Program(),
-    "catchsegv": Program(),
-    "sudo": Program(does="env", valued=_set("-u -g -h -p -C -D --user --group")),
-    "nice": Program(valued=_set("-n --adjustment")),
-    "ionice": Program(valued=_set("-c -n -p --class --classdata")),
-    "timeout": Program(valued=_set("-s --signal -k --kill-after"), plain=1),
-    "taskset": Program(plain=1),
-    "numactl": Program(
-        valued=_set("-i -w -m -N -C -p -P -S -l --cpunodebind --membind --physcpubind")
-    ),
-    "nsys": Program(
-        first=("profile", "launch"),
-        valued=_set("-o -t -c -s -w -x -f --output --trace --force-overwrite --sample --cpuctxsw "
-                    "--capture-range --capture-range-end --duration --delay --stats"),
-    ),
-    "ncu": Program(valued=_set("-o -k -c -s -f --set --section --metrics --export")),
-    "trtllm-llmapi-launch": Program(),
-    "dlprof": Program(takes=False),
-    "tini": Program(valued=_set("-p -e")),
-}  # fmt: skip
-PROGRAMS["mpiexec"] = PROGRAMS["mpiexec.hydra"] = PROGRAMS["prterun"] = PROGRAMS["mpirun"]
-
-MODULES = {
-    "torch.distributed.run": TORCHRUN,
-    "torch.distributed.launch": TORCHRUN,
-    "deepspeed.launcher.runner": PROGRAMS["deepspeed"],
+    name: _program(row)
+    for row in shipped_rows("launchers/programs.csv")
+    for name in row["names"].split("|")
 }
+ACCELERATE = PROGRAMS.pop("accelerate launch")
+"""Not by its name: its words stay."""
+MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "deepspeed.launcher.runner": "deepspeed",
+}
+"""Wrappers as Python starts them."""
 
 
 Options = list[tuple[str, Word | None]]
@@ -225,7 +137,7 @@ def _option(program: Program, words: Sequence[Word], index: int, options: Option
     usual = f"--{text[2:].replace('-', '_')}" if text.startswith("--") else text
     if text in program.two:
         return 3
-    if not text.startswith("--") and len(text) > 2 and text[:2] in _attached(program):
+    if not text.startswith("--") and len(text) > 2 and text[:2] in program.attached:
         options.append((text[:2], word.after(3 if equals and text[2] == "=" else 2)))
         return 1
     is_flag = bool({text, usual} & program.flags)
@@ -241,16 +153,6 @@ def _option(program: Program, words: Sequence[Word], index: int, options: Option
     return 2
 
 
-def _attached(program: Program) -> tuple[str, ...]:
-    """Short options whose value follows without a blank: ``-N4``."""
-    if program.does == "slurm":
-        return tuple(f"-{letter}" for letter in "NnpJowGtcACDdiewxLMqSTWmrBb")
-    return ("-e",) if program.does == "container" else ()
-
-
-_NO_VARIABLES: Mapping[str, Word] = {}
-
-
 def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tuple[Command, ...]:
     """The commands of a word that a shell reads again; their places are those in ``outer``.
 
@@ -259,7 +161,8 @@ def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tup
     LaunchError
         A quote in it is never closed.
     """
-    return _commands(_pieces(word), environment, outer, word.line)
+    name = f"{outer.name}:{word.line}, the script inside"
+    return read_inner(_pieces(word), environment, outer.text, name).commands
 
 
 def joined(words: Sequence[Word]) -> Word:
@@ -273,18 +176,12 @@ def script_of(document: HereDocument, outer: Script) -> tuple[Command, ...]:
     pieces: Pieces = (Piece(document.text, document.span.start, document.span.end),)
     if document.expanded:
         pieces = document.pieces
-    return _commands(pieces, _NO_VARIABLES, outer, document.line)
+    name = f"{outer.name}:{document.line}, the script inside"
+    return read_inner(pieces, {}, outer.text, name).commands
 
 
 def _pieces(word: Word) -> Pieces:
     return word.pieces or computed(word.text or "")
-
-
-def _commands(
-    pieces: Pieces, environment: Mapping[str, Word], outer: Script, line: int
-) -> tuple[Command, ...]:
-    name = f"{outer.name}:{line}, the script inside"
-    return read_inner(pieces, environment, outer.text, name).commands
 
 
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")
@@ -325,13 +222,13 @@ def peeled(
         )
     state = Peeled(words=tuple(words), environment=environment, layers=layers)
     while state.words:
-        program = named(state.words[0])
-        name = (program.text or "").rpartition("/")[2]
-        state = replace(state, words=(program, *state.words[1:]))
-        if program.text is None:
+        first = named(state.words[0])
+        name = (first.text or "").rpartition("/")[2]
+        state = replace(state, words=(first, *state.words[1:]))
+        if first.text is None:
             # A variable that nothing sets: what follows it may still be a command.
             state = replace(state, words=state.words[1:])
-        elif name in QUIET:
+        elif name in PROGRAMS and PROGRAMS[name].does == "nothing":
             return
         elif name == "eval" and len(state.words) > 1:
             text = joined(state.words[1:])
@@ -348,8 +245,8 @@ def peeled(
         elif name in ("accelerate", "accelerate-launch"):
             yield _accelerate(state)
             return
-        elif name in PROGRAMS and _is_wrapper(PROGRAMS[name], state.words):
-            following = _unwrapped(script, state, PROGRAMS[name], depth)
+        elif (program := PROGRAMS.get(name)) is not None and program.wraps(state.words):
+            following = _unwrapped(script, state, program, depth)
             if not isinstance(following, Peeled):
                 yield from following
                 return
@@ -372,10 +269,6 @@ def named(word: Word) -> Word:
     return replace(word, text=name, span=None, unknown="") if "/" in tail and name else word
 
 
-def _is_wrapper(program: Program, words: Sequence[Word]) -> bool:
-    return not program.first or (len(words) > 1 and words[1].text in program.first)
-
-
 def _python(state: Peeled) -> tuple[Peeled, bool]:
     """What Python runs, and whether that is the program itself."""
     words, index = state.words, 1
@@ -387,9 +280,7 @@ def _python(state: Peeled) -> tuple[Peeled, bool]:
             if module == _ACCELERATE_MODULE:
                 return _accelerate(replace(state, words=rest)), True
             if module in MODULES:
-                names = {id(MODULES[one]): one for one in MODULES}
-                tool = "deepspeed" if "deepspeed" in names[id(MODULES[module])] else "torchrun"
-                first = replace(rest[0], text=tool, span=None)
+                first = replace(rest[0], text=MODULES[module], span=None)
                 return replace(state, words=(first, *rest[1:])), False
             return replace(state, words=words[index:]), True
         if text == "-c":

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from planner.base.records import record
+from planner.launch.option_table import shipped_rows
 from planner.launch.understood import World
 from planner.shell import Directive, HereDocument, Word
 from planner.shell.text import Given, Span
@@ -22,31 +23,10 @@ _KIND = re.compile(r"gpu:([A-Za-z_][\w.-]*)")
 NODES, PER_NODE, TOTAL, TASKS, TASKS_PER_NODE, PER_TASK = (
     "num_nodes", "gpus_per_node", "num_gpus", "tasks", "tasks_per_node", "gpus_per_task",
 )  # fmt: skip
-SLURM = {
-    "-N": NODES, "--nodes": NODES, "-n": TASKS, "--ntasks": TASKS,
-    "--ntasks-per-node": TASKS_PER_NODE, "--tasks-per-node": TASKS_PER_NODE,
-    "-G": TOTAL, "--gpus": TOTAL, "--gpus-per-node": PER_NODE, "--gres": PER_NODE,
-    "--gpus-per-task": PER_TASK,
-}  # fmt: skip
-TORCHRUN = {
-    "--nnodes": NODES, "--nproc_per_node": PER_NODE, "--nproc-per-node": PER_NODE,
-}  # fmt: skip
-DEEPSPEED = {"--num_nodes": NODES, "--num_gpus": PER_NODE}
-ACCELERATE = {
-    "--num_machines": NODES, "--num_processes": TOTAL, "--num-machines": NODES,
-    "--num-processes": TOTAL,
-}  # fmt: skip
-MPI = {
-    "-np": TASKS, "-n": TASKS, "--np": TASKS, "--n": TASKS, "-c": TASKS,
-    "-npernode": TASKS_PER_NODE, "--npernode": TASKS_PER_NODE, "-N": TASKS_PER_NODE,
-    "-ppn": TASKS_PER_NODE, "-perhost": TASKS_PER_NODE, "--map-by": TASKS_PER_NODE,
-}  # fmt: skip
-CONTAINER = {"--gpus": PER_NODE}
-OPTIONS = {
-    "slurm": SLURM, "torchrun": TORCHRUN, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE,
-    "mpi": MPI, "container": CONTAINER,
-}  # fmt: skip
-_BSUB = {"-nnodes": NODES, "-n": TASKS}
+OPTIONS: dict[str, dict[str, str]] = {}
+for _row in shipped_rows("launchers/options.csv"):
+    OPTIONS.setdefault(_row["launcher"], {})[_row["option"]] = _row["says"]
+"""What options of launchers say, by launcher."""
 
 
 @record(kw_only=True)
@@ -99,7 +79,7 @@ def layer_of_directives(directives: Sequence[Directive]) -> Layer:
     said: dict[str, Given] = {}
     gpu: str | None = None
     for one in directives:
-        table = {"SBATCH": SLURM, "BSUB": _BSUB}.get(one.kind, {})
+        table = OPTIONS.get({"SBATCH": "slurm", "BSUB": "bsub"}.get(one.kind, ""), {})
         if one.kind == "PBS" and one.option == "-l":
             said.update(_selected(one))
             continue

@@ -1,4 +1,4 @@
-"""The tools that plans are started with, one module for each."""
+"""The tools that plans are started with: a module for each, or for several that are alike."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ from functools import cache
 from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
-from planner.launch.names import TARGETS
+from planner.launch import TARGETS
 from planner.launch.target import Target
+
+_TRAINERS = ("transformers", "deepspeed", "accelerate")
 
 
 @cache
 def targets() -> dict[str, Target]:
     """All targets by name."""
-    modules = (name.replace("-", "_") for name in TARGETS)
-    found = (import_module(f"{__name__}.{module}").TARGET for module in modules)
-    return {target.name: target for target in found}
+    own = [name.replace("-", "_") for name in TARGETS if name not in _TRAINERS]
+    found = {target.name: target for target in import_module(f"{__name__}.trainers").TARGETS}
+    for module in own:
+        target: Target = import_module(f"{__name__}.{module}").TARGET
+        found[target.name] = target
+    return {name: found[name] for name in TARGETS}
 
 
 def target_of(name: str) -> Target:

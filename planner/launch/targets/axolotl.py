@@ -9,12 +9,11 @@ from typing import Any
 from planner.base.enums import Offload
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
-from planner.launch.benchmark import measured
-from planner.launch.dialect import Dialect
+from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Remark, Settings
-from planner.launch.target import Argument, Draft, File, Process, Target, Variable
-from planner.launch.targets import deepspeed
+from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings
+from planner.launch.target import Argument, Draft, File, Target, Variable
+from planner.launch.targets.trainers import DEEPSPEED_FILE, by_deepspeed, deepspeed_file
 from planner.launch.trainer.reading import answers_of, gather
 from planner.launch.trainer.said import Sources, text_of, with_defaults
 from planner.launch.trainer.writing import (
@@ -148,7 +147,7 @@ def _has_file(job: Job) -> bool:
     return bool(job["zero_stage"]) or is_away or job.profile.name == "DeepSpeed"
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Quantities:
     adapter, low_rank = has_adapter(job), adapter_quantities(job)
     quantities = {
         **{name: value for name, value in job.pinned.parameters.items() if name != "offload"},
@@ -168,7 +167,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "unnamed_optimizer": unnamed_optimizer(job),
         "mtp_num_layers": job["mtp_num_layers"],
         "dropout": job["dropout"],
-        "zero_file": deepspeed.CONFIG if _has_file(job) else None,
+        "zero_file": DEEPSPEED_FILE if _has_file(job) else None,
     }
     return quantities | (_fsdp(job) if _is_by_fsdp(job) else {})
 
@@ -201,7 +200,6 @@ def _unexpressed(job: Job) -> tuple[Remark, ...]:
 
 
 def _draft(job: Job, settings: Settings) -> Draft:
-    job.require_even_nodes()
     if job.profile.name == "HF Trainer FSDP" and not has_adapter(job):
         raise LaunchError(
             "Axolotl keeps trained weights in 16 bits, the plan in 32: search with "
@@ -216,36 +214,30 @@ def _draft(job: Job, settings: Settings) -> Draft:
     notes = {each.option: each.note for each in settings.options if each.note}
     text = yaml_text(document, notes | {"datasets": _DATASET_NOTE})
     files = [File(name=CONFIG, text=text, meaning="what axolotl trains, and how")]
-    unexpressed: tuple[Remark, ...] = _unexpressed(job)
     if _has_file(job):
         table = OptionTable.load("deepspeed").written(_of_file(job))
-        files.append(deepspeed.deepspeed_file(table))
-    process = Process(
-        name="train",
-        launcher="torchrun",
-        arguments=(
-            Argument(words=("-m", "axolotl.cli.train", CONFIG)),
-            Argument(words=("--learning-rate", _RATE)),
-            Argument(words=("--output-dir", _OUTPUT)),
-        ),
-        num_nodes=job.num_nodes,
-        gpus_per_node=job.gpus_per_node,
+        files.append(deepspeed_file(table))
+    arguments = (
+        Argument(words=("-m", "axolotl.cli.train", CONFIG)),
+        Argument(words=("--learning-rate", _RATE)),
+        Argument(words=("--output-dir", _OUTPUT)),
     )
-    return Draft(
-        processes=(process,),
+    return training_draft(
+        job,
+        "axolotl",
+        arguments,
         files=tuple(files),
-        unexpressed=unexpressed,
+        unexpressed=_unexpressed(job),
         left=_LEFT,
-        benchmark=(measured(process, "axolotl"),),
         notes=adapter_notes(job),
     )
 
 
-def _of_file(job: Job) -> Mapping[str, Any]:
+def _of_file(job: Job) -> Quantities:
     """What axolotl's own keys do not say already."""
     split = ("tensor_parallel", "context_parallel", "expert_parallel")
     return {
-        **deepspeed.quantities(job),
+        **by_deepspeed(job),
         **dict.fromkeys(split),
         # The Trainer takes another product than its own for a mistake: it counts every GPU.
         "train_batch_size": None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
 from planner.launch.heading import heading
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Settings
+from planner.launch.option_table import OptionTable, Quantities, Settings
 from planner.launch.serving import (
     AGGREGATED,
     PREFILL_POOL,
@@ -55,11 +55,12 @@ _TYPES = {AGGREGATED: "worker", PREFILL_POOL: "prefill", "decode": "decode"}
 
 @record(kw_only=True)
 class _Engine:
-    """How Dynamo runs an engine: its framework's name, its table, its options as words."""
+    """How Dynamo runs an engine: its framework's name, image and table, its options as words."""
 
     framework: str
+    image: str
     table: str
-    quantities: Callable[[Worker], Mapping[str, Any]]
+    quantities: Callable[[Worker], Quantities]
     words: Callable[[Server, str], list[str]]
 
 
@@ -117,28 +118,27 @@ def _flat(arguments: list[Argument], left_out: str = "") -> list[str]:
 _ENGINES = {
     "vLLM": _Engine(
         framework="vllm",
+        image="vllm-runtime",
         table=vllm.NAME,
         quantities=vllm.worker_quantities,
         words=_vllm_words,
     ),
     "SGLang": _Engine(
         framework="sglang",
+        image="sglang-runtime",
         table=sglang.NAME,
         quantities=sglang.worker_quantities,
         words=_sglang_words,
     ),
     "TensorRT-LLM": _Engine(
         framework="trtllm",
+        image="tensorrtllm-runtime",
         table=tensorrt_llm.NAME,
         quantities=tensorrt_llm.worker_quantities,
         words=_trtllm_words,
     ),
 }
-_IMAGES = {"vllm": "vllm-runtime", "sglang": "sglang-runtime", "trtllm": "tensorrtllm-runtime"}
-
-
-def _quantities(job: Job) -> Mapping[str, Any]:
-    return {"pool": workers_of(job)[-1].name}
+_REGISTRY = "nvcr.io/nvidia/ai-dynamo/"
 
 
 def _component(server: Server, engine: _Engine) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _component(server: Server, engine: _Engine) -> dict[str, Any]:
     model = server.model if isinstance(server.model, str) else server.model.name
     container = {
         "name": "main",
-        "image": _image(engine),
+        "image": f"{_REGISTRY}{engine.image}:{_VERSION}",
         "command": ["python3", "-m", f"dynamo.{engine.framework}"],
         "args": engine.words(server, model),
         "envFrom": [{"secretRef": {"name": "hf-token-secret"}}],
@@ -163,16 +163,13 @@ def _component(server: Server, engine: _Engine) -> dict[str, Any]:
     }
 
 
-def _image(engine: _Engine) -> str:
-    return f"nvcr.io/nvidia/ai-dynamo/{_IMAGES[engine.framework]}:{_VERSION}"
-
-
 def _graph(job: Job, servers: tuple[Server, ...], engine: _Engine) -> dict[str, Any]:
+    container = {"name": "main", "image": f"{_REGISTRY}{engine.image}:{_VERSION}"}
     frontend = {
         "name": "Frontend",
         "type": "frontend",
         "replicas": 1,
-        "podTemplate": {"spec": {"containers": [{"name": "main", "image": _image(engine)}]}},
+        "podTemplate": {"spec": {"containers": [container]}},
     }
     workers = [_component(server, engine) for server in servers]
     return {
@@ -191,12 +188,21 @@ def _name(job: Job) -> str:
 
 def _draft(job: Job, settings: Settings) -> Draft:
     engine = _ENGINES[job.profile.name]
-    servers = servers_of(
-        job, OptionTable.load(engine.table), _without_nodes(engine.quantities), model_word
-    )
+
+    def quantities(worker: Worker) -> Quantities:
+        """The operator tells the nodes of a worker each other's addresses."""
+        return {**engine.quantities(worker), "num_nodes": None}
+
+    servers = servers_of(job, OptionTable.load(engine.table), quantities, model_word)
+    unset = [server.model for server in servers if isinstance(server.model, Variable)]
+    texts = (one.text for server in servers for one in server.settings.options)
+    if any(text in _DRAFT_METHODS for text in texts):
+        drafts = draft_word(servers[0].worker.job)
+        unset += [drafts] if isinstance(drafts, Variable) else []
     port = f"kubectl port-forward svc/{_name(job)}-frontend 8000:8000"
     notes = [f"`{port}` lets the benchmark reach the frontend."]
-    notes += [f"Replace {word.name} in the graph: {word.meaning}." for word in _unset(servers)]
+    asked = {word.name: word for word in unset}.values()
+    notes += [f"Replace {word.name} in the graph: {word.meaning}." for word in asked]
     # The frontend speaks the interface of OpenAI, whatever the engine.
     measured = benchmark(NAME, job, servers[-1].model)
     draft = draft_of(servers, (), benchmark=measured)
@@ -218,33 +224,13 @@ def _draft(job: Job, settings: Settings) -> Draft:
     return replace(draft, files=(graph,))
 
 
-def _unset(servers: tuple[Server, ...]) -> list[Variable]:
-    """What only the user knows, as words of the graph."""
-    found = [server.model for server in servers if isinstance(server.model, Variable)]
-    if any(map(_drafts, servers)):
-        drafts = draft_word(servers[0].worker.job)
-        found += [drafts] if isinstance(drafts, Variable) else []
-    return list({word.name: word for word in found}.values())
-
-
-def _drafts(server: Server) -> bool:
-    return any(one.text in _DRAFT_METHODS for one in server.settings.options)
-
-
-def _without_nodes(
-    quantities: Callable[[Worker], Mapping[str, Any]],
-) -> Callable[[Worker], Mapping[str, Any]]:
-    """The operator tells the nodes of a worker each other's addresses."""
-    return lambda worker: {**quantities(worker), "num_nodes": None}
-
-
 TARGET = Target(
     name=NAME,
     title="NVIDIA Dynamo",
     version=f"Dynamo {_VERSION}",
     workloads=("serve",),
     profiles=tuple(_ENGINES),
-    quantities=_quantities,
+    quantities=lambda job: {"pool": workers_of(job)[-1].name},
     draft=_draft,
     answers=answers,
     accepted=("dynamo-1.6.1", "vllm-0.33.0", "sglang-0.5.23"),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable
+from planner.launch.option_table import OptionTable, Quantities
 from planner.launch.served import Told, known_model, whole
 from planner.launch.serving import (
     Server,
@@ -66,7 +65,7 @@ def answers(reading: Reading) -> Answers:
     if drafts and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
         told.values["draft_tokens"] = drafts
     told.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
-    return told.batch()
+    return told.of_workload("inference")
 
 
 def _put_model(told: Told) -> None:
@@ -77,33 +76,22 @@ def _put_model(told: Told) -> None:
         return
     repository, _, tag = name.partition(":") if not reading.text("--model") else (name, "", "")
     last = repository.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
-    stem, kind = _split(_PARTS.sub("", last))
-    if tag:
-        kind = tag
+    stem = _PARTS.sub("", last)
+    found = _TYPE.search(stem)
+    kind = tag or (found[1] if found else "")
+    stem = stem[: found.start()] if found else stem
     stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
     stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
     told.values["model"] = checkpoint_of(stem).model or stem
-    word, is_exact = _type_of(kind)
+    word = _OTHERS.get(kind.lower()) or gguf_word(kind.lower())
     if word is None:
         told.assume("quantization", "w4a16", "4 bit; the file's name does not tell the type")
         told.assume("expert_quantization", "w4a16", "as the other matrices")
         return
+    is_exact = kind.lower() in (*_OTHERS, word)
     why = f"the file's name has {kind}" + ("" if is_exact else ", whose nearest type this is")
     told.assume("quantization", word, why)
     told.assume("expert_quantization", word, why)
-
-
-def _split(name: str) -> tuple[str, str]:
-    """A file's name without its type, and the type."""
-    found = _TYPE.search(name)
-    return (name[: found.start()], found[1]) if found else (name, "")
-
-
-def _type_of(kind: str) -> tuple[str | None, bool]:
-    """The word of a type, and whether it is that very one."""
-    kind = kind.lower()
-    word = _OTHERS.get(kind) or gguf_word(kind)
-    return word, kind in _OTHERS or word == kind
 
 
 def _put_gpus(told: Told) -> None:
@@ -166,7 +154,7 @@ _ALL = "all"
 _MOST_SLOTS = 256
 
 
-def _worker_quantities(worker: Worker) -> dict[str, Any]:
+def _worker_quantities(worker: Worker) -> Quantities:
     values, job = common_quantities(worker), worker.job
     tp, pp = int(values["tensor_parallel"]), int(values["pipeline_parallel"])
     slots = int(worker.values["concurrency"])
@@ -204,16 +192,15 @@ def _model(worker: Worker, _: str | None) -> Variable:
 
 
 def _process(server: Server) -> Process:
+    job = server.worker.job
     arguments = [
         Argument(words=("llama-server",)),
         Argument(words=("--model", server.model)),
         *server.listening,
         *map(Argument.of, server.settings.options),
     ]
-    if server.worker.job["draft_tokens"]:
-        drafts = draft_file(server.worker.job)
-        arguments.append(Argument(words=("--spec-draft-model", drafts)))
-    job = server.worker.job
+    if job["draft_tokens"]:
+        arguments.append(Argument(words=("--spec-draft-model", draft_file(job))))
     if not job["prefix_cache_hit_rate"] and not job["shared_prefix_tokens"]:
         note = "the plan computes every prompt"
         arguments.append(Argument(words=("--no-cache-prompt",), note=note))

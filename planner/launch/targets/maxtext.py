@@ -20,23 +20,23 @@ from planner.base.software_enums import (
     KeptTensors,
 )
 from planner.errors import LaunchError
-from planner.launch.benchmark import measured
+from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Remark, Settings, shipped_rows
-from planner.launch.shape import shape_of
+from planner.launch.option_table import Quantities, Remark, Settings, shipped_rows
+from planner.launch.shape import model_named, shape_of
 from planner.launch.target import (
     MASTER_ADDR,
     NODE_RANK,
     NUM_NODES,
     Argument,
     Draft,
-    Process,
     Target,
     Variable,
+    override,
+    overrides,
 )
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.model_names import model_named
-from planner.launch.understood import Answers, Reading, gpus_of, number_of
+from planner.launch.understood import Answers, Gathered, Reading, gpus_of, number_of
 from planner.specs.model import ModelSpec
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
@@ -235,16 +235,27 @@ def remat_of(reading: Reading) -> dict[str, str]:
     if policy == "full":
         return {"recompute": "full"}
     if policy == "custom":
-        places = {key: _place(reading, key) for key in KEYS}
-        saved, moved = (_placed(places, place) for place in ("device", "offload"))
+        places = {key: (reading.text(key) or "").lower() for key in KEYS}
+        for key, place in places.items():
+            if place not in ("", "device", "offload", "remat"):
+                told = f"{key} is device, offload or remat, not {place}."
+                raise LaunchError(f"{reading.place}: {told}")
+        # The tensors of which all that a file places stands there.
+        saved, moved = (
+            frozenset(
+                name
+                for name in TENSORS
+                if {places[key] for key in (*_KEYS[name], *_OTHERS.get(name, ()))} - {""} == {place}
+            )
+            for place in ("device", "offload")
+        )
         return _told(saved - moved - {LAYER_INPUT}, moved)
     # Quantized operands are kept beside these tensors.
     plain = policy.replace("_with_context_and_quantization", "_with_context")
     plain = plain.replace("_with_quantization", "")
     if plain not in (*_NAMED, *_OFFLOADED, *_OLD):
         known = ", ".join(("full", *_NAMED, *_OFFLOADED, "custom"))
-        where = f"{reading.found.name}:{reading.found.line}"
-        raise LaunchError(f"{where}: remat_policy {policy} is not one of {known}.")
+        raise LaunchError(f"{reading.place}: remat_policy {policy} is not one of {known}.")
     tensors = _set(KeptTensors.meant(plain))
     return _told(frozenset(), tensors) if plain in _OFFLOADED else _told(tensors, frozenset())
 
@@ -252,24 +263,6 @@ def remat_of(reading: Reading) -> dict[str, str]:
 def _told(saved: Iterable[str], moved: Iterable[str]) -> dict[str, str]:
     words = {"saved_tensors": _word(saved), "offloaded_tensors": _word(moved)}
     return {"recompute": "full", **{name: word for name, word in words.items() if word}}
-
-
-def _placed(places: Mapping[str, str], place: str) -> frozenset[str]:
-    """The tensors of which all that a file places stands there."""
-    found = set()
-    for name in TENSORS:
-        said = {places[key] for key in (*_KEYS[name], *_OTHERS.get(name, ())) if places[key]}
-        if said == {place}:
-            found.add(name)
-    return frozenset(found)
-
-
-def _place(reading: Reading, key: str) -> str:
-    place = (reading.text(key) or "").lower()
-    if place not in ("", "device", "offload", "remat"):
-        where = f"{reading.found.name}:{reading.found.line}"
-        raise LaunchError(f"{where}: {key} is device, offload or remat, not {place}.")
-    return place
 
 
 def _set(word: Any) -> frozenset[str]:
@@ -287,15 +280,13 @@ _LARGEST = 1e9
 _LENGTH_DEFAULT = 2048
 NEAREST = ("MaxText",)
 """Whose predictions are taken."""
-_SIZES = (
-    "base_emb_dim",
-    "base_mlp_dim",
-    "base_moe_mlp_dim",
-    "base_num_decoder_layers",
-    "base_num_kv_heads",
-    "base_num_query_heads",
-    "base_config",
+_USED = (
+    *("base_emb_dim", "base_mlp_dim", "base_moe_mlp_dim", "base_num_decoder_layers", "base_config"),
+    *("base_num_kv_heads", "base_num_query_heads", "head_dim", "vocab_size", "max_target_length"),
+    *("logits_via_embedding", "gradient_accumulation_steps", "dropout_rate"),
+    *("shard_optimizer_over_data", *KEYS),
 )
+_USED_BEGINNINGS = ("ici_", "dcn_", "num_", "lora_", "per_device", "remat", "model_name")
 _TABLE = (
     *("offload", "precision", "flash_attention", "attention_kernel"),
     *("adapter", "mtp_num_layers"),
@@ -325,25 +316,36 @@ def answers(reading: Reading) -> Answers:
     world = reading.found.world
     total, each = gpus_of(reading), number_of(world.gpus_per_node)
     nodes = number_of(world.num_nodes) or (total // each if total and each else None)
-    mesh = mesh_of(lambda key: _integer(reading, key), nodes, each)
+
+    def integer(key: str) -> int | None:
+        text = reading.text(key) or ""
+        return int(text) if text.removeprefix("-").isdecimal() else None
+
+    mesh = mesh_of(integer, nodes, each)
     num_gpus = mesh.num_gpus or total
     sizes = mesh.sizes
+    # Copies are of what fsdp axes shard.
+    sharding = {"zero_stage": 3, "data_parallel_replicas": sizes["data"]}
+    if sizes["fsdp"] <= 1:
+        is_sharded = (reading.text("shard_optimizer_over_data") or "").lower() == "true"
+        sharding = {"zero_stage": int(is_sharded)}
     values: dict[str, Any] = {
         "tensor_parallel": sizes["tensor"] * sizes["tensor_sequence"],
         "sequence_parallel": str(sizes["tensor_sequence"] > 1).lower(),
         "context_parallel": sizes["context"],
         "expert_parallel": sizes["expert"],
         "pipeline_parallel": sizes["pipeline"],
-        **_sharding(reading, mesh),
+        **sharding,
         **remat_of(reading),
         **{name: reading.value(name) for name in _TABLE if reading.value(name) is not None},
     }
-    defaults: dict[str, str] = {}
+    found = Gathered(values=values)
     if num_gpus is not None:
-        values |= {"num_gpus": num_gpus, **_batch(reading, mesh, num_gpus, defaults)}
+        values |= {"num_gpus": num_gpus, **_batch(reading, mesh, num_gpus, found.defaults)}
     values["sequence_length"] = reading.number("max_target_length") or _LENGTH_DEFAULT
     if not reading.has("max_target_length"):
-        defaults["sequence_length"] = f"{_LENGTH_DEFAULT}, as MaxText does without an option"
+        why = f"{_LENGTH_DEFAULT}, as MaxText does without an option"
+        found.defaults["sequence_length"] = why
     values.setdefault("precision", "bf16")
     values["dropout"] = str(_float(reading, "dropout_rate", 0.0) > 0).lower()
     rank = reading.number("lora_rank")
@@ -353,32 +355,18 @@ def answers(reading: Reading) -> Answers:
     if model is not None:
         values["model"] = model
     (values["framework"],) = NEAREST
-    asked = () if num_gpus is not None else ("num_gpus", "global_batch_size")
+    found.asked += [] if num_gpus is not None else ["num_gpus", "global_batch_size"]
+    found.asked += ["model"] * (model is None and shape is None)
     named = [each.option for each in reading.found.unknown]
-    return Answers(
-        workload="train",
-        values=values,
+    return found.made(
         shape=shape if model is None else None,
-        used=frozenset(name for name in reading.found.options if _is_used(name))
+        used=frozenset(
+            name
+            for name in reading.found.options
+            if name in _USED or name.startswith(_USED_BEGINNINGS)
+        )
         | frozenset(name for name in named if name.strip("\"'").endswith("/configs/base.yml")),
-        defaults=defaults,
-        asked=(*asked, *(("model",) if model is None and shape is None else ())),
     )
-
-
-def _is_used(name: str) -> bool:
-    starts_with = ("ici_", "dcn_", "num_", "lora_", "per_device", "remat", "model_name")
-    exact = ("head_dim", "vocab_size", "logits_via_embedding", "gradient_accumulation_steps",
-             "max_target_length", "dropout_rate", "shard_optimizer_over_data")  # fmt: skip
-    return name.startswith(starts_with) or name in (*exact, *_SIZES, *KEYS)
-
-
-def _sharding(reading: Reading, mesh: Mesh) -> dict[str, Any]:
-    """What data-parallel ranks shard, and the copies of it."""
-    if mesh.sizes["fsdp"] > 1:
-        return {"zero_stage": 3, "data_parallel_replicas": mesh.sizes["data"]}
-    is_sharded = (reading.text("shard_optimizer_over_data") or "").lower() == "true"
-    return {"zero_stage": int(is_sharded)}
 
 
 def _batch(reading: Reading, mesh: Mesh, num_gpus: int, defaults: dict[str, str]) -> dict[str, Any]:
@@ -399,17 +387,11 @@ def _batch(reading: Reading, mesh: Mesh, num_gpus: int, defaults: dict[str, str]
     }
 
 
-def _integer(reading: Reading, key: str) -> int | None:
-    text = reading.text(key) or ""
-    return int(text) if text.removeprefix("-").isdecimal() else None
-
-
 def _float(reading: Reading, key: str, default: float) -> float:
     told = reading.amount(key)
     number = default if told is None else told
     if not 0 <= number < _LARGEST:
-        where = f"{reading.found.name}:{reading.found.line}"
-        raise LaunchError(f"{where}: {key} is {number:g}: give a number of at least 0.")
+        raise LaunchError(f"{reading.place}: {key} is {number:g}: give a number of at least 0.")
     return number
 
 
@@ -457,7 +439,7 @@ _PORT = "29500"
 _DROPOUT = 0.1
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Quantities:
     is_adapted = job["adapter"] not in (None, "none")
     stage = int(job["zero_stage"])
     return {
@@ -472,7 +454,7 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "sequence_length": job["sequence_length"],
         "train_iterations": job.training_steps,
         "save_interval": megatron_lm.save_interval(job),
-        "fp8_quantization": _quantization(job),
+        "fp8_quantization": _QUANTIZATIONS.get(megatron_lm.recipe_of(job, "delayed") or ""),
         "adapter": job["adapter"],
         "lora_rank": job["lora_rank"] if is_adapted else None,
         "lora_targets": job["lora_targets"] if is_adapted else None,
@@ -546,34 +528,19 @@ _QUANTIZATIONS = {
 }
 
 
-def _quantization(job: Job) -> str | None:
-    if job["precision"] != "fp8":
-        return None
-    usual = "mxfp8" if job.gpu.architecture == "blackwell" else "delayed"
-    recipe = usual if job["fp8_recipe"] == "auto" else job["fp8_recipe"]
-    return _QUANTIZATIONS.get(recipe)
-
-
 def _draft(job: Job, settings: Settings) -> Draft:
-    job.require_even_nodes()
     is_adapted = job["adapter"] not in (None, "none")
     module = _ADAPTER_MODULE if is_adapted else _MODULE
     config = Variable(name="MAXTEXT_PATH", meaning="folder of a checkout of MaxText",
                       suffix=f"/{_CONFIG}")  # fmt: skip
-    words = [Argument(words=(f"{each.option}={each.text}",), note=each.note)
-             for each in settings.options]  # fmt: skip
-    process = Process(
-        name="train",
-        arguments=(*_command(job, module), Argument(words=(config,)), *words, *_own_words(job)),
-        num_nodes=job.num_nodes,
-        gpus_per_node=job.gpus_per_node,
+    return training_draft(
+        job,
+        "maxtext",
+        (*_command(job, module), Argument(words=(config,)), *overrides(settings), *_own_words(job)),
+        launcher="",
         environment={"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92"},
-    )
-    return Draft(
-        processes=(process,),
         unexpressed=_strange(job),
         left=megatron_lm.left_of(job),
-        benchmark=(measured(process, "maxtext"),),
     )
 
 
@@ -594,17 +561,13 @@ def _command(job: Job, module: str) -> list[Argument]:
 
 
 def _own_words(job: Job) -> list[Argument]:
-    def known(key: str, name: str, meaning: str, default: str | None = None) -> Argument:
-        variable = Variable(name=name, meaning=meaning, default=default, prefix=f"{key}=")
-        return Argument(words=(variable,))
-
     return [
-        known("run_name", "RUN_NAME", "name of the run", "planned"),
-        known("base_output_directory", "OUTPUT_PATH", "folder of checkpoints and logs"),
-        known("tokenizer_path", "TOKENIZER_MODEL", "ORG/NAME of the tokenizer", job.hub_name),
+        override("run_name", "RUN_NAME", "name of the run", "planned"),
+        override("base_output_directory", "OUTPUT_PATH", "folder of checkpoints and logs"),
+        override("tokenizer_path", "TOKENIZER_MODEL", "ORG/NAME of the tokenizer", job.hub_name),
         Argument(words=("dataset_type=hf",)),
-        known("hf_path", "DATA_PATH", "data set on Hugging Face"),
-        known("learning_rate", "LEARNING_RATE", "the highest learning rate, such as 1.5e-4"),
+        override("hf_path", "DATA_PATH", "data set on Hugging Face"),
+        override("learning_rate", "LEARNING_RATE", "the highest learning rate, such as 1.5e-4"),
     ]
 
 

@@ -9,15 +9,23 @@ from itertools import pairwise
 from typing import Any
 
 from planner.errors import LaunchError
-from planner.launch.benchmark import measured
-from planner.launch.dialect import Dialect
+from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import FLAG, Accepted, OptionTable, Remark, Settings
-from planner.launch.target import Argument, Draft, File, Process, Target, Variable
+from planner.launch.option_table import (
+    FLAG,
+    Accepted,
+    Dialect,
+    OptionTable,
+    Quantities,
+    Remark,
+    Settings,
+)
+from planner.launch.shape import model_named
+from planner.launch.target import Argument, Draft, File, Target, override, overrides
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_read import read_megatron
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
-from planner.launch.targets.model_names import model_named
+from planner.launch.templates import Value, filled
 from planner.launch.understood import Answers, Reading
 from planner.shell.text import Given
 
@@ -68,8 +76,11 @@ def answers(reading: Reading) -> Answers:
     given = {each.option: _with_defaults(each) for each in every}
     table = OptionTable.load("megatron-lm")
     translated = _translated(given, {row.option for row in table.rows if row.text == FLAG})
-    by_number = _world(reading, given)
-    inner = Reading.of(replace(by_number.found, options=translated), table)
+    world = found.world
+    nodes = given.get("trainer.num_nodes") or given.get("--num_nodes") or world.num_nodes
+    each = given.get("trainer.devices") or given.get("--gpus_per_node") or world.gpus_per_node
+    world = replace(world, num_nodes=nodes, gpus_per_node=each)
+    inner = Reading.of(replace(found, options=translated, world=world), table)
     framework = "NeMo" if any(name.startswith("trainer.") for name in given) else "Megatron-Bridge"
     read = read_megatron(inner, framework)
     model, how = _model(reading, given)
@@ -133,18 +144,18 @@ def _ignored(given: Mapping[str, Given]) -> frozenset[str]:
     return frozenset((*arguments, *(name for name in _OF_PRIMUS if name in given)))
 
 
+_USED = re.compile(
+    "parallel|batch_size|seq_length|recompute|num_|hidden|precision|offload|fp8|fp4|optimizer"
+    r"|peft\.|dropout|iters|checkpoint_"
+)
+
+
 def _is_used(name: str, given: Given) -> bool:
-    if name in _NAMING or _is_of_table(name):
-        return True
-    words = ("parallel", "batch_size", "seq_length", "recompute", "num_", "hidden", "precision")
-    more = ("offload", "fp8", "fp4", "optimizer", "peft.", "dropout", "iters", "checkpoint_")
-    return bool(given.texts) and any(word in name for word in (*words, *more))
-
-
-def _is_of_table(name: str) -> bool:
-    """Whether a key of Primus is an argument that the prediction depends on."""
+    """Whether the prediction depends on a key: keys of Primus are arguments of Megatron-LM."""
     options = OptionTable.load("megatron-lm").options
-    return name.startswith(_PRIMUS) and _dashed(_key(name)) in options
+    if name in _NAMING or (name.startswith(_PRIMUS) and _dashed(_key(name)) in options):
+        return True
+    return bool(given.texts and _USED.search(name))
 
 
 def _translated(given: Mapping[str, Given], flags: set[str]) -> dict[str, Given]:
@@ -211,37 +222,22 @@ def _listed(option: str) -> Callable[[str], list[tuple[str, _Texts]]]:
     return lambda text: [(option, (text.strip("[]").replace(",", " ").replace("  ", " "),))]
 
 
-def _groups(text: str) -> list[tuple[str, _Texts]]:
-    return [("--num-query-groups", (text,)), ("--group-query-attention", ())]
-
-
-def _activation(text: str) -> list[tuple[str, _Texts]]:
-    return [("--swiglu", ())] if "glu" in text.lower() else []
-
-
-def _normalization(text: str) -> list[tuple[str, _Texts]]:
-    return [("--normalization", ("RMSNorm" if "rms" in text.lower() else "LayerNorm",))]
-
-
-def _optimizer(text: str) -> list[tuple[str, _Texts]]:
-    is_sharded = text.lower() in ("distributed_fused_adam", "mcore_distributed_optim")
-    return [("--use-distributed-optimizer", ())] if is_sharded else []
-
-
-def _frequency(text: str) -> list[tuple[str, _Texts]]:
-    return [("--moe-layer-freq", (text.replace(" ", ""),))]
-
-
+_SHARDED = ("distributed_fused_adam", "mcore_distributed_optim")
 _SPECIAL: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
     "precision": _precision,
     "mixed_precision": _precision,
     "recompute_modules": _listed("--recompute-modules"),
     "offload_modules": _listed("--offload-modules"),
-    "num_query_groups": _groups,
-    "activation": _activation,
-    "normalization": _normalization,
-    "optim.name": _optimizer,
-    "moe_layer_freq": _frequency,
+    "num_query_groups": lambda text: [
+        ("--num-query-groups", (text,)),
+        ("--group-query-attention", ()),
+    ],
+    "activation": lambda text: [("--swiglu", ())] * ("glu" in text.lower()),
+    "normalization": lambda text: [
+        ("--normalization", ("RMSNorm" if "rms" in text.lower() else "LayerNorm",))
+    ],
+    "optim.name": lambda text: [("--use-distributed-optimizer", ())] * (text.lower() in _SHARDED),
+    "moe_layer_freq": lambda text: [("--moe-layer-freq", (text.replace(" ", ""),))],
     "attention_backend": lambda text: [("--attention-backend", (text.rpartition(".")[2],))],
     "window_size": lambda text: [("--window-size", (text.strip("[]()"),))],
     "fp8_hybrid": lambda text: [("--fp8-format", ("hybrid",))] * (text.lower() == "true"),
@@ -256,15 +252,6 @@ def _text(given: Given | None) -> str | None:
 
 def _is_true(given: Given | None) -> bool:
     return (_text(given) or "").lower() == "true"
-
-
-def _world(reading: Reading, given: Mapping[str, Given]) -> Reading:
-    """With the GPUs that the file itself names."""
-    world = reading.found.world
-    nodes = given.get("trainer.num_nodes") or given.get("--num_nodes") or world.num_nodes
-    each = given.get("trainer.devices") or given.get("--gpus_per_node") or world.gpus_per_node
-    world = replace(world, num_nodes=nodes, gpus_per_node=each)
-    return replace(reading, found=replace(reading.found, world=world))
 
 
 def _model(reading: Reading, given: Mapping[str, Given]) -> tuple[str | None, str]:
@@ -304,43 +291,10 @@ _FUSED_LOSS = 4  # bytes per logit
 """Bytes of a gradient that is exchanged in 16 bit."""
 _UNSAVED = "checkpoint.save=null"
 _SPLIT = {"embedding_in_split": False, "loss_in_split": False}
-_SCRIPT = '''\
-"""Train with {version}: MODEL KEY=VALUE ..., where MODEL is on Hugging Face or "{shape}"."""
-
-import sys
-
-from megatron.bridge import AutoBridge
-{imports}from megatron.bridge.recipes.gpt.h100.vanilla_gpt import (
-    vanilla_gpt_pretrain_1gpu_h100_bf16_config,
-)
-from megatron.bridge.training.comm_overlap import CommOverlapConfig
-from megatron.bridge.training.gpt_step import forward_step
-from megatron.bridge.training.mixed_precision import get_mixed_precision_config
-from megatron.bridge.training.{module} import {function}
-from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides
-
-model, *overrides = sys.argv[1:]
-config = vanilla_gpt_pretrain_1gpu_h100_bf16_config()
-if model != "{shape}":
-    config.model = AutoBridge.from_hf_pretrained(model).to_megatron_provider(load_weights=False)
-# Objects in place of names, so that the overrides reach their fields.
-config.mixed_precision = get_mixed_precision_config("bf16_mixed")
-config.comm_overlap = CommOverlapConfig(tp_comm_overlap=False)
-{adapter}config = process_config_with_overrides(config, cli_overrides=overrides)
-{function}(config, forward_step)
-'''
-_ADAPTER_IMPORTS = """\
-from megatron.bridge.data.builders import GPTSFTDatasetConfig
-from megatron.bridge.peft.lora import LoRA
-"""
-_ADAPTER = """\
-config.peft = LoRA()
-config.dataset = GPTSFTDatasetConfig(dataset_root="set below", seq_length=1)
-"""
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
-    shape = shape_overrides(job) if _needs_shape(job) else {}
+def _quantities(job: Job) -> Quantities:
+    shape = shape_overrides(job) if job.hub_name is None else {}
     shared = megatron_lm.run_words(job)
     has_experts = bool(job.model.num_experts)
     is_adapted = job["adapter"] not in (None, "none")
@@ -349,6 +303,8 @@ def _quantities(job: Job) -> Mapping[str, Any]:
     split = shared.get("pipeline_layout") is not None
     names_gradients = job["main_grads_precision"] != "framework"
     wire = job.profile.states.gradient_on_wire
+    usual = "flex" if execution.deduplicated_dispatch or merged else "alltoall"
+    dispatcher = (megatron_lm.dispatcher(job) or usual) if has_experts else None
     is_fused = job["loss_kernel"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
     return {
         **(_SPLIT if not split else {}),
@@ -365,24 +321,12 @@ def _quantities(job: Job) -> Mapping[str, Any]:
         "tensor_overlap": bool(job["sequence_parallel"])
         and overlap.tensor_parallel > 0
         and not job["tp_comm_overlap"],
-        "token_dispatcher": _dispatcher(job, execution.deduplicated_dispatch or merged),
-        "flex_backend": ("hybridep" if merged else "deepep")
-        if _dispatcher(job, execution.deduplicated_dispatch or merged) == "flex"
-        else None,
+        "token_dispatcher": dispatcher,
+        "flex_backend": ("hybridep" if merged else "deepep") if dispatcher == "flex" else None,
         "loss_fusion": ("te" if is_fused else "native"),
         "recompute_modules": (shared.get("recompute_modules") or "").replace(" ", ",") or None,
         "offload_modules": (shared.get("offload_modules") or "").replace(" ", ",") or None,
     }
-
-
-def _dispatcher(job: Job, is_flexible: bool) -> str | None:
-    if not job.model.num_experts:
-        return None
-    return megatron_lm.dispatcher(job) or ("flex" if is_flexible else "alltoall")
-
-
-def _needs_shape(job: Job) -> bool:
-    return job.hub_name is None
 
 
 def shape_overrides(job: Job) -> dict[str, Any]:
@@ -404,74 +348,57 @@ def shape_overrides(job: Job) -> dict[str, Any]:
 
 
 def _draft(job: Job, settings: Settings) -> Draft:
-    job.require_even_nodes()
     if is_hybrid(job.model) and job["pipeline_parallel"] > 1:
         raise LaunchError(
             f"{job.model.name}: a pipeline of layers of several kinds is split by its recipe alone "
             "in Megatron-Bridge: plan pipeline_parallel 1, or choose megatron-lm."
         )
     model, is_adapted = job.hub_name or SHAPE, job["adapter"] not in (None, "none")
-    words = [Argument(words=(f"{each.option}={each.text}",), note=each.note)
-             for each in settings.options]  # fmt: skip
     found = dict(megatron_lm.environment_of(job))
     if job.profile.name == "Megatron-Bridge":
         # The prediction has next to no slivers between segments.
         found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-    process = Process(
-        name="train",
-        launcher="torchrun",
-        arguments=(Argument(words=(PROGRAM, model)), *words, *_own_words(job, is_adapted)),
-        num_nodes=job.num_nodes,
-        gpus_per_node=job.gpus_per_node,
+    values: dict[str, Value] = {
+        "version": _VERSION,
+        "shape": SHAPE,
+        "is_adapted": is_adapted,
+        "function": "finetune" if is_adapted else "pretrain",
+    }
+    program = filled("bridge_train.txt", values)
+    return training_draft(
+        job,
+        "megatron-bridge",
+        (Argument(words=(PROGRAM, model)), *overrides(settings), *_own_words(job, is_adapted)),
         environment=found,
-    )
-    return Draft(
-        processes=(process,),
-        files=(File(name=PROGRAM, text=_program(is_adapted), meaning="what the overrides change"),),
+        more=(_UNSAVED,),
+        files=(File(name=PROGRAM, text=program, meaning="what the overrides change"),),
         unexpressed=(
-            *(strange_parts(job.model, "Megatron-Bridge") if _needs_shape(job) else ()),
+            *(strange_parts(job.model, "Megatron-Bridge") if job.hub_name is None else ()),
             *megatron_lm.uneven_blocks(job),
         ),
         left=(*megatron_lm.left_of(job), *_left(job)),
-        benchmark=(measured(process, "megatron-bridge", _UNSAVED),),
-    )
-
-
-def _program(is_adapted: bool) -> str:
-    function = "finetune" if is_adapted else "pretrain"
-    return _SCRIPT.format(
-        version=_VERSION,
-        shape=SHAPE,
-        imports=_ADAPTER_IMPORTS if is_adapted else "",
-        module=function,
-        function=function,
-        adapter=_ADAPTER if is_adapted else "",
     )
 
 
 def _own_words(job: Job, is_adapted: bool) -> list[Argument]:
-    def known(key: str, name: str, meaning: str, default: str | None = None) -> Argument:
-        variable = Variable(name=name, meaning=meaning, default=default, prefix=f"{key}=")
-        return Argument(words=(variable,))
-
+    tokenizer = "ORG/NAME or folder of the tokenizer on Hugging Face"
     found = [
-        known("tokenizer.tokenizer_model", "TOKENIZER_MODEL",
-              "ORG/NAME or folder of the tokenizer on Hugging Face", job.hub_name),
-        known("optimizer.lr", "LEARNING_RATE", "the highest learning rate, such as 1.5e-4"),
-        known("checkpoint.save", "CHECKPOINT_PATH", "folder of the checkpoints"),
-        known("checkpoint.load", "CHECKPOINT_PATH", "folder of the checkpoints"),
-    ]  # fmt: skip
+        override("tokenizer.tokenizer_model", "TOKENIZER_MODEL", tokenizer, job.hub_name),
+        override("optimizer.lr", "LEARNING_RATE", "the highest learning rate, such as 1.5e-4"),
+        override("checkpoint.save", "CHECKPOINT_PATH", "folder of the checkpoints"),
+        override("checkpoint.load", "CHECKPOINT_PATH", "folder of the checkpoints"),
+    ]
     if is_adapted:
         meaning = "the weights, as AutoBridge.import_ckpt of megatron.bridge wrote them"
         name = "PRETRAINED_CHECKPOINT"
         folder = "folder with training.jsonl, validation.jsonl and, if there is one, test.jsonl"
         return [
             *found,
-            known("checkpoint.pretrained_checkpoint", name, meaning),
-            known("dataset.dataset_root", "DATA_PATH", folder),
+            override("checkpoint.pretrained_checkpoint", name, meaning),
+            override("dataset.dataset_root", "DATA_PATH", folder),
         ]
     meaning = "prefix of the data set that preprocess_data.py of Megatron-LM made"
-    return [*found, known("dataset.data_path", "DATA_PATH", meaning)]
+    return [*found, override("dataset.data_path", "DATA_PATH", meaning)]
 
 
 def _left(job: Job) -> tuple[Remark, ...]:
@@ -479,7 +406,7 @@ def _left(job: Job) -> tuple[Remark, ...]:
     if job.profile.name == "Megatron-Bridge":
         note = "predicted with one CUDA graph of the whole iteration, which not every model allows"
         found.append(Remark(parameter="model.cuda_graph_impl", value="", note=note))
-    if not _needs_shape(job):
+    if job.hub_name is not None:
         note = f"its shape is taken from config.json of {job.hub_name}"
         found.append(Remark(parameter="model", value="", note=note))
     return tuple(found)

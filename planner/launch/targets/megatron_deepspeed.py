@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from planner.errors import LaunchError
-from planner.launch.benchmark import measured
-from planner.launch.dialect import Dialect
+from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Remark, Settings
-from planner.launch.target import Argument, Draft, Process, Target, Variable
+from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings
+from planner.launch.target import Argument, Draft, Target, Variable
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_read import is_deepspeed, read_megatron
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
@@ -96,7 +94,11 @@ def _translated(found: Found, config: Mapping[str, Given]) -> dict[str, Given]:
         options["--num-query-groups"] = replace(groups, option="--num-query-groups")
         options["--group-query-attention"] = _flag("--group-query-attention")
     _correct(options)
-    _space_experts(options)
+    layers = number_of(options.get("--num-layers"))
+    every = number_of(options.get("--expert-interval")) or _EVERY  # second one has experts
+    if "--num-experts" in options and layers and every > 1:
+        name = "--moe-layer-freq"
+        options[name] = stated(name, f"([0]*{every - 1}+[1]*1)*{layers // every}")
     return options
 
 
@@ -119,15 +121,6 @@ def _correct(options: dict[str, Given]) -> None:
     if "--topk" not in options and "--num-experts" in options:
         name = "--moe-router-topk"
         options.setdefault(name, stated(name, "1"))
-
-
-def _space_experts(options: dict[str, Given]) -> None:
-    """Layers with experts among the others: every second one where nothing is said."""
-    layers = number_of(options.get("--num-layers"))
-    every = number_of(options.get("--expert-interval")) or _EVERY
-    if "--num-experts" in options and layers and every > 1:
-        name = "--moe-layer-freq"
-        options[name] = stated(name, f"([0]*{every - 1}+[1]*1)*{layers // every}")
 
 
 def _flag(name: str) -> Given:
@@ -191,7 +184,7 @@ _UNSAID = {
 }
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Quantities:
     shape = shape_words(job.model, int(job["tensor_parallel"]))
     for name, what in _LACKING.items():
         if shape[name]:
@@ -212,7 +205,6 @@ def _quantities(job: Job) -> Mapping[str, Any]:
 
 
 def _draft(job: Job, settings: Settings) -> Draft:
-    job.require_even_nodes()
     path = Variable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of deepspeedai/Megatron-DeepSpeed",
@@ -220,25 +212,22 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
     flags = [each for each in settings.options if each.option.startswith("--")]
     document = nested({each.option: each.text for each in settings.options if each not in flags})
-    process = Process(
-        name="train",
-        launcher="torchrun",
-        arguments=(
-            Argument(words=(path,)),
-            *map(Argument.of, flags),
-            Argument(words=("--data-impl", "mmap")),
-            *megatron_lm.own_words(job),
-        ),
-        num_nodes=job.num_nodes,
-        gpus_per_node=job.gpus_per_node,
-        environment=megatron_lm.environment_of(job),
+    arguments = (
+        Argument(words=(path,)),
+        *map(Argument.of, flags),
+        Argument(words=("--data-impl", "mmap")),
+        *megatron_lm.own_words(job),
     )
-    return Draft(
-        processes=(process,),
+    note = "DeepSpeed deals the layers evenly to the stages, and the first ones get what is over"
+    split = Remark(parameter="--split of the pipeline", value="", note=note)
+    return training_draft(
+        job,
+        "megatron-deepspeed",
+        arguments,
+        environment=megatron_lm.environment_of(job),
         files=(json_file(_CONFIG, document, "how DeepSpeed shards"),),
         unexpressed=(*strange_parts(job.model, "Megatron-DeepSpeed"), *_unsaid(job)),
-        left=_left(job),
-        benchmark=(measured(process, "megatron-deepspeed"),),
+        left=(*megatron_lm.left_of(job), *((split,) if job["pipeline_parallel"] > 1 else ())),
     )
 
 
@@ -256,14 +245,6 @@ def _unsaid(job: Job) -> tuple[Remark, ...]:
     note = "Megatron-DeepSpeed has no argument for it"
     remarks = [Remark(parameter="model", value=what, note=note) for what in found]
     return (*remarks, *([sharded] if is_sharded else []))
-
-
-def _left(job: Job) -> tuple[Remark, ...]:
-    if job["pipeline_parallel"] == 1:
-        return megatron_lm.left_of(job)
-    note = "DeepSpeed deals the layers evenly to the stages, and the first ones get what is over"
-    split = Remark(parameter="--split of the pipeline", value="", note=note)
-    return (*megatron_lm.left_of(job), split)
 
 
 TARGET = Target(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from planner.launch.benchmark import measured
+from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Remark, Settings
-from planner.launch.target import Argument, Draft, Process, Target, Variable
+from planner.launch.option_table import Quantities, Remark, Settings
+from planner.launch.target import Argument, Draft, Target, Variable
 from planner.launch.targets.megatron_read import answers, is_deepspeed, starts_swift
 from planner.launch.targets.megatron_shape import (
     PROGRAM,
@@ -25,11 +25,10 @@ _PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
 _PATCHED = re.compile(r"pretrain_(?!vlm|bert|t5|retro|ict|vision|vit)\w+\.py")
 _SEVERAL = ("--recompute-modules", "--offload-modules")
 """Options whose values are words of their own."""
-_MXFP8 = ("blackwell",)
 _DROPOUT = 0.1
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Quantities:
     """What the table turns into arguments: parameters of the plan and what follows from them."""
     tensor = int(job["tensor_parallel"])
     if is_hybrid(job.model):
@@ -129,14 +128,22 @@ def overlap_words(job: Job) -> dict[str, bool]:
     }
 
 
+def recipe_of(job: Job, usual: str) -> str | None:
+    """The scaling of products in 8 bits: that of the plan, else of the GPU; None without them."""
+    if job["precision"] != "fp8":
+        return None
+    if job["fp8_recipe"] != "auto":
+        return str(job["fp8_recipe"])
+    return "mxfp8" if job.gpu.architecture == "blackwell" else usual
+
+
 def precision_words(job: Job) -> dict[str, Any]:
     """Format and scaling of products in 8 bit, as kernels of the GPU take them."""
-    if job["precision"] != "fp8":
-        return {}
     # Delayed scaling cannot repeat norms and activation functions of experts.
     repeats = job["recompute"] == "selective" and bool(job.model.num_experts)
-    usual = "mxfp8" if job.gpu.architecture in _MXFP8 else "tensorwise" if repeats else "delayed"
-    recipe = usual if job["fp8_recipe"] == "auto" else job["fp8_recipe"]
+    recipe = recipe_of(job, "tensorwise" if repeats else "delayed")
+    if recipe is None:
+        return {}
     return {"fp8_format": "e4m3" if recipe == "mxfp8" else "hybrid", "scaling": recipe}
 
 
@@ -192,25 +199,18 @@ def environment_of(job: Job) -> dict[str, str]:
 
 
 def _draft(job: Job, settings: Settings) -> Draft:
-    job.require_even_nodes()
     program = Variable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of NVIDIA/Megatron-LM",
         suffix=f"/{PROGRAM if is_hybrid(job.model) else _PROGRAMS[0]}",
     )
-    process = Process(
-        name="train",
-        launcher="torchrun",
-        arguments=(Argument(words=(program,)), *words_of(settings), *own_words(job)),
-        num_nodes=job.num_nodes,
-        gpus_per_node=job.gpus_per_node,
+    return training_draft(
+        job,
+        "megatron-lm",
+        (Argument(words=(program,)), *words_of(settings), *own_words(job)),
         environment=environment_of(job),
-    )
-    return Draft(
-        processes=(process,),
         unexpressed=(*strange_parts(job.model), *uneven_blocks(job)),
         left=left_of(job),
-        benchmark=(measured(process, "megatron-lm"),),
     )
 
 

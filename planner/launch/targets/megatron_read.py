@@ -5,17 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from planner.base.adapter_names import ExpertAdapters, targets_of
 from planner.base.optimizer_names import optimizer_of
 from planner.base.software_enums import MODULES, RecomputedModules
-from planner.errors import LaunchError, SpecError
-from planner.launch.dialect import Dialect
-from planner.launch.option_table import OptionTable
+from planner.errors import LaunchError
+from planner.launch.option_table import Dialect, OptionTable
 from planner.launch.targets.megatron_shape import shape_read, stages_of, told_layout
-from planner.launch.trainer.said import objective_of_word
-from planner.launch.understood import Answers, Found, Reading, gpus_of, require_split
+from planner.launch.trainer.said import objective_of_word, require_known_training
+from planner.launch.understood import (
+    Answers,
+    Found,
+    Gathered,
+    Reading,
+    gpus_of,
+    require_split,
+)
 from planner.shell.text import Given, stated
 
 _AS_THEY_ARE = (
@@ -31,19 +38,19 @@ _TOLD = ("zero_stage", "flash_attention", "sequence_parallel")
 """Whose defaults are worth a word."""
 _USED = OptionTable.load("megatron-lm").used
 _EQUAL_STAGES = ("Megatron-LM", "Megatron-Bridge", "NeMo")
-_OTHER_SPLITS = (
-    "--pipeline-model-parallel-layout",
-    "--decoder-first-pipeline-num-layers",
-    "--decoder-last-pipeline-num-layers",
-)
+_LAYOUT, _CHUNKS = "--pipeline-model-parallel-layout", "--num-virtual-stages-per-pipeline-rank"
+_LAYERS_OF_CHUNK = "--num-layers-per-virtual-pipeline-stage"
+_OTHER_SPLITS = (_LAYOUT, *(f"--decoder-{end}-pipeline-num-layers" for end in ("first", "last")))
 # Each counts as a layer of its stage.
-_COUNTED = (
-    "--account-for-embedding-in-pipeline-split",
-    "--account-for-loss-in-pipeline-split",
+_COUNTED = tuple(f"--account-for-{what}-in-pipeline-split" for what in ("embedding", "loss"))
+_CONTRADICTIONS = (
+    *(("--bf16", "--fp16"), (_LAYERS_OF_CHUNK, _CHUNKS), (_LAYOUT, _CHUNKS)),
+    *((_LAYOUT, _LAYERS_OF_CHUNK), ("--train-iters", "--train-samples")),
 )
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 # What selective recomputation stands for where nobody names modules: of experts the last two.
 _USUAL_MODULES = ("core_attn", "layernorm+moe_act", "layernorm+mla_up_proj+moe_act")
+_AS_THE_REST = "the tensor parallelism of the rest"
 _DROPOUT = 0.1
 # What "auto" of each profile is: the way that its runs went.
 _OWN_DISPATCHER = {"Megatron-LM": "alltoall", "Megatron-Bridge": "flex", "NeMo": "flex"}
@@ -56,11 +63,6 @@ _OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--zero-stage", "--no-pipe
 def is_deepspeed(words: Sequence[str]) -> bool:
     """Whether arguments of Megatron are those of a fork with DeepSpeed."""
     return any(word.partition("=")[0] in _OF_DEEPSPEED for word in words)
-
-
-def plain_answers(reading: Reading) -> Answers:
-    """What a command of Megatron-LM says."""
-    return read_megatron(reading, framework="Megatron-LM")
 
 
 _NARROW = "--grad-reduce-in-bf16"
@@ -77,35 +79,49 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
         They contradict each other, or the number of GPUs.
     """
     _refuse_contradictions(reading)
-    said = {name: _whole(name, reading.value(name)) for name in _AS_THEY_ARE}
-    values: dict[str, Any] = {name: text for name, text in said.items() if text is not None}
+    said = {name: reading.value(name) for name in _AS_THEY_ARE}
+    # Of counts what text alone does not tell is left open.
+    values: dict[str, Any] = {
+        name: text
+        for name, text in said.items()
+        if text is not None
+        and (name not in (*_NUMBERS, *_ASKED) or text.replace("_", "").isdecimal())
+    }
     values["framework"] = framework
     shape, notes = shape_read(reading)
-    _set(values, "virtual_pipeline", _chunks(reading, shape, notes))
-    _set(values, "precision", "bf16" if "precision" not in values else None)
+    found = Gathered(values=values, notes=notes)
+    found.put("virtual_pipeline", _chunks(reading, shape, notes))
+    values.setdefault("precision", "bf16")
     values |= _recomputation(reading, values)
     if all(map(reading.has, _BOTH_OFFLOADS)):
         values["offload"] = "optimizer_activations"
     values |= _optimizer(reading)
     if "dist_muon" in (reading.text("--optimizer") or ""):
         values["zero_stage"] = "1"  # its states are sharded without another option
-    _set(values, "pipeline_layout", told_layout(reading, values, shape["num_hidden_layers"]))
-    values["dropout"] = _dropout(reading)
-    defaults = {
-        name: f"{said[name]}, as {framework} does without an option"
-        for name in _TOLD
-        if name in reading.meanings and not reading.meanings[name].options
-    }
+    found.put("pipeline_layout", told_layout(reading, values, shape["num_hidden_layers"]))
+    rates = map(reading.amount, ("--attention-dropout", "--hidden-dropout"))
+    drops = any((_DROPOUT if rate is None else rate) > 0 for rate in rates)
+    values["dropout"] = str(drops).lower()
+    for name in _TOLD:
+        if name in reading.meanings and not reading.meanings[name].options:
+            found.defaults[name] = f"{said[name]}, as {framework} does without an option"
     num_gpus = gpus_of(reading)
-    _set(values, "num_gpus", num_gpus)
+    found.put("num_gpus", num_gpus)
     sizes = {name: int(values.get(name) or 1) for name in _AS_THEY_ARE[:3]}
     require_split(reading, num_gpus, **sizes)
-    _split_experts(reading, shape, values, defaults, sizes["tensor_parallel"])
-    _require_experts(reading, num_gpus, values, sizes)
-    _set(values, "token_dispatcher", _dispatcher(reading, framework, values, defaults))
+    _split_experts(reading, shape, found, sizes["tensor_parallel"])
+    if (experts := int(values.get("expert_parallel", 1))) > 1:
+        # The experts of every stage must find GPUs.
+        split = reading.number(_EXPERTS) or sizes["tensor_parallel"]
+        held = {"pipeline_parallel": sizes["pipeline_parallel"], "expert_parallel": experts}
+        require_split(reading, num_gpus, **held, expert_tensor_parallel=split)
+    found.put("token_dispatcher", _dispatcher(reading, framework, found))
     _require_stages(reading, shape["num_hidden_layers"], sizes["pipeline_parallel"], framework)
-    _set(values, "global_batch_size", _batch(reading, values, sizes, num_gpus, defaults))
-    _set(values, "total_tokens", _tokens(reading, values))
+    micro, ranks = reading.number("--micro-batch-size"), (num_gpus or 0) // prod(sizes.values())
+    if not reading.has("--global-batch-size") and num_gpus is not None and micro is not None:
+        why = f"{micro * ranks}, a micro-batch of each data-parallel rank"
+        found.assume("global_batch_size", micro * ranks, why)
+    found.put("total_tokens", _tokens(reading))
     if reading.value("precision") is None:
         notes.append("Neither --bf16 nor --fp16 is there: Megatron-LM then computes in 32 bit,")
         notes[-1] += " which is not planned; bf16 is taken."
@@ -115,43 +131,23 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
         notes[-1] += " asked for."
     if framework == "Megatron-LM" and reading.has(_IN_8_BITS):
         # Weights that lie in 8 bits alone are how NeMo trains; gradients stay Megatron-LM's.
-        values = {"main_grads_precision": "fp32", **values, "framework": "NeMo"}
+        values.setdefault("main_grads_precision", "fp32")
+        values["framework"] = "NeMo"
         notes.append(f"{_IN_8_BITS}: predicted as NeMo, whose weights lie in 8 bits alone, too.")
     is_whole = all(shape[name] for name in _NEEDED)
-    asked = [name for name in (*_ASKED, *_NUMBERS) if name not in values]
-    asked += ["model"] * (not is_whole)
+    found.asked += [name for name in (*_ASKED, *_NUMBERS) if name not in values]
+    if not is_whole or not shape["vocab_size"]:
+        found.ask("model")
     if is_whole and not shape["vocab_size"]:
         notes.append("The vocabulary is the tokenizer's, and the file names none that is known.")
-        asked.append("model")
-    return Answers(
-        workload="train",
-        values=values,
-        shape=shape if is_whole else None,
-        used=_USED | {name for name in reading.found.options if name.startswith(_ALSO_USED)},
-        defaults=defaults,
-        asked=tuple(asked),
-        notes=tuple(notes),
-    )
-
-
-def _set(values: dict[str, Any], name: str, value: Any) -> None:
-    if value is not None:
-        values[name] = value
-
-
-def _whole(name: str, text: str | None) -> str | None:
-    """The text of a value; None where a number is none that text alone tells."""
-    is_number = name in (*_NUMBERS, *_ASKED) and text is not None
-    if is_number and not str(text).replace("_", "").isdecimal():
-        return None
-    return text
+    also = {name for name in reading.found.options if name.startswith(_ALSO_USED)}
+    return found.made(shape=shape if is_whole else None, used=_USED | also)
 
 
 def _split_experts(
     reading: Reading,
     shape: Mapping[str, Any],
-    values: dict[str, Any],
-    defaults: dict[str, str],
+    found: Gathered,
     tensor: int,
 ) -> None:
     """Split experts as an option says, or as other matrices are.
@@ -159,28 +155,11 @@ def _split_experts(
     NVIDIA/Megatron-LM, megatron/core/parallel_state.py and megatron/training/arguments.py:
     ``expert_tensor_parallel_size`` that is None becomes ``tensor_model_parallel_size``.
     """
-    is_sparse = shape.get("num_experts") or int(values.get("expert_parallel", 1)) > 1
-    if not is_sparse:
-        return
-    if reading.has("--expert-tensor-parallel-size"):
-        _set(values, "expert_tensor_parallel", reading.number("--expert-tensor-parallel-size"))
-        return
-    if tensor == 1:
-        return
-    values["expert_tensor_parallel"] = tensor
-    defaults["expert_tensor_parallel"] = f"{tensor}, the tensor parallelism of the rest"
-
-
-def _require_experts(
-    reading: Reading, num_gpus: int | None, values: dict[str, Any], sizes: dict[str, int]
-) -> None:
-    """Refuse GPUs that cannot hold the experts of every stage."""
-    experts = int(values.get("expert_parallel", 1))
-    split = reading.number("--expert-tensor-parallel-size") or sizes["tensor_parallel"]
-    if experts > 1:
-        stages = sizes["pipeline_parallel"]
-        names = {"pipeline_parallel": stages, "expert_parallel": experts}
-        require_split(reading, num_gpus, **names, expert_tensor_parallel=split)
+    is_sparse = shape.get("num_experts") or int(found.values.get("expert_parallel", 1)) > 1
+    if is_sparse and reading.has(_EXPERTS):
+        found.put("expert_tensor_parallel", reading.number(_EXPERTS))
+    elif is_sparse and tensor > 1:
+        found.assume("expert_tensor_parallel", tensor, f"{tensor}, {_AS_THE_REST}")
 
 
 def _require_stages(reading: Reading, layers: int | None, stages: int, framework: str) -> None:
@@ -190,21 +169,14 @@ def _require_stages(reading: Reading, layers: int | None, stages: int, framework
     layers += sum(map(reading.has, _COUNTED))
     if layers % stages:
         raise LaunchError(
-            f"{reading.found.name}:{reading.found.line}: {layers} layers are no {stages} equal "
+            f"{reading.place}: {layers} layers are no {stages} equal "
             f"stages, which {framework} refuses: add --pipeline-model-parallel-layout, or count "
             "the embedding and the loss (--account-for-embedding-in-pipeline-split)."
         )
 
 
 def _refuse_contradictions(reading: Reading) -> None:
-    pairs = (
-        ("--bf16", "--fp16"),
-        ("--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"),
-        ("--pipeline-model-parallel-layout", "--num-virtual-stages-per-pipeline-rank"),
-        ("--pipeline-model-parallel-layout", "--num-layers-per-virtual-pipeline-stage"),
-        ("--train-iters", "--train-samples"),
-    )
-    for one, other in pairs:
+    for one, other in _CONTRADICTIONS:
         if reading.has(one) and reading.has(other):
             lines = sorted(reading.found.options[name].line for name in (one, other))
             raise LaunchError(
@@ -216,15 +188,14 @@ def _refuse_contradictions(reading: Reading) -> None:
 def _chunks(reading: Reading, shape: dict[str, Any], notes: list[str]) -> int | None:
     """Chunks of each stage."""
     stages = reading.number("--pipeline-model-parallel-size") or 1
-    told = reading.number("--num-virtual-stages-per-pipeline-rank")
-    layout = reading.text("--pipeline-model-parallel-layout")
-    each = reading.number("--num-layers-per-virtual-pipeline-stage")
+    told, layout = reading.number(_CHUNKS), reading.text(_LAYOUT)
+    each = reading.number(_LAYERS_OF_CHUNK)
     layers: int | None = shape["num_hidden_layers"]
     if layout:
         chunks = stages_of(layout)
         if len(chunks) % stages:
             raise LaunchError(
-                f"{reading.found.name}: --pipeline-model-parallel-layout has {len(chunks)} "
+                f"{reading.found.name}: {_LAYOUT} has {len(chunks)} "
                 f"chunks, which {stages} stages do not share."
             )
         return len(chunks) // stages
@@ -250,16 +221,15 @@ def _optimizer(reading: Reading) -> dict[str, Any]:
     return {name: word for name, word in found.items() if word not in (None, "adam", "fp16")}
 
 
-def _dispatcher(
-    reading: Reading, framework: str, values: dict[str, Any], defaults: dict[str, str]
-) -> str | None:
+def _dispatcher(reading: Reading, framework: str, found: Gathered) -> str | None:
     """How tokens get to their experts; None where that is the profile's own way."""
     own, told = _OWN_DISPATCHER.get(framework), reading.text(_DISPATCHER)
     if own is None or not reading.number("--num-experts"):
         return None
-    if told is None and framework == "Megatron-LM" and int(values.get("expert_parallel") or 1) > 1:
+    experts = int(found.values.get("expert_parallel") or 1)
+    if told is None and framework == "Megatron-LM" and experts > 1:
         told = _USUAL_DISPATCHER
-        defaults["token_dispatcher"] = f"{told}, as Megatron-LM does without an option"
+        found.defaults["token_dispatcher"] = f"{told}, as Megatron-LM does without an option"
     # alltoall_seq of older releases sends the same.
     word = (told or own).removesuffix("_seq")
     return None if word == own else word
@@ -285,43 +255,11 @@ def _recomputation(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:
     return {"recompute": "full", "recompute_num_layers": layers * chunks}
 
 
-def _dropout(reading: Reading) -> str:
-    rates = (reading.text("--attention-dropout"), reading.text("--hidden-dropout"))
-    return str(any(_number(rate, _DROPOUT) > 0 for rate in rates)).lower()
-
-
-def _number(text: str | None, default: float) -> float:
-    try:
-        return default if text is None else float(text)
-    except ValueError:
-        return default
-
-
-def _batch(
-    reading: Reading,
-    values: dict[str, Any],
-    sizes: dict[str, int],
-    num_gpus: int | None,
-    defaults: dict[str, str],
-) -> int | None:
-    """The global batch where none is given: a micro-batch of each data-parallel rank."""
-    if "global_batch_size" in values or reading.has("--global-batch-size"):
-        return None
-    micro = reading.number("--micro-batch-size")
-    if num_gpus is None or micro is None:
-        return None
-    ranks = num_gpus
-    for size in sizes.values():
-        ranks //= size
-    defaults["global_batch_size"] = f"{micro * ranks}, a micro-batch of each data-parallel rank"
-    return micro * ranks
-
-
-def _tokens(reading: Reading, values: dict[str, Any]) -> float | None:
+def _tokens(reading: Reading) -> float | None:
     """Tokens of the whole run."""
-    length = reading.number("--seq-length")
-    steps, sequences = reading.number("--train-iters"), reading.number("--train-samples")
-    batch = reading.number("--global-batch-size")
+    length, steps, sequences, batch = map(
+        reading.number, ("--seq-length", "--train-iters", "--train-samples", "--global-batch-size")
+    )
     if sequences is None and steps is not None and batch is not None:
         sequences = steps * batch
     return None if sequences is None or length is None else float(sequences * length)
@@ -363,11 +301,11 @@ def answers(reading: Reading) -> Answers:
     """
     words = [text for given in reading.found.positional for text in given.texts if text]
     if not starts_swift(words[:2]):
-        return plain_answers(reading)
+        return read_megatron(reading, "Megatron-LM")
     found, model = _options(reading.found)
     reading = Reading.of(found, OptionTable.load("megatron-lm"))
     own = {one.option.lstrip("-").replace("-", "_"): one for one in found.unknown}
-    read = plain_answers(reading)
+    read = read_megatron(reading, "Megatron-LM")
     values, defaults = dict(read.values), dict(read.defaults)
     for row in _DIALECT.defaults:
         if not reading.has(row.into):
@@ -375,7 +313,9 @@ def answers(reading: Reading) -> Answers:
     values |= {"dropout": "false", **_trained(own, words[1], reading.found.name, defaults)}
     if length := _text(own, "max_length"):
         values["sequence_length"] = length
-    if model := model or _converted(reading):
+    # The folder of converted weights is called after the model.
+    folder = (reading.text("--load") or "").rstrip("/").rpartition("/")[2]
+    if model := model or _CONVERTED.sub("", folder):
         values["model"] = model
     notes = [note for note in read.notes if "--bf16" not in note]
     if values["adapter"] != "none":
@@ -403,11 +343,7 @@ def _trained(
     elif command == "sft":
         found["training_objective"] = "sft"
     kind = next((text for one in _KINDS if (text := _text(own, one))), "full")
-    if kind not in ("full", "lora"):
-        raise SpecError(
-            f"{name}: ms-swift's train_type {kind} is not predicted, as it trains or keeps other "
-            "parameters: lora and full are."
-        )
+    require_known_training(kind, name)
     if kind == "full":
         return {**found, "adapter": "none"}
     rank = _text(own, "lora_rank")
@@ -421,12 +357,6 @@ def _trained(
         "lora_targets": str(targets_of(modules)),
         "expert_adapters": str(ExpertAdapters.EACH),
     }
-
-
-def _converted(reading: Reading) -> str | None:
-    """The model by the folder of converted weights that ``--load`` names."""
-    folder = (reading.text("--load") or "").rstrip("/").rpartition("/")[2]
-    return _CONVERTED.sub("", folder) or None
 
 
 def _options(found: Found) -> tuple[Found, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from planner.base.enums import AttentionKind
@@ -90,19 +90,15 @@ def _only(model: ModelSpec, found: Iterator[Any]) -> Any:
 
 
 def _pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
-    symbols = [_symbols(group) for group in model.layer_groups]
+    symbols = []
+    for group in model.layer_groups:
+        attention = "" if group.attention is None else _ATTENTION[group.attention.kind]
+        forward = "" if group.feed_forward is None else "E" if group.num_experts else "-"
+        symbols.append(attention + forward)
     layers = [symbols[kind] for kind in layer_kinds(model.layer_groups)]
-    sizes, start, chunks = chunk_split(model, pipeline, virtual), 0, []
-    for size in sizes:
-        chunks.append("".join(layers[start : start + size]))
-        start += size
-    return "|".join(chunks)
-
-
-def _symbols(group: LayerGroup) -> str:
-    attention = "" if group.attention is None else _ATTENTION[group.attention.kind]
-    forward = "" if group.feed_forward is None else "E" if group.num_experts else "-"
-    return attention + forward
+    rest = iter(layers)
+    sizes = chunk_split(model, pipeline, virtual)
+    return "|".join("".join(islice(rest, size)) for size in sizes)
 
 
 def _state_words(state: AttentionSpec | None) -> dict[str, Any]:
@@ -142,7 +138,9 @@ def layout_of(sizes: list[int], later: int = 0) -> str:
     """
     chunks = ["t" * size for size in sizes]
     chunks[-1] = "t" * (sizes[-1] - later) + "m" * later
-    first, *inner, last = [re.sub(r"(.)\1+", _counted, chunk) for chunk in chunks]
+    first, *inner, last = (
+        re.sub(r"(.)\1+", lambda found: f"{found[1]}*{len(found[0])}", chunk) for chunk in chunks
+    )
     parts = [f"E{first}|"]
     for chunk, same in groupby(inner):
         number = len(list(same))
@@ -187,10 +185,6 @@ def told_layout(reading: Reading, values: Mapping[str, Any], layers: int | None)
     held = [inner] * stages
     held[0], held[-1] = ends[0] or held[0], ends[1] or held[-1]
     return layout_of([number // chunks for _ in range(chunks) for number in held])
-
-
-def _counted(found: re.Match[str]) -> str:
-    return f"{found[1]}*{len(found[0])}"
 
 
 _DEFAULT_MULTIPLE = 128
@@ -298,6 +292,7 @@ def shape_read(reading: Reading, prefix: str = "--") -> tuple[dict[str, Any], li
     layers = number("--num-layers") or number("--encoder-num-layers")
     hidden, heads = number("--hidden-size"), number("--num-attention-heads")
     gated = value("gated") == _TRUE
+    width = hidden and (int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden)
     every = not reading.has("--disable-bias-linear")
     qkv = every or reading.has("--add-qkv-bias")
     text = (reading.text("--window-size") or "").strip("()").split(",")[0].strip()
@@ -306,7 +301,7 @@ def shape_read(reading: Reading, prefix: str = "--") -> tuple[dict[str, Any], li
         "hidden_size": hidden,
         "num_attention_heads": heads,
         "gated": gated,
-        "intermediate_size": number("--ffn-hidden-size") or _default_width(hidden, gated),
+        "intermediate_size": number("--ffn-hidden-size") or width,
         "vocab_size": _vocabulary(reading),
         "tie_word_embeddings": value("tie_word_embeddings") == _TRUE,
         "position_embedding": value("position_embedding") or "learned",
@@ -325,12 +320,6 @@ def shape_read(reading: Reading, prefix: str = "--") -> tuple[dict[str, Any], li
     return shape, notes
 
 
-def _default_width(hidden: int | None, gated: bool) -> int | None:
-    if hidden is None:
-        return None
-    return int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden
-
-
 def _vocabulary(reading: Reading) -> int | None:
     told = reading.number("--vocab-size") or reading.number("--padded-vocab-size")
     if told:
@@ -338,18 +327,13 @@ def _vocabulary(reading: Reading) -> int | None:
     tokenizer = reading.text("--tokenizer-type") or ""
     name = reading.text("--tokenizer-model") or reading.text("--tokenizer-name-or-path")
     if name and tokenizer not in _VOCABULARIES:
-        return _vocabulary_of(name)
+        try:  # that of the shipped model whose tokenizer it is
+            return Catalogue(None).load_model(name).vocab_size if "/" in name else None
+        except (SpecError, OSError):
+            return None
     if reading.has("--merge-file"):
         tokenizer = "GPT2BPETokenizer"  # its merges; no other tokenizer has such a file
     return _VOCABULARIES.get(tokenizer)
-
-
-def _vocabulary_of(name: str) -> int | None:
-    """That of the shipped model whose tokenizer it is."""
-    try:
-        return Catalogue(None).load_model(name).vocab_size if "/" in name else None
-    except (SpecError, OSError):
-        return None
 
 
 def _attention(reading: Reading, hidden: int | None, heads: int | None) -> dict[str, Any]:

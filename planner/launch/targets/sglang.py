@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from planner.base.units import GIB
+from planner.launch.option_table import Quantities
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -58,7 +58,7 @@ def answers(reading: Reading) -> Answers:
     """The deployment that a command starts."""
     reading = with_config(reading, _ENGINE)
     pool = reading.value("pool") or AGGREGATED
-    return server_told(reading, _ENGINE, pool).answers(pool)
+    return server_told(reading, _ENGINE, pool).of_pool(pool)
 
 
 def _layout(told: Told, _: ModelSpec | None) -> int:
@@ -118,13 +118,16 @@ _FIRST_PORT = 5000
 _BOOTSTRAP = Variable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST_PORT)
 
 
-def worker_quantities(worker: Worker) -> dict[str, Any]:
+def worker_quantities(worker: Worker) -> Quantities:
     """What SGLang's table says of a worker."""
     values = common_quantities(worker)
     tokens, drafts = worker.max_num_batched_tokens, values["draft_tokens"]
     offloaded, on_host = values["offloaded_gib"], values["cache_on_host_gib"]
     steps = values["draft_steps"] or drafts
     decodes = worker.name == DECODE_POOL
+    # Branches of a tree of so many tokens and steps.
+    wide = [each for each in _WIDTHS if steps and each * steps >= drafts]
+    width = None if steps is None else next(iter(wide), _WIDTHS[-1])
     is_rounded = offloaded is not None and offloaded % 1
     return {
         **values,
@@ -141,14 +144,8 @@ def worker_quantities(worker: Worker) -> dict[str, Any]:
         "draft_method": None if beside_table(worker.job) else values["draft_method"],
         "verified_tokens": None if drafts is None else drafts + 1,
         "draft_steps": steps,
-        "tree_width": None if steps is None else _width(drafts, steps),
+        "tree_width": width,
     }
-
-
-def _width(drafts: int, steps: int) -> int:
-    """Branches of a tree of so many tokens and steps; SGLang has 1, 2, 4 and 8."""
-    wanted = -(-drafts // steps)
-    return next((width for width in _WIDTHS if width >= wanted), _WIDTHS[-1])
 
 
 def command_options(server: Server) -> list[Argument]:
@@ -172,14 +169,8 @@ def _process(server: Server) -> Process:
         *command_options(server),
     ]
     if worker.name == PREFILL_POOL:
-        arguments.append(
-            Argument(
-                words=(
-                    "--disaggregation-bootstrap-port",
-                    (_BOOTSTRAP if worker.copies > 1 else str(_FIRST_PORT)),
-                )
-            )
-        )
+        port = _BOOTSTRAP if worker.copies > 1 else str(_FIRST_PORT)
+        arguments.append(Argument(words=("--disaggregation-bootstrap-port", port)))
     if worker.num_nodes > 1:
         arguments.append(Argument(words=("--node-rank", NODE_RANK)))
         arguments.append(Argument(words=("--dist-init-addr", _HEAD)))
@@ -187,22 +178,14 @@ def _process(server: Server) -> Process:
 
 
 def _router(servers: tuple[Server, ...]) -> list[Process]:
-    if not servers[0].has_router:
-        return []
-    program = ("python3", "-m", "sglang_router.launch_router")
-    arguments = [Argument(words=program), Argument(words=("--policy", "round_robin"))]
-    if len(servers) == 1:
-        arguments.append(Argument(words=("--worker-urls", *urls(servers[0].worker))))
-    else:
-        prefill, decode = servers
-        arguments.append(Argument(words=("--pd-disaggregation",)))
-        arguments += [
-            Argument(words=("--prefill", url, str(_FIRST_PORT + copy)))
-            for copy, url in enumerate(urls(prefill.worker))
-        ]
-        arguments += [Argument(words=("--decode", url)) for url in urls(decode.worker)]
-    arguments.append(Argument(words=("--host", "0.0.0.0", "--port", "8000")))
-    return [router(tuple(arguments), _ROUTER_NOTE)]
+    words = ("python3", "-m", "sglang_router.launch_router"), ("--policy", "round_robin")
+    pools = [
+        Argument(words=("--prefill", url, str(_FIRST_PORT + copy)))
+        for copy, url in enumerate(urls(servers[0].worker))
+    ]
+    pools += [Argument(words=("--decode", url)) for url in urls(servers[-1].worker)]
+    program = [Argument(words=each) for each in words]
+    return router(servers, program, "--pd-disaggregation", pools, _ROUTER_NOTE)
 
 
 TARGET = target_of_servers(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from planner.base.units import GIB
+from planner.documents.tree import flattened, plain_text
 from planner.documents.writing import yaml_text
-from planner.launch.option_table import OptionTable, Remark
+from planner.launch.option_table import OptionTable, Quantities, Remark
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -25,7 +26,7 @@ from planner.launch.serving import (
     Worker,
     common_quantities,
     draft_word,
-    router,
+    router_of,
     target_of_servers,
     urls,
     with_online,
@@ -69,7 +70,7 @@ def answers(reading: Reading) -> Answers:
     if _has_pools(reading.found.options):
         return _pools(reading)
     pool = reading.value("pool") or AGGREGATED
-    return server_told(_with_files(reading), _ENGINE, pool).answers(pool)
+    return server_told(_with_files(reading), _ENGINE, pool).of_pool(pool)
 
 
 def _pools(reading: Reading) -> Answers:
@@ -85,7 +86,7 @@ def _pools(reading: Reading) -> Answers:
         }
         count = own.get("num_instances")
         instances = 1 if count is None else whole(count.single) or 1
-        told = server_told(_of(reading, {**common, **own}), _ENGINE, pool).answers(pool)
+        told = server_told(_of(reading, {**common, **own}), _ENGINE, pool).of_pool(pool)
         copies = "prefill_replicas" if pool == PREFILL_POOL else "replicas"
         values = {**told.values, copies: instances}
         values["num_gpus"] = int(told.values["num_gpus"]) * instances
@@ -141,7 +142,11 @@ def _with_files(reading: Reading) -> Reading:
     values = json_table(reading.text(_OVERRIDE))
     document = {
         **({} if found is None else found.options),
-        **({} if given is None else dict(_flat(values, given, ""))),
+        **{
+            name: replace(given, option=name, texts=(plain_text(value),))
+            for name, value in flattened(values)
+            if given is not None
+        },
     }
     # The table reads keys of documents before options of the command, as the engine does.
     return _of(reading, {**reading.found.options, **document})
@@ -156,15 +161,6 @@ def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:
     return Reading(found=found, meanings=_TABLE.read(lowered))
 
 
-def _flat(values: Mapping[str, Any], given: Given, path: str) -> Iterator[tuple[str, Given]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, given, f"{path}{key}.")
-        else:
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            yield f"{path}{key}", replace(given, option=f"{path}{key}", texts=(text,))
-
-
 NAME = "tensorrt-llm"
 _ROUTER_NOTE = "trtllm-serve disaggregated takes the requests of both pools"
 _SCRIPT = (
@@ -173,7 +169,7 @@ _SCRIPT = (
 )
 
 
-def worker_quantities(worker: Worker) -> dict[str, Any]:
+def worker_quantities(worker: Worker) -> Quantities:
     """What TensorRT-LLM's table says of a worker."""
     values = common_quantities(worker)
     drafts, on_host = values["draft_tokens"], values["cache_on_host_gib"]
@@ -205,18 +201,15 @@ def document(server: Server) -> dict[str, Any]:
         *sections, key = setting.option.split(".")
         for name in sections:
             section = section.setdefault(name, {})
-        section[key] = _typed(setting.text or "")
+        text = setting.text or ""
+        section[key] = text == "true" if text in ("true", "false") else text
+        if text.isdigit():
+            section[key] = int(text)
     if "max_draft_len" in found.get("speculative_config", {}):
         drafts = draft_word(server.worker.job)
         word = drafts if isinstance(drafts, str) else drafts.name
         found["speculative_config"]["speculative_model"] = word
     return found
-
-
-def _typed(text: str) -> str | int | bool:
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if text.isdigit() else text
 
 
 def _process(server: Server) -> Process:
@@ -254,7 +247,7 @@ def _router(servers: tuple[Server, ...]) -> list[Process]:
         Argument(words=("sh", "-c", _SCRIPT, "sh"), note="each word below is a line of its YAML"),
         *(Argument(words=(line,)) for line in lines),
     )
-    return [router(arguments, _ROUTER_NOTE)]
+    return [router_of(arguments, _ROUTER_NOTE)]
 
 
 def _addresses(server: Server) -> list[Variable]:

@@ -6,21 +6,22 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from planner.base.enums import AttentionKind
 from planner.base.records import record
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.stages import chunk_split
-from planner.launch.benchmark import measured
-from planner.launch.config_json import config_json, without_modules
-from planner.launch.dialect import Dialect
+from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Remark, Settings, shipped_rows
-from planner.launch.target import Argument, Draft, File, Process, Target, Variable
-from planner.launch.targets.model_names import model_named
+from planner.launch.option_table import Dialect, Quantities, Remark, Settings, shipped_rows
+from planner.launch.shape import config_json, model_named, without_modules
+from planner.launch.target import Argument, Draft, File, Target, Variable
+from planner.launch.targets.megatron_lm import recipe_of
+from planner.launch.templates import Value, filled
 from planner.launch.trainer.writing import require_even_copies
-from planner.launch.understood import Answers, Found, Reading, gpus_of
+from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of
 from planner.shell.text import Given
 from planner.specs.model import ModelSpec
 from planner.specs.model_catalogue import load_model
@@ -33,7 +34,6 @@ _BASES = {
     "gpt_oss": "gpt_oss_20b",
 }
 SUFFIXES = {"fp8": "_float8", "fp4": "_nvfp4"}
-_MXFP8 = ("blackwell",)
 
 
 @record(kw_only=True)
@@ -108,58 +108,19 @@ def own_config(job: Job, parts: list[list[str]] | None) -> str:
     """
     found = shipped(job.model)
     module = "llama3" if found is None else found.module
-    shape = _shape(job.model) if found is None else ""
-    base = _BASES[module]
     converters = _converters(job)
-    lines = [
-        '"""The plan\'s configuration, for torchtitan 0.3.0: what overrides cannot say."""',
-        "",
-        *_imports(module, base, bool(shape), converters),
-        "",
-        "",
-        *([shape, "", ""] if shape else []),
-        f"def {function_of(job)}():",
-        f"    config = {base}()",
-    ]
     joined = "".join(f"\n        {each}," for each in converters)
-    listed = f"[{joined}\n    ]" if converters else "[]"
-    if shape:
-        lines += [
-            "    model = _model()",
-            f"    for converter in {listed}:",
-            "        model = converter.build().convert(model)",
-            f'    spec = replace(model_registry("8B"), flavor="{function_of(job)}", model=model)',
-        ]
-    else:
-        flavor = found.flavor if found else ""
-        lines += [f'    spec = model_registry("{flavor}", converters={listed})']
-    lines += [
-        "    config.model_spec = spec",
-        "    config.loss = ChunkedLossWrapper.Config(",
-        "        loss_fn=CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(spec)),",
-        "    )",
-    ]
-    if parts is not None:
-        stages = "".join(f"\n        {part!r}," for part in parts)
-        lines += [f"    config.parallelism.module_fqns_per_model_part = [{stages}\n    ]"]
-    return "\n".join([*lines, "    return config", ""])
-
-
-def _imports(module: str, base: str, has_shape: bool, converters: list[str]) -> list[str]:
-    names = sorted({each.partition(".")[0] for each in converters})
-    lines = ["from dataclasses import replace", ""] if has_shape else []
-    lines += ["from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss"]
-    if names:
-        lines += [f"from torchtitan.components.quantization import {', '.join(names)}"]
-    if has_shape:
-        lines += ["from torchtitan.models import llama3"]
-        lines += ["from torchtitan.models.common import ComplexRoPE, Embedding, Linear, RMSNorm"]
-    return [
-        *lines,
-        "from torchtitan.models.common.config_utils import decoder_vocab_size",
-        f"from torchtitan.models.{module} import model_registry",
-        f"from torchtitan.models.{module}.config_registry import {base}",
-    ]
+    values: dict[str, Value] = {
+        "module": module,
+        "base": _BASES[module],
+        "function": function_of(job),
+        "flavor": "" if found is None else found.flavor,
+        "sizes": _sizes_of(job.model) if found is None else (),
+        "quantizers": ", ".join(sorted({each.partition(".")[0] for each in converters})),
+        "converters": f"[{joined}\n    ]" if converters else "[]",
+        "stages": [f"{part!r}," for part in parts or ()],
+    }
+    return filled("torchtitan_config.txt", values, blank_lines=2)
 
 
 def _converters(job: Job) -> list[str]:
@@ -168,10 +129,10 @@ def _converters(job: Job) -> list[str]:
     compiled = "model_compile_enabled=True"
     if job["precision"] == "fp4":
         return [f'NVFP4LinearConverter.Config(fqns=["layers"], {compiled})']
-    if job["precision"] != "fp8":
+    recipe = recipe_of(job, "tensorwise")
+    if recipe is None:
         return []
-    usual = "mxfp8" if job.gpu.architecture in _MXFP8 else "tensorwise"
-    if (usual if job["fp8_recipe"] == "auto" else job["fp8_recipe"]) == "mxfp8":
+    if recipe == "mxfp8":
         linear = f"MXFP8LinearConverter.Config({compiled})"
         experts = f"MXFP8GroupedExpertsConverter.Config({compiled})"
     else:
@@ -181,8 +142,8 @@ def _converters(job: Job) -> list[str]:
     return [linear, experts] if has_experts else [linear]
 
 
-def _shape(model: ModelSpec) -> str:
-    """A function that builds a model of the shape of Llama's, of other sizes."""
+def _sizes_of(model: ModelSpec) -> list[str]:
+    """The constants of a function that builds a model of the shape of Llama's, of other sizes."""
     config: dict[str, Any] = config_json(model) or {}
     attention = model.layer_groups[0].attention
     plain = config.get("model_type") == "llama" and not config["attention_bias"]
@@ -208,42 +169,7 @@ def _shape(model: ModelSpec) -> str:
         "POSITIONS": config.get("max_position_embeddings", 131072),
         "TIED": model.tie_word_embeddings,
     }
-    constants = "\n".join(f"{name} = {value!r}" for name, value in values.items())
-    return f"{constants}\n{_MODEL}"
-
-
-# The initializers are those of the shipped models.
-_MODEL = """ROPE_BASE = 10000.0  # the model's own: it changes no time and no memory
-
-
-def _model():
-    rope = ComplexRoPE.Config(
-        dim=HIDDEN // HEADS, max_seq_len=POSITIONS, theta=ROPE_BASE, scaling="none"
-    )
-    embedding = llama3._EMBEDDING_SKIP_INIT if TIED else llama3._EMBEDDING_INIT
-    return llama3.Llama3Model.Config(
-        dim=HIDDEN,
-        vocab_size=VOCABULARY,
-        enable_weight_tying=TIED,
-        tok_embeddings=Embedding.Config(
-            num_embeddings=VOCABULARY, embedding_dim=HIDDEN, param_init=embedding
-        ),
-        norm=RMSNorm.Config(normalized_shape=HIDDEN, param_init=llama3._NORM_INIT),
-        lm_head=Linear.Config(
-            in_features=HIDDEN,
-            out_features=VOCABULARY,
-            param_init=llama3._output_linear_init(HIDDEN),
-        ),
-        layers=llama3._build_llama3_layers(
-            n_layers=LAYERS,
-            dim=HIDDEN,
-            n_heads=HEADS,
-            n_kv_heads=KEY_VALUE_HEADS,
-            hidden_dim=FEED_FORWARD,
-            rope=rope,
-            attn_backend="flex",
-        ),
-    )"""
+    return [f"{name} = {value!r}" for name, value in values.items()]
 
 
 # Keys of earlier versions, and what they are called now.
@@ -308,26 +234,25 @@ def answers(reading: Reading) -> Answers:
         The GPUs cannot be split as it says.
     """
     options = _options(reading.found)
-    name = _name(options)
+    # A function, a TOML file, or the flavor that one says.
+    name = options.text("config") or options.text("job.config_file") or ""
+    name = name.rpartition("/")[2].removesuffix(".toml")
+    if options.text("model.flavor"):
+        name = f"{options.text('model.name') or ''}_{options.text('model.flavor')}".lower()
     function = FUNCTIONS.get(name, _PLAIN)
-    defaults: dict[str, str] = {}
-    notes: list[str] = []
-    asked: list[str] = []
-    values: dict[str, Any] = {"adapter": "none", "framework": "torchtitan", "mtp_num_layers": 0}
+    found = Gathered()
+    values, notes = found.values, found.notes
+    values |= {"adapter": "none", "framework": "torchtitan", "mtp_num_layers": 0}
     model = _model(options, name)
-    if model is None:
-        asked.append("model")
-    else:
-        values["model"] = model
-    values |= _sizes(options, name, function, defaults)
-    values |= _states(options, values, function, defaults)
+    found.put("model", model)
+    _sizes(options, name, function, found)
+    _states(options, function, found)
     gpus = _split(reading, options, values)
-    if gpus is None:
-        asked.append("num_gpus")
-    _batch(options, values, function, gpus, defaults)
-    values |= _kinds(options, name, function)
+    found.asked += ["model"] * (model is None) + ["num_gpus"] * (gpus is None)
+    _batch(options, function, gpus, found)
+    values["precision"] = _precision(options, name, function)
     if model is None and _is_looped(options, function):
-        asked.append("virtual_pipeline")
+        found.ask("virtual_pipeline")
     elif model is not None and values["pipeline_parallel"] > 1:
         values["virtual_pipeline"] = _chunks(options, values, function, model)
     if options.is_older:
@@ -336,25 +261,15 @@ def answers(reading: Reading) -> Answers:
     compiles = name in _COMPILED if told is None else told.lower() != "false"
     values["torch_compile"] = "auto" if compiles else "false"
     if told is None and not compiles:
-        defaults["torch_compile"] = f"{name or 'torchtitan'} enables no --compile.enable"
+        found.defaults["torch_compile"] = f"{name or 'torchtitan'} enables no --compile.enable"
     steps = options.number("training.steps")
     if steps and "global_batch_size" in values:
         values["total_tokens"] = steps * values["global_batch_size"] * values["sequence_length"]
-    return Answers(
-        workload="train",
-        values=values,
-        used=frozenset(options.used),
-        defaults=defaults,
-        asked=tuple(asked),
-        notes=tuple(notes),
-    )
+    return found.made(used=frozenset(options.used))
 
 
-def _sizes(
-    options: _Options, name: str, function: Function, defaults: dict[str, str]
-) -> dict[str, int]:
+def _sizes(options: _Options, name: str, function: Function, found: Gathered) -> None:
     """Degrees of parallelism and tokens of a sequence."""
-    values: dict[str, int] = {}
     for term, key, default in (
         ("tensor_parallel", "parallelism.tensor_parallel_degree", function.tensor_parallel),
         ("context_parallel", "parallelism.context_parallel_degree", 1),
@@ -362,11 +277,8 @@ def _sizes(
         ("expert_parallel", "parallelism.expert_parallel_degree", function.expert_parallel),
         ("sequence_length", "training.seq_len", function.sequence_length),
     ):
-        told = options.number(key)
-        values[term] = default if told is None else told
-        if told is None:
-            defaults[term] = f"{default} is that of {name or 'torchtitan'}"
-    return values
+        found.put(term, options.number(key))
+        found.assume(term, default, f"{default} is that of {name or 'torchtitan'}")
 
 
 def _options(found: Found) -> _Options:
@@ -387,14 +299,6 @@ def _options(found: Found) -> _Options:
     return options
 
 
-def _name(options: _Options) -> str:
-    """The configuration: a function, a TOML file, or the flavor that one says."""
-    name = options.text("config") or options.text("job.config_file") or ""
-    if options.text("model.flavor"):
-        return f"{options.text('model.name') or ''}_{options.text('model.flavor')}".lower()
-    return name.rpartition("/")[2].removesuffix(".toml")
-
-
 def _model(options: _Options, name: str) -> str | None:
     plain = name
     for suffix, _ in _KINDS:
@@ -408,9 +312,8 @@ def _model(options: _Options, name: str) -> str | None:
     return named or (model_named(assets.rstrip("/").rpartition("/")[2]) if assets else None)
 
 
-def _states(
-    options: _Options, values: Mapping[str, Any], function: Function, defaults: dict[str, str]
-) -> dict[str, Any]:
+def _states(options: _Options, function: Function, found: Gathered) -> None:
+    values = found.values
     reshard = options.text("parallelism.fsdp_reshard_after_forward") or "default"
     keeps = reshard == "never" or (reshard == "default" and values["pipeline_parallel"] > 1)
     split = values["tensor_parallel"] > 1
@@ -418,16 +321,13 @@ def _states(
     off = off or (options.text("parallelism.enable_sequence_parallel") or "").lower() == "false"
     is_away = (options.text("training.enable_cpu_offload") or "false").lower() == "true"
     recompute = options.subcommand or options.text("activation_checkpoint.mode")
-    if recompute not in _MODES:
-        recompute = function.recompute
-        defaults["recompute"] = f"{recompute} is that of the configuration"
-    return {
-        "zero_stage": 2 if keeps else 3,
-        "sequence_parallel": split and not off,
-        "offload": "optimizer_weights" if is_away else "none",
-        "recompute": recompute,
-        "flash_attention": True,
-    }
+    found.put("recompute", recompute if recompute in _MODES else None)
+    usual = function.recompute
+    found.assume("recompute", usual, f"{usual} is that of the configuration")
+    values["zero_stage"] = 2 if keeps else 3
+    values["sequence_parallel"] = split and not off
+    values["offload"] = "optimizer_weights" if is_away else "none"
+    values["flash_attention"] = True
 
 
 def _split(reading: Reading, options: _Options, values: dict[str, Any]) -> int | None:
@@ -441,7 +341,7 @@ def _split(reading: Reading, options: _Options, values: dict[str, Any]) -> int |
     if gpus is not None and (gpus % (one * copies) or 0 < shards != gpus // (one * copies)):
         words = f"{copies} copies x {'the rest' if shards < 0 else shards} shards x {one}"
         raise LaunchError(
-            f"{reading.found.name}:{reading.found.line}: {gpus} GPUs are not {words} GPUs of a "
+            f"{reading.place}: {gpus} GPUs are not {words} GPUs of a "
             "shard (tensor x context x pipeline): change one of them."
         )
     sharding = shards if shards > 0 or gpus is None else gpus // (one * copies)
@@ -455,17 +355,12 @@ def _split(reading: Reading, options: _Options, values: dict[str, Any]) -> int |
     return gpus
 
 
-def _batch(
-    options: _Options,
-    values: dict[str, Any],
-    function: Function,
-    gpus: int | None,
-    defaults: dict[str, str],
-) -> None:
+def _batch(options: _Options, function: Function, gpus: int | None, found: Gathered) -> None:
+    values = found.values
     local = options.number("training.local_batch_size")
     if local is None:
         local = function.local_batch
-        defaults["micro_batch_size"] = f"local batch {local} is that of the configuration"
+        found.defaults["micro_batch_size"] = f"local batch {local} is that of the configuration"
     pp = values["pipeline_parallel"]
     micro = options.number("parallelism.pipeline_parallel_microbatch_size") or 1
     values["micro_batch_size"] = micro if pp > 1 else local
@@ -477,7 +372,7 @@ def _batch(
         values["global_batch_size"] = local * gpus // one
 
 
-def _kinds(options: _Options, name: str, function: Function) -> dict[str, str]:
+def _precision(options: _Options, name: str, function: Function) -> str:
     precision = function.precision
     for suffix, kind in _KINDS:
         if name.endswith(f"_{suffix}"):
@@ -485,7 +380,7 @@ def _kinds(options: _Options, name: str, function: Function) -> dict[str, str]:
     converters = f"{options.text('model.converters')} {options.text('float8.enable_float8_linear')}"
     if "float8" in converters or "true" in converters:
         precision = "fp8"
-    return {"precision": precision}
+    return precision
 
 
 def _is_looped(options: _Options, function: Function) -> bool:
@@ -516,18 +411,20 @@ _OUTPUT = Variable(
 )
 
 
-def _quantities(job: Job) -> Mapping[str, Any]:
+def _quantities(job: Job) -> Quantities:
     dp, stage = job.data_parallel, int(job["zero_stage"])
     copies = _copies(job)
     pp, micro = int(job["pipeline_parallel"]), int(job["micro_batch_size"])
     precision = job["precision"]
+    schedule = "Interleaved1F1B" if job["virtual_pipeline"] > 1 else "1F1B"
     found = shipped(job.model)
     has_own = _needs_own(job)
     return {
         **{name: value for name, value in job.pinned.parameters.items() if name not in _OTHERWISE},
         "module": MODULE if has_own or found is None else found.module,
         "config": function_of(job) if has_own or found is None else found.config,
-        **(_pipeline(job) if pp > 1 else {}),
+        # The plan's own function has a split that has no words.
+        **({"schedule": schedule, **(_split_words(job) or {})} if pp > 1 else {}),
         "replicas": copies,
         "shards": dp // copies,
         "zero_stage": stage,
@@ -554,12 +451,6 @@ def _needs_own(job: Job) -> bool:
     found = shipped(job.model)
     is_plain = job["precision"] not in ("fp8", "fp4") and found is not None and found.config
     return not is_plain or _parts(job) is not None
-
-
-def _pipeline(job: Job) -> dict[str, Any]:
-    """Schedule and split of the layers; the plan's own function has a split that has no words."""
-    schedule = "Interleaved1F1B" if job["virtual_pipeline"] > 1 else "1F1B"
-    return {"schedule": schedule, **(_split_words(job) or {})}
 
 
 def _stage_sizes(job: Job) -> list[int]:
@@ -599,18 +490,14 @@ def _parts(job: Job) -> list[list[str]] | None:
     """The modules of each stage, where no option says the split that was priced."""
     if job["pipeline_parallel"] == 1 or _split_words(job) is not None:
         return None
-    parts: list[list[str]] = []
-    done = 0
-    for size in _stage_sizes(job):
-        parts.append([f"layers.{layer}" for layer in range(done, done + size)])
-        done += size
+    layers = count()
+    parts = [[f"layers.{next(layers)}" for _ in range(size)] for size in _stage_sizes(job)]
     parts[0].insert(0, "tok_embeddings")
     parts[-1] += ["norm", "lm_head"]
     return parts
 
 
 def _draft(job: Job, settings: Settings) -> Draft:
-    job.require_even_nodes()
     require_even_copies(job)
     _require_experts(job)
     own = own_config(job, _parts(job)) if _needs_own(job) else ""
@@ -628,26 +515,17 @@ def _draft(job: Job, settings: Settings) -> Draft:
         # A subcommand of the parser: nothing may follow it.
         *map(Argument.of, last),
     )
-    process = Process(
-        name="train",
-        launcher="torchrun",
-        arguments=arguments,
-        num_nodes=job.num_nodes,
-        gpus_per_node=job.gpus_per_node,
-    )
-    return Draft(
-        processes=(process,),
-        files=files if own else (),
-        unexpressed=_beside_context(job),
-        benchmark=(measured(process, "torchtitan", num_last=len(last)),),
-    )
-
-
-def _beside_context(job: Job) -> tuple[Remark, ...]:
-    if job["zero_stage"] or job["context_parallel"] == 1:
-        return ()
     note = "ranks that split sequences always share the shards of the weights"
-    return (Remark(parameter="zero_stage", value="0", note=note),)
+    shared = Remark(parameter="zero_stage", value="0", note=note)
+    is_shared = not job["zero_stage"] and job["context_parallel"] > 1
+    return training_draft(
+        job,
+        "torchtitan",
+        arguments,
+        num_last=len(last),
+        files=files if own else (),
+        unexpressed=(shared,) if is_shared else (),
+    )
 
 
 def _require_experts(job: Job) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planner.launch.option_table import Quantities
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -84,10 +85,17 @@ def answers(reading: Reading) -> Answers:
     """The deployment that a command starts."""
     reading = with_config(reading, _ENGINE)
     told = server_told(reading, _ENGINE, AGGREGATED)
-    pool = _pool(told)
-    _put_share(told)
-    _put_sampled(told, pool)
-    return told.answers(pool)
+    pool, values = _pool(told), told.values
+    version = version_of("vllm", reading.found)
+    if version is None or version.parts >= _LARGER_SHARE:  # without one it is the newest
+        why = f"--gpu-memory-utilization is {_SHARE} by default from 0.25 on"
+        told.assume("gpu_memory_utilization", _SHARE, why)
+    if pool == AGGREGATED:
+        # A rank samples as many sequences at its start as it may run at once, however few find
+        # room, and has less cache for that (`gpu_model_runner.py`, `_dummy_sampler_run`). Two pools
+        # of one plan have no number each.
+        values["max_num_seqs"] = values["concurrency"] // values["attention_data_parallel"]
+    return told.of_pool(pool)
 
 
 def _layout(told: Told, model: ModelSpec | None) -> int:
@@ -127,26 +135,6 @@ def _first_batch(told: Told, model: ModelSpec | None, ranks: int) -> None:
         tokens = max(2048, most if most <= _LONG else 0, seqs)
         why = f"--max-num-batched-tokens is {tokens:,} by default before 0.8"
         told.assume("max_num_batched_tokens", tokens, why)
-
-
-def _put_share(told: Told) -> None:
-    """The share of the memory; a file without a version is read as of the newest one."""
-    version = version_of("vllm", told.reading.found)
-    if version is None or version.parts >= _LARGER_SHARE:
-        why = f"--gpu-memory-utilization is {_SHARE} by default from 0.25 on"
-        told.assume("gpu_memory_utilization", _SHARE, why)
-
-
-def _put_sampled(told: Told, pool: str) -> None:
-    """The sequences of a rank that it samples at its start, and has less cache for: those that it
-    may run at once, however few find room (``gpu_model_runner.py``, ``_dummy_sampler_run``).
-
-    Two pools of one plan have no number each.
-    """
-    if pool == AGGREGATED:
-        told.values["max_num_seqs"] = (
-            told.values["concurrency"] // told.values["attention_data_parallel"]
-        )
 
 
 def _longest(told: Told, model: ModelSpec | None) -> None:
@@ -221,7 +209,7 @@ _PORTS_OF_COPY = 10
 _ROUTER_NOTE = "vllm-router (pip install vllm-router) spreads the requests"
 
 
-def worker_quantities(worker: Worker) -> dict[str, Any]:
+def worker_quantities(worker: Worker) -> Quantities:
     """What vLLM's table says of a worker."""
     values = common_quantities(worker)
     experts, stage = int(values["expert_parallel"]), worker.stage_gpus
@@ -267,28 +255,23 @@ def _process(server: Server) -> Process:
     arguments += [*server.listening, *command_options(server)]
     followers: tuple[Argument, ...] = ()
     if worker.num_nodes > 1:
-        arguments.append(Argument(words=("--node-rank", NODE_RANK)))
-        arguments.append(Argument(words=("--master-addr", MASTER_ADDR)))
-        arguments.append(Argument(words=("--master-port", MASTER_PORT)))
+        arguments += [
+            Argument(words=("--node-rank", NODE_RANK)),
+            Argument(words=("--master-addr", MASTER_ADDR)),
+            Argument(words=("--master-port", MASTER_PORT)),
+        ]
         followers = (Argument(words=("--headless",), note="the first node answers requests"),)
     return server.process(arguments, follower_arguments=followers)
 
 
 def _router(servers: tuple[Server, ...]) -> list[Process]:
-    if not servers[0].has_router:
-        return []
-    arguments = [Argument(words=("vllm-router", "--policy", "round_robin"))]
-    if len(servers) == 1:
-        arguments.append(Argument(words=("--worker-urls", *urls(servers[0].worker))))
-    else:
-        arguments.append(Argument(words=("--vllm-pd-disaggregation",)))
-        arguments += [
-            Argument(words=(f"--{server.worker.name}", url))
-            for server in servers
-            for url in urls(server.worker)
-        ]
-    arguments.append(Argument(words=("--host", "0.0.0.0", "--port", "8000")))
-    return [router(tuple(arguments), _ROUTER_NOTE)]
+    program = [Argument(words=("vllm-router", "--policy", "round_robin"))]
+    pools = [
+        Argument(words=(f"--{server.worker.name}", url))
+        for server in servers
+        for url in urls(server.worker)
+    ]
+    return router(servers, program, "--vllm-pd-disaggregation", pools, _ROUTER_NOTE)
 
 
 TARGET = target_of_servers(

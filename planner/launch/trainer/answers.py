@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from contextlib import suppress
 from typing import Any
 
 from planner.base.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
@@ -11,8 +11,9 @@ from planner.base.optimizer_names import is_paged, optimizer_of
 from planner.base.training_objectives import TrainingObjective
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import OptionTable
-from planner.launch.trainer.said import OBJECTIVE_OPTIONS, Collected, Said, objective_said, whole
-from planner.launch.understood import Answers, World
+from planner.launch.trainer.said import OBJECTIVE_OPTIONS, Said, objective_said, whole
+from planner.launch.understood import Answers, Gathered, World
+from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
 from planner.workloads.run_length import UNKNOWN_TOKENS
 
@@ -24,14 +25,14 @@ _OF_IMAGES = ("--image_max_pixels", "--video_max_pixels", "--max_pixels", *_BESI
 IMAGE_OPTIONS = (*_FREEZES, *_BESIDE)
 
 
-def images_said(said: Said, found: Collected) -> None:
+def images_said(said: Said, found: Gathered) -> None:
     """Whether the tower is frozen: as it is said, else as both do where a file is about images."""
     option = next((name for name in _FREEZES if name in said.texts), None)
     if option is not None:
         found.values["freeze_vision_tower"] = said.is_on(option)
     elif any(name in said.texts for name in _OF_IMAGES):
         reason = "no freeze_vision_tower: LLaMA-Factory and ms-swift freeze it"
-        found.default("freeze_vision_tower", True, reason)
+        found.assume("freeze_vision_tower", True, reason)
     is_adapted = found.values.get("adapter", "none") != "none"
     if is_adapted and found.values.get("freeze_vision_tower") is False:
         found.values["freeze_vision_tower"] = True
@@ -41,25 +42,25 @@ def images_said(said: Said, found: Collected) -> None:
 _BATCH = 8
 
 
-def split_said(said: Said, found: Collected) -> None:
+def split_said(said: Said, found: Gathered) -> None:
     """GPUs, and the degrees that split model and sequence over them."""
     total = _given_number(said.world.num_gpus) or said.number("accelerate", "num_gpus")
     gpus = total or gpus_of(said.world)
-    tp = said.number("accelerate", "tensor_parallel") or said.number("deepspeed", "tensor_parallel")
-    cp = said.number("accelerate", "context_parallel") or said.number(
-        "deepspeed", "context_parallel"
+    tp, cp = (
+        said.number("accelerate", name) or said.number("deepspeed", name) or 1
+        for name in ("tensor_parallel", "context_parallel")
     )
-    found.values |= {"tensor_parallel": tp or 1, "context_parallel": cp or 1}
+    found.values |= {"tensor_parallel": tp, "context_parallel": cp}
     replicas = said.number("accelerate", "data_parallel_replicas") or 1
     shards = said.number("accelerate", "shard_size")
     # Axolotl deals experts to ranks beside the shards.
     apart = whole(said.texts.get("--expert_parallel_size")) or 1
     if shards and said.of("accelerate", "fsdp_version") == "2":
-        needed = replicas * shards * (tp or 1) * (cp or 1) * apart
+        needed = replicas * shards * tp * cp * apart
         if gpus is not None and gpus != needed:
             raise LaunchError(
                 f"parallelism_config splits {needed} GPUs (copies {replicas} x shards {shards} x "
-                f"tensor {tp or 1} x context {cp or 1} x experts {apart}), but {gpus} are started: "
+                f"tensor {tp} x context {cp} x experts {apart}), but {gpus} are started: "
                 "change one of them."
             )
         gpus = needed
@@ -85,7 +86,7 @@ def _given_number(given: Any) -> int | None:
     return whole(given.texts[0]) if given is not None and len(given.texts) == 1 else None
 
 
-def batch_said(said: Said, found: Collected) -> None:
+def batch_said(said: Said, found: Gathered) -> None:
     """Micro-batch, accumulation and global batch, as far as the files tell them."""
     micro = _one_of(said, "micro_batch_size", "train_micro_batch_size_per_gpu")
     steps = _one_of(said, "gradient_accumulation_steps", "gradient_accumulation_steps")
@@ -110,7 +111,7 @@ def batch_said(said: Said, found: Collected) -> None:
         found.ask("micro_batch_size")
     elif micro is None and said.has_script:
         micro = _BATCH
-        found.default("micro_batch_size", micro, "no batch is given: 8 is the Trainer's")
+        found.assume("micro_batch_size", micro, "no batch is given: 8 is the Trainer's")
     elif micro is None:
         found.ask("micro_batch_size")
     else:
@@ -165,7 +166,7 @@ _LIVE, _PREFETCHED = 1_000_000_000, 50_000_000
 _STAGE = re.compile(r"(?:zero|stage|ds_?z|z|s)[_-]?([0-3])")
 
 
-def states_said(said: Said, found: Collected) -> None:
+def states_said(said: Said, found: Gathered) -> None:
     """What is sharded and what is offloaded."""
     stage = said.of("deepspeed", "zero_stage") or said.of("accelerate", "deepspeed_stage")
     sharded = said.of("script", "sharded_weights") or said.of("accelerate", "sharded_weights")
@@ -187,7 +188,11 @@ def states_said(said: Said, found: Collected) -> None:
     found.values["zero_stage"] = level
     if level == _WEIGHTS and said.of("accelerate", "deepspeed_init") == "false":
         found.values["zero3_init"] = "false"
-    found.values["offload"] = _offload(said, legacy, is_fsdp)
+    found.values["offload"] = _states_away(said, legacy, is_fsdp)
+    of_file = said.texts.get("activation_checkpointing.cpu_checkpointing")
+    activations = of_file == "true" or said.of("script", "offload") == "activations"
+    if activations and not (away := found.values["offload"]).endswith("nvme"):
+        found.values["offload"] = "activations" if away == "none" else f"{away}_activations"
     if (hpz := said.number("deepspeed", "hpz")) and hpz > 1:
         found.notes.append(
             f"hpz keeps a second copy of the weights over each {hpz} ranks: its memory and its "
@@ -195,7 +200,10 @@ def states_said(said: Said, found: Collected) -> None:
         )
 
 
-def buckets_said(said: Said, found: Collected) -> None:
+_PARAMETERS = "parameters"
+
+
+def buckets_said(said: Said, found: Gathered) -> None:
     """What DeepSpeed's file says of what lies on a GPU at once; ``auto`` is of the hidden size.
 
     Gradients and states of adapters are smaller than any bucket or sub-group.
@@ -204,14 +212,15 @@ def buckets_said(said: Said, found: Collected) -> None:
         return
     if found.values["adapter"] != "none":
         return
-    for name in ("reduce_bucket_size", "sub_group_size", "stage3_max_live_parameters"):
+    for name in (n for n, one in terms_of("train", "parameter").items() if one.unit == _PARAMETERS):
         told = said.of("deepspeed", name)
         if number := 1 if told == "0" else whole(told):
             found.values[name] = number
-    if said.texts.get("zero_optimization.reduce_bucket_size") == "auto":
-        hidden = _hidden_size(found.values.get("model"))
-        if hidden is not None:
-            found.default("reduce_bucket_size", hidden**2, "auto is the hidden size squared")
+    model = found.values.get("model")
+    if said.texts.get("zero_optimization.reduce_bucket_size") == "auto" and model is not None:
+        with suppress(PlannerError):
+            hidden = Catalogue(None).load_model(model).hidden_size
+            found.assume("reduce_bucket_size", hidden**2, "auto is the hidden size squared")
     if reuse := said.number("deepspeed", "reuse_distance"):
         ahead = said.number("deepspeed", "prefetched") or _PREFETCHED
         most = found.values.get("stage3_max_live_parameters", _LIVE)
@@ -219,15 +228,7 @@ def buckets_said(said: Said, found: Collected) -> None:
             found.values["stage3_max_live_parameters"] = reuse + ahead
 
 
-def _hidden_size(model: str | None) -> int | None:
-    """That of a model of the catalogue."""
-    try:
-        return None if model is None else Catalogue(None).load_model(model).hidden_size
-    except PlannerError:
-        return None
-
-
-def _named_stage(file: str, found: Collected) -> int:
+def _named_stage(file: str, found: Gathered) -> int:
     """The stage that the name of a file says which is not here."""
     name = file.rpartition("/")[2].lower()
     told = _STAGE.search(name)
@@ -250,15 +251,6 @@ def _is_fsdp(said: Said) -> bool:
     return _kind(said) == "FSDP" or text not in ("", "false", "False")
 
 
-def _offload(said: Said, legacy: list[str], is_fsdp: bool) -> str:
-    of_file = said.texts.get("activation_checkpointing.cpu_checkpointing")
-    activations = of_file == "true" or said.of("script", "offload") == "activations"
-    found = _states_away(said, legacy, is_fsdp)
-    if not activations or found.endswith("nvme"):
-        return found
-    return "activations" if found == "none" else f"{found}_activations"
-
-
 def _states_away(said: Said, legacy: list[str], is_fsdp: bool) -> str:
     """What of optimizer states and weights is not on the GPUs."""
     if is_fsdp:
@@ -279,7 +271,7 @@ def _states_away(said: Said, legacy: list[str], is_fsdp: bool) -> str:
     return "none"
 
 
-def kernels_said(said: Said, found: Collected) -> None:
+def kernels_said(said: Said, found: Gathered) -> None:
     """Recomputation and the kernels of attention."""
     inside = said.of("script", "sharded_recompute") or said.of("accelerate", "fsdp_recompute")
     if said.has_deepspeed and any(name.startswith("fsdp_config.") for name in said.texts):
@@ -290,25 +282,25 @@ def kernels_said(said: Said, found: Collected) -> None:
         recompute = "full"
     if recompute is None and said.is_supervised:
         reason = "no --gradient_checkpointing: TRL's default is true"
-        found.default("recompute", "full", reason)
+        found.assume("recompute", "full", reason)
     elif recompute is None:
-        found.default("recompute", "none", "no --gradient_checkpointing: every layer keeps all")
+        found.assume("recompute", "none", "no --gradient_checkpointing: every layer keeps all")
     else:
         found.values["recompute"] = recompute
     flash = said.script.get("flash_attention")
     found.values["flash_attention"] = "true" if flash is None else flash.value
-    kernel = said.of("script", "attention_kernel")
-    if kernel is not None:
-        found.values["attention_kernel"] = kernel
-    loss = said.of("script", "loss_kernel")
-    if loss is not None:
-        found.values["loss_kernel"] = loss
+    for name in ("attention_kernel", "loss_kernel"):
+        if (told := said.of("script", name)) is not None:
+            found.values[name] = told
 
 
-def precision_said(said: Said, found: Collected) -> None:
+def precision_said(said: Said, found: Gathered) -> None:
     """The format of the products: DeepSpeed's file, the script, then accelerate's file."""
     told = said.of("deepspeed", "precision") if said.has_deepspeed else None
-    told = told or said.of("script", "precision") or _of_type(said)
+    told = told or said.of("script", "precision")
+    is_chat = "zero_optimization.stage" in said.texts and said.texts.get("--deepspeed") == "true"
+    if not told and is_chat:
+        told = said.texts.get("--dtype") or "fp16"  # DeepSpeed-Chat has one option of it
     by_launcher = said.of("accelerate", "precision_type")
     if told in (None, "fp32") and by_launcher not in (None, "no"):
         told = by_launcher
@@ -328,16 +320,7 @@ def precision_said(said: Said, found: Collected) -> None:
         found.values["precision"] = told
 
 
-def _of_type(said: Said) -> str | None:
-    """DeepSpeed-Chat has one option of it, and fp16 without."""
-    if "zero_optimization.stage" not in said.texts or "--deepspeed" not in said.texts:
-        return None
-    if said.texts["--deepspeed"] != "true":
-        return None
-    return said.texts.get("--dtype") or "fp16"
-
-
-def framework_said(said: Said, found: Collected) -> None:
+def framework_said(said: Said, found: Gathered) -> None:
     """The profile whose predictions are nearest."""
     adapter = found.values["adapter"] != "none"
     fused = said.of("script", "fused_kernels") == "true" or said.is_on("--use_unsloth")
@@ -380,6 +363,12 @@ _OFF = ("false", "auto", "null", "none", "no", "NO")
 _BITS = ("--bits", "--quantization_bit")
 _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name")
 
+_USED = (
+    *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32"),
+    *("--deepspeed", "--fsdp", "--fsdp_config", "--bits", "--num_train_epochs", "--max_samples"),
+    "--dataset_train_split",
+)
+
 
 def answered(said: Said, name: str = "") -> Answers:
     """The answers of a script and the files beside it; ``name`` is that of the file.
@@ -391,8 +380,12 @@ def answered(said: Said, name: str = "") -> Answers:
     SpecError
         What it trains is not predicted.
     """
-    found = Collected()
-    _model(said, found)
+    found = Gathered()
+    model = next((said.texts[option] for option in _MODELS if said.texts.get(option)), None)
+    if model:
+        found.values["model"] = model
+    else:
+        found.ask("model")
     objective_said(said, found, name)
     _adapter(said, found)
     images_said(said, found)
@@ -412,47 +405,16 @@ def answered(said: Said, name: str = "") -> Answers:
         for meaning in source.values()
         for option in meaning.options
     }
-    told |= {name.removeprefix("--") for name in (*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS)}
-    told |= {name.removeprefix("--") for name in (*OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32")}
-    told |= {
-        "deepspeed",
-        "fsdp",
-        "fsdp_config",
-        "bits",
-        "num_train_epochs",
-        "max_samples",
-        "dataset_train_split",
-    }
+    told |= {name.removeprefix("--") for name in _USED}
     # What is switched off, or left to others, says that it has no part in it.
-    told |= {
-        name.removeprefix("--") for name, text in said.texts.items() if text in _OFF
-    } & _known()
+    known = (OptionTable.load(name).options for name in ("transformers", "deepspeed", "accelerate"))
+    off = {name.removeprefix("--") for name, text in said.texts.items() if text in _OFF}
+    told |= off & frozenset().union(*known)
     used = frozenset(said.spelled[name] for name in told if name in said.spelled)
-    return Answers(
-        workload="train",
-        values=found.values,
-        used=used,
-        defaults=found.defaults,
-        asked=tuple(found.asked),
-        notes=tuple(found.notes),
-    )
+    return found.made(used=used)
 
 
-@cache
-def _known() -> frozenset[str]:
-    tables = (OptionTable.load(name) for name in ("transformers", "deepspeed", "accelerate"))
-    return frozenset().union(*(table.options for table in tables))
-
-
-def _model(said: Said, found: Collected) -> None:
-    for option in _MODELS:
-        if name := said.texts.get(option):
-            found.values["model"] = name
-            return
-    found.ask("model")
-
-
-def _adapter(said: Said, found: Collected) -> None:
+def _adapter(said: Said, found: Gathered) -> None:
     kind = said.of("script", "adapter") or "none"
     four_bits = said.is_on(*_QLORA_FLAGS) or "4" in map(said.texts.get, _BITS)
     is_factory = said.texts.get("--finetuning_type") == "lora"
@@ -473,57 +435,35 @@ def _adapter(said: Said, found: Collected) -> None:
         found.values["modules_to_save"] = "embeddings"
         if is_one_end(saved):
             found.notes.append(f"{saved} alone is not predicted: embedding and logits are counted.")
-    if kind == "qlora":
-        _scales(said, found)
-        _narrow_adapters(said, found)
+    scales = said.of("script", "double_quantization")
+    if kind == "qlora" and scales == "false":
+        found.values["double_quantization"] = False
+    elif kind == "qlora" and scales is None and said.is_supervised:
+        reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
+        found.assume("double_quantization", False, reason)
+    if kind == "qlora" and said.is_supervised:
+        # TRL's trainers turn them to bf16 from 0.26 on, and Adam's moments are as wide: in
+        # huggingface/trl, trainer/sft_trainer.py and those beside it.
+        reason = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits"
+        for name in ("main_params_precision", "optimizer_state_precision"):
+            found.assume(name, "bf16", reason)
     rank = said.number("script", "lora_rank")
     if rank is None:
         default = _RANKS[said.is_supervised]
-        found.default("lora_rank", default, f"no rank is given: {default} is the library's")
+        found.assume("lora_rank", default, f"no rank is given: {default} is the library's")
     else:
         found.values["lora_rank"] = rank
     modules = said.of("script", "lora_modules")
     if modules is None:
         reason = "no matrices are named: peft takes queries and values of most models"
-        found.default("lora_targets", "query_value", reason)
+        found.assume("lora_targets", "query_value", reason)
     else:
-        found.values["lora_targets"] = lora_targets(modules.replace(",", " ").split())
+        found.values["lora_targets"] = str(targets_of(modules.replace(",", " ").split()))
         if names_feed_forward(modules):
             found.values["expert_adapters"] = str(ExpertAdapters.EACH)
 
 
-def _scales(said: Said, found: Collected) -> None:
-    """Whether the scales of 4-bit weights are quantized too."""
-    told = said.of("script", "double_quantization")
-    if told == "false":
-        found.values["double_quantization"] = False
-    elif told is None and said.is_supervised:
-        reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
-        found.default("double_quantization", False, reason)
-
-
-def _narrow_adapters(said: Said, found: Collected) -> None:
-    """TRL's trainers turn adapters of 4-bit weights to bf16; Adam's moments are as wide as these.
-
-    huggingface/trl from 0.26 on, trainer/sft_trainer.py and those beside it.
-    """
-    if not said.is_supervised:
-        return
-    reason = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits"
-    for name in ("main_params_precision", "optimizer_state_precision"):
-        found.default(name, "bf16", reason)
-
-
-def lora_targets(modules: list[str]) -> str:
-    """The nearest set of matrices that is predicted.
-
-    >>> lora_targets(["q_proj", "v_proj"]), lora_targets(["all-linear"])
-    ('query_value', 'all_linear')
-    """
-    return str(targets_of(modules))
-
-
-def _length(said: Said, found: Collected) -> None:
+def _length(said: Said, found: Gathered) -> None:
     length = said.number("script", "trl_length") or said.number("script", "block_length")
     if length is not None:
         found.values["sequence_length"] = length
@@ -531,24 +471,20 @@ def _length(said: Said, found: Collected) -> None:
             found.notes.append(UNPACKED.format(option="--max_length"))
     elif said.is_supervised and not said.is_hidden("--max_length"):
         reason = "no --max_length: 1,024 tokens are TRL's"
-        found.default("sequence_length", _TRL_LENGTH, reason)
+        found.assume("sequence_length", _TRL_LENGTH, reason)
     else:
         found.ask("sequence_length")
     steps, batch = said.number("script", "training_steps"), found.values.get("global_batch_size")
     length = found.values.get("sequence_length")
     if steps and batch and length:
         objective = found.values.get("training_objective")
-        found.values["total_tokens"] = (
-            steps
-            * batch
-            * length
-            * (TrainingObjective(objective).sequences_per_sample if objective else 1)
-        )
+        each = TrainingObjective(objective).sequences_per_sample if objective else 1
+        found.values["total_tokens"] = steps * batch * length * each
     else:
         _samples(said, found)
 
 
-def _samples(said: Said, found: Collected) -> None:
+def _samples(said: Said, found: Gathered) -> None:
     """Samples of all data sets and how often they are trained, as far as the file tells them.
 
     LLaMA-Factory's ``max_samples`` is of each data set (0.9, hparams/data_args.py).
@@ -556,31 +492,23 @@ def _samples(said: Said, found: Collected) -> None:
     epochs = said.texts.get("--num_train_epochs")
     part = _PART.search(said.texts.get("--dataset_train_split") or "")
     each = whole(said.texts.get("--max_samples")) or whole(part[1] if part else None)
-    if epochs is not None and _is_positive(epochs):
-        found.values["epochs"] = float(epochs)
-    elif each is not None:
-        found.default("epochs", _EPOCHS, f"no num_train_epochs: {_EPOCHS} are the Trainer's")
+    with suppress(ValueError):
+        if float(epochs or 0) > 0:
+            found.values["epochs"] = float(epochs or 0)
+    if "epochs" not in found.values and each is not None:
+        found.assume("epochs", _EPOCHS, f"no num_train_epochs: {_EPOCHS} are the Trainer's")
     if each is not None:
         sets = (said.texts.get("--dataset") or "").count(",") + 1
         found.values["num_samples"] = each * sets
     elif found.values.get("training_objective") == TrainingObjective.PRETRAIN:
         # Weights that are trained on are not trained on all that they were once trained on.
         reason = "its samples are not in the file: time and cost are of a billion tokens"
-        found.default("total_tokens", UNKNOWN_TOKENS, reason)
+        found.assume("total_tokens", UNKNOWN_TOKENS, reason)
 
 
-def _is_positive(text: str) -> bool:
-    try:
-        return float(text) > 0
-    except ValueError:
-        return False
-
-
-def _optimizer(said: Said, found: Collected) -> None:
+def _optimizer(said: Said, found: Gathered) -> None:
     name = said.of("script", "optimizer_name")
-    if name is None:
-        return
-    known = optimizer_of(name)
+    known = {} if name is None else optimizer_of(name)
     if known is None:
         found.notes.append(f"The optimizer {name} is taken as Adam.")
         return
@@ -588,7 +516,7 @@ def _optimizer(said: Said, found: Collected) -> None:
         if code:
             found.values[parameter] = code.word
             found.defaults.pop(parameter, None)
-    if not is_paged(name):
+    if name is None or not is_paged(name):
         return
     if found.values["framework"] in _UNPAGED or found.values.get("offload", "none") != "none":
         found.notes.append(f"The states of {name} are predicted to stay where they are, unpaged.")
@@ -600,7 +528,7 @@ _UNPAGED = ("DeepSpeed", "FSDP compiled")
 """Profiles of software that flattens states into buffers of its own, or has no such optimizer."""
 
 
-def _told(said: Said, found: Collected) -> None:
+def _told(said: Said, found: Gathered) -> None:
     if said.unknown:
         names = ", ".join(said.unknown[:5])
         found.notes.append(f"DeepSpeed lets pass what it does not know: {names} does nothing.")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from planner.base.records import record
 from planner.base.training_objectives import WITH_ROLLOUTS, TrainingObjective, objective_named
 from planner.errors import SpecError
-from planner.launch.dialect import Dialect
-from planner.launch.option_table import Meaning
-from planner.launch.understood import World
+from planner.launch.option_table import Dialect, Meaning
+from planner.launch.understood import Gathered, World
 from planner.shell.text import Given, stated
 
 
@@ -40,11 +38,7 @@ class Sources:
     def text(self, option: str) -> str | None:
         """The text of an option of the script, None of one that is not there."""
         given = self.script.get(option)
-        if given is None:
-            return None
-        texts = [text for text in given.texts if text is not None]
-        text = " ".join(texts) if given.texts else "true"
-        return text.lower() if text.lower() in ("true", "false") else text
+        return None if given is None else text_of(given)
 
 
 def text_of(given: Given) -> str | None:
@@ -133,26 +127,6 @@ class Said:
         return any(option in self.texts and self.texts[option] is None for option in options)
 
 
-@dataclass(kw_only=True)
-class Collected:
-    """Answers while they are collected."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    defaults: dict[str, str] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def default(self, term: str, value: Any, reason: str) -> None:
-        """A value that nothing in the file says."""
-        self.values[term] = value
-        self.defaults[term] = reason
-
-    def ask(self, term: str) -> None:
-        """What the file leaves open."""
-        if term not in self.asked:
-            self.asked.append(term)
-
-
 def whole(text: str | None) -> int | None:
     """A whole number of at least one; None where it is none.
 
@@ -193,7 +167,7 @@ def named_by_program(words: Sequence[str]) -> str | None:
     return next((part for part in parts if part in _NAMED), None)
 
 
-def objective_said(said: Said, found: Collected, name: str) -> None:
+def objective_said(said: Said, found: Gathered, name: str) -> None:
     """The objective of the file ``name``, and whether its reference model is asked before training.
 
     Raises
@@ -214,6 +188,21 @@ def objective_said(said: Said, found: Collected, name: str) -> None:
     found.values["training_objective"] = str(objective)
     if said.is_on("--precompute_ref_log_probs") and objective.has_reference:
         found.values["precompute_ref_log_probs"] = True
+
+
+def require_known_training(kind: str, name: str) -> None:
+    """Refuse what ms-swift trains in the file ``name`` if it is neither adapters nor all weights.
+
+    Raises
+    ------
+    SpecError
+        It is something else.
+    """
+    if kind not in ("lora", "full"):
+        raise SpecError(
+            f"{name}: ms-swift's train_type {kind} is not predicted, as it trains or keeps other "
+            "parameters: lora and full are."
+        )
 
 
 def objective_of_word(word: str, name: str) -> TrainingObjective:

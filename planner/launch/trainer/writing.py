@@ -10,9 +10,9 @@ from planner.base.adapter_names import names_feed_forward, targets_named
 from planner.base.enums import AttentionKind
 from planner.base.optimizer_names import transformers_name
 from planner.errors import LaunchError
-from planner.launch.config_json import config_json, family_of
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Remark, Setting, Settings
+from planner.launch.option_table import OptionTable, Quantities, Remark, Settings
+from planner.launch.shape import config_json, family_of
 from planner.launch.target import Argument, File, Variable
 
 CONFIG_FILE = "config.json"
@@ -158,15 +158,11 @@ def narrow_remarks(job: Job) -> tuple[Remark, ...]:
     return (Remark(parameter="main_params_precision", value="fp32", note=note),)
 
 
-def joins_projections(job: Job) -> bool:
-    """Whether queries, keys and values are one matrix, with one adapter, in Transformers."""
-    return family_of(job.model) in ("gpt2", "bloom", "gpt_neox")
-
-
-def script_quantities(job: Job) -> Mapping[str, Any]:
+def script_quantities(job: Job) -> Quantities:
     """What the script is told: not how the job is split, which its launcher or a file tells."""
-    supervised = is_supervised(job)
-    length = job["sequence_length"]
+    supervised, length = is_supervised(job), job["sequence_length"]
+    narrow = "float16" if job["precision"] == "fp16" else "bfloat16"
+    is_narrow = job.profile.name.endswith("bf16")
     return {
         "micro_batch_size": job["micro_batch_size"],
         "gradient_accumulation_steps": job.accumulation_steps,
@@ -175,7 +171,8 @@ def script_quantities(job: Job) -> Mapping[str, Any]:
         "block_length": None if supervised else length,
         "training_steps": job.training_steps,
         "precision": job["precision"],
-        "weights_type": _weights_type(job),
+        # Where the framework is no DeepSpeed, which keeps others beside them.
+        "weights_type": narrow if has_adapter(job) or is_narrow else "float32",
         "flash_attention": job["flash_attention"] if supervised else None,
         "attention_kernel": job["attention_kernel"] if supervised else None,
         "expert_compute": job["expert_compute"],
@@ -211,14 +208,6 @@ def optimizer_name(job: Job) -> str | None:
     return transformers_name(kind, states, paged=job["paged_optimizer"])
 
 
-def _weights_type(job: Job) -> str:
-    """That of the weights where the framework is no DeepSpeed: it keeps others beside them."""
-    in_16_bits = has_adapter(job) or job.profile.name.endswith("bf16")
-    if not in_16_bits:
-        return "float32"
-    return "float16" if job["precision"] == "fp16" else "bfloat16"
-
-
 def script_settings(job: Job, **quantities: Any) -> Settings:
     """The script's arguments; ``quantities`` replace those of the job, None says nothing."""
     table = OptionTable.load("transformers")
@@ -229,9 +218,11 @@ def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Arg
     """The words of the script: program, model, what the user must say, and the options."""
     keys = [setting for setting in settings.options if setting.option.startswith(SECTION)]
     options = [setting for setting in settings.options if setting not in keys]
-    listed = [
-        Argument(words=(f"--{each.option}", *_words(each)), note=each.note) for each in options
-    ]
+    listed = []
+    for each in options:
+        text = each.text
+        texts = () if text is None else text.split() if each.option in _LISTS else (text,)
+        listed.append(Argument(words=(f"--{each.option}", *texts), note=each.note))
     return (
         *_program(job),
         Argument(words=("--output_dir", _OUTPUT)),
@@ -240,12 +231,6 @@ def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Arg
         *more,
         Argument(words=("--logging_steps", "1")),
     )
-
-
-def _words(setting: Setting) -> tuple[str, ...]:
-    if setting.text is None:
-        return ()
-    return tuple(setting.text.split()) if setting.option in _LISTS else (setting.text,)
 
 
 def _program(job: Job) -> tuple[Argument, ...]:
@@ -268,7 +253,7 @@ def _program(job: Job) -> tuple[Argument, ...]:
 
 def adapter_notes(job: Job) -> tuple[str, ...]:
     """What is otherwise of the adapters than the plan has it."""
-    if not has_adapter(job) or not joins_projections(job):
+    if not has_adapter(job) or family_of(job.model) not in ("gpt2", "bloom", "gpt_neox"):
         return ()
     return (
         "Queries, keys and values of this model are one matrix with one adapter: it has fewer "
@@ -291,12 +276,8 @@ def script_remarks(job: Job) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
 
 def script_files(job: Job) -> tuple[File, ...]:
     """``config.json`` of a model that has no public name."""
-    if is_supervised(job):
-        return ()
-    config = config_json(job.model)
-    if config is None:
-        return ()
-    return (json_file(CONFIG_FILE, config, "the model's shape"),)
+    config = None if is_supervised(job) else config_json(job.model)
+    return () if config is None else (json_file(CONFIG_FILE, config, "the model's shape"),)
 
 
 def json_file(name: str, values: Mapping[str, Any], meaning: str) -> File:

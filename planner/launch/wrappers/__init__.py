@@ -6,8 +6,8 @@ from collections.abc import Callable
 from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
+from planner.launch import WRAPPERS
 from planner.launch.job import Job
-from planner.launch.names import WRAPPERS
 from planner.launch.target import Draft, File, Target
 
 
@@ -24,7 +24,8 @@ def wrapper_of(name: str) -> Callable[[Target, Job, Draft], tuple[File, ...]]:
         raise LaunchError(
             f"{name} starts nothing here.{did_you_mean(name, WRAPPERS)} There are: {known}."
         )
-    wrapped: Callable[[Target, Job, Draft], tuple[File, ...]] = import_module(
-        f"{__name__}.{name}"
-    ).wrapped
-    return wrapped
+    module, function = ("kubernetes", "kserve_wrapped") if name == "kserve" else (name, "wrapped")
+    found: Callable[[Target, Job, Draft], tuple[File, ...]] = getattr(
+        import_module(f"{__name__}.{module}"), function
+    )
+    return found

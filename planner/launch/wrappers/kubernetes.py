@@ -1,4 +1,4 @@
-"""Manifests of Kubernetes: jobs that end, servers that stay, groups of pods for several nodes."""
+"""Manifests of Kubernetes: jobs that end, servers that stay, groups of pods, services of KServe."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from planner.errors import LaunchError
 from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
-from planner.launch.wrappers.script import MEASURES, SOME_STEPS, benchmark, reaches
-from planner.launch.wrappers.shell import (
+from planner.launch.templates import Value, filled
+from planner.launch.wrappers.script import (
     MASTER_PORT,
+    MEASURES,
+    SOME_STEPS,
     Placed,
     arguments_lines,
     asked,
+    benchmark,
     command,
     exports,
     placed,
+    reaches,
     runs_by_rank,
     uses,
 )
-from planner.launch.wrappers.templates import Value, filled
 from planner.shell.text import shell_word
 
 FOLDER = "/launch"
@@ -62,19 +65,14 @@ _HEALTH = ("vllm", "sglang", "tensorrt-llm", "llama-server")
 
 def image_of(target: Target, job: Job, process: Process) -> str:
     """The official image that has the program, else a text that no registry takes for one."""
-    if (own := _PROGRAMS.get(_program(process))) is not None:
-        return own
+    first = next((word for one in process.arguments for word in one.words), "")
+    if isinstance(first, str) and first in _PROGRAMS:
+        return _PROGRAMS[first]
     known = (_AMD_IMAGES if job.gpu.vendor == "AMD" else _IMAGES).get(target.name)
     version = _VERSION.search(target.version)
     if known is None or version is None:
         return f"<image with {target.version}>"
     return known.format(version[0])
-
-
-def _program(process: Process) -> str:
-    """The first word of a process."""
-    words = [word for one in process.arguments for word in one.words]
-    return words[0] if words and isinstance(words[0], str) else ""
 
 
 def gpu_resource(job: Job) -> str:
@@ -431,3 +429,67 @@ def dns_label(text: str) -> str:
     words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     label = words[:_LONGEST_NAME].strip("-")
     return label if label[:1].isalpha() else f"m-{label}".strip("-")
+
+
+_OF_KSERVE = "kserve-container"
+
+
+def kserve_wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
+    """An InferenceService of KServe, which scales and reaches one kind of server in its own way.
+
+    Raises
+    ------
+    LaunchError
+        The plan trains, or its servers are of several kinds or nodes.
+    """
+    process = _server(job, draft)
+    alone = Draft(
+        processes=(process,), files=draft.files, unexpressed=draft.unexpressed, left=draft.left,
+        notes=draft.notes,
+    )  # fmt: skip
+    manifest = Manifest(target, job, alone)
+    name = f"{process.name}.yaml"
+    head = heading(target, job, alone, [process], [f"  kubectl apply -f {name}"], manifest.asks())
+    objects = [*manifest.settings(), _service(manifest, process)]
+    text = "\n".join(head) + "\n" + documents(objects)
+    start = f"kubectl apply -f {name}"
+    file = File(name=name, text=text, meaning="the inference service", start=start)
+    return (file, *benchmark(target, job, draft))
+
+
+def _server(job: Job, draft: Draft) -> Process:
+    """The one server; a router before its copies is KServe's own work."""
+    servers = [one for one in draft.processes if one.gpus_per_node]
+    if job.is_training:
+        raise LaunchError(
+            "KServe serves and does not train: choose --wrapper kubernetes, slurm or script."
+        )
+    if len(servers) != 1 or servers[0].num_nodes > 1 or not servers[0].port:
+        raise LaunchError(
+            "An InferenceService has one kind of server, which fits on a node: choose "
+            "--wrapper kubernetes."
+        )
+    if uses(servers[0], "COPY"):
+        raise LaunchError(
+            "KServe does not number the copies of a server, which this one asks for: choose "
+            "--wrapper kubernetes."
+        )
+    return servers[0]
+
+
+def _service(manifest: Manifest, process: Process) -> Object:
+    pod = manifest.pod(process, {}, answers=True)
+    (container,) = pod["containers"]
+    container["name"] = _OF_KSERVE
+    predictor = {"minReplicas": process.copies, "maxReplicas": process.copies, **pod}
+    metadata = {
+        "name": manifest.name_of(process),
+        # Every copy is a pod that stays, as the plan has it.
+        "annotations": {"serving.kserve.io/deploymentMode": "RawDeployment"},
+    }
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": metadata,
+        "spec": {"predictor": predictor},
+    }

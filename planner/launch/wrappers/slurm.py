@@ -13,12 +13,15 @@ from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
 from planner.launch.launchers import GPUS_OF_COPY
 from planner.launch.target import Draft, File, Process, Target
-from planner.launch.wrappers.script import MEASURES, SOME_STEPS, benchmark
-from planner.launch.wrappers.shell import (
+from planner.launch.templates import Value, filled
+from planner.launch.wrappers.script import (
     MASTER_PORT,
+    MEASURES,
+    SOME_STEPS,
     Placed,
     arguments_lines,
     asked,
+    benchmark,
     command,
     exports,
     folded,
@@ -29,7 +32,6 @@ from planner.launch.wrappers.shell import (
     uses,
     visible_gpus,
 )
-from planner.launch.wrappers.templates import Value, filled
 
 _ALL_CPUS = '--cpus-per-task="$SLURM_CPUS_ON_NODE"'
 _ALSO = (
@@ -59,14 +61,15 @@ def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
 def _batch(target: Target, job: Job, draft: Draft, *, is_benchmark: bool) -> File:
     """The batch script of all processes of a draft; a benchmark runs some steps of a training."""
     places = placed(draft.processes, job.cluster.gpus_per_node)
-    names = [process.name for process in draft.processes]
-    name = f"{names[0] if len(names) == 1 else 'launch'}.sbatch"
+    alone = draft.processes[0].name if len(draft.processes) == 1 else "launch"
+    name = f"{alone}.sbatch"
+    names = [one.name for one in variables_of(draft.processes)]
     how = [SOME_STEPS] if is_benchmark else _checkpoints(job)
     how = [f"Submit it where it lies: sbatch {name}", *how]
     cores = () if _gpus_of_node(job, places) >= job.cluster.gpus_per_node else (_CORES,)
     also = (*_ALSO, *cores)
     gpus = min(_gpus_of_node(job, places), job.cluster.gpus_per_node)
-    days, why = _limit_of_benchmark(job) if is_benchmark else _limit(job)
+    days, why = _limit(job, is_benchmark=is_benchmark)
     several = len(places) != 1
     values: dict[str, Value] = {
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", job.model.name).strip("-").lower() or "planner",
@@ -77,7 +80,8 @@ def _batch(target: Target, job: Job, draft: Draft, *, is_benchmark: bool) -> Fil
         "limit_is": why,
         "goes_on": job.is_training and not is_benchmark,
         "heading": heading(target, job, draft, draft.processes, how, also),
-        "asked": _asked(draft.processes),
+        # Checked before any step starts, and handed on to all of them.
+        "asked": [*asked(draft.processes), *([f"export {' '.join(names)}"] if names else [])],
         "master_port": MASTER_PORT,
         "addresses": _addresses(places),
         "gpus_of_copy": GPUS_OF_COPY,
@@ -102,18 +106,17 @@ def time_limit(days: float) -> str:
     return f"{hours // 24}-{hours % 24:02d}:00:00"
 
 
-def _limit(job: Job) -> tuple[float | None, str]:
-    """Days that a training may run, and why; None where no time is known."""
-    days = job.row.get("calendar_time_high_days") or job.row.get("calendar_time_days")
-    is_known = days and job.is_training and math.isfinite(days)
-    why = "The upper end of the predicted calendar time, interruptions included."
-    return days if is_known else None, why
-
-
-def _limit_of_benchmark(job: Job) -> tuple[float | None, str]:
-    step = job.row.get("step_time_high_s") or job.row.get("step_time_s")
-    why = f"{STEPS} steps at the upper end of the predicted time, and an hour to start."
-    return (STEPS * step + HOUR) / DAY if step and math.isfinite(step) else None, why
+def _limit(job: Job, *, is_benchmark: bool) -> tuple[float | None, str]:
+    """Days that a training or some of its steps may run, and why; None where no time is known."""
+    if is_benchmark:
+        step = job.row.get("step_time_high_s") or job.row.get("step_time_s") or math.inf
+        days = (STEPS * step + HOUR) / DAY
+        why = f"{STEPS} steps at the upper end of the predicted time, and an hour to start."
+    else:
+        days = job.row.get("calendar_time_high_days") or job.row.get("calendar_time_days")
+        days = days if days and job.is_training else math.inf
+        why = "The upper end of the predicted calendar time, interruptions included."
+    return days if math.isfinite(days) else None, why
 
 
 def _gpus_of_node(job: Job, places: Sequence[Placed]) -> int:
@@ -132,12 +135,6 @@ def _checkpoints(job: Job) -> list[str]:
     if spare := int(job["num_spare_gpus"] or 0):
         lines.append(f"{spare} spare GPUs beside the job are part of what was predicted.")
     return lines
-
-
-def _asked(processes: Sequence[Process]) -> list[str]:
-    """Checked before any step starts, and handed on to all of them."""
-    names = [one.name for one in variables_of(processes)]
-    return [*asked(processes), *([f"export {' '.join(names)}"] if names else [])]
 
 
 def _addresses(places: Sequence[Placed]) -> list[str]:

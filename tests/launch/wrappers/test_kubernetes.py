@@ -20,7 +20,7 @@ from planner.documents.writing import documents
 from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.target import MASTER_ADDR, NODE_RANK, Argument, Draft, File, Variable
-from planner.launch.wrappers import kserve, kubernetes
+from planner.launch.wrappers import kubernetes, wrapper_of
 from planner.question.request import Request
 
 ODD = ["it's", "$(touch hit)", 'a "b"', "one\ntwo", "  x", "- y: z", "#", "a\u2028b", "tab\there ",
@@ -38,8 +38,8 @@ def serving(gpu: str = "h100-sxm") -> Job:
     )  # fmt: skip
 
 
-def objects(draft: Draft, job: Job | None = None, wrapper: Any = kubernetes) -> list[Any]:
-    files = wrapper.wrapped(TARGET, job or serving(), draft)
+def objects(draft: Draft, job: Job | None = None, wrapper: str = "kubernetes") -> list[Any]:
+    files = wrapper_of(wrapper)(TARGET, job or serving(), draft)
     found = list(yaml.safe_load_all(files[0].text))
     for one in found:
         check(one, one["kind"], one["kind"])
@@ -291,7 +291,7 @@ def replace_vendor(job: Job, vendor: str) -> Any:
 
 def test_kserve_serves_one_kind_on_a_node(tmp_path: Path) -> None:
     servers = process("serve", PORT, name="server", gpus_per_node=2, copies=4, port=8000)
-    found = objects(Draft(processes=(servers,)), wrapper=kserve)
+    found = objects(Draft(processes=(servers,)), wrapper="kserve")
     predictor = one(found, "InferenceService")["spec"]["predictor"]
     assert (predictor["minReplicas"], predictor["maxReplicas"]) == (4, 4)
     assert predictor["containers"][0]["name"] == "kserve-container"
@@ -306,12 +306,12 @@ def test_kserve_serves_one_kind_on_a_node(tmp_path: Path) -> None:
 def test_kserve_refuses_what_it_cannot_say(changes: dict[str, Any]) -> None:
     servers = replace(process("serve", name="server", port=8000), **changes)
     with pytest.raises(LaunchError, match="--wrapper kubernetes"):
-        kserve.wrapped(TARGET, serving(), Draft(processes=(servers,)))
+        wrapper_of("kserve")(TARGET, serving(), Draft(processes=(servers,)))
 
 
 def test_training_is_not_served() -> None:
     with pytest.raises(LaunchError, match="does not train: choose --wrapper kubernetes"):
-        kserve.wrapped(TARGET, job_of(), Draft(processes=(process("train", port=1),)))
+        wrapper_of("kserve")(TARGET, job_of(), Draft(processes=(process("train", port=1),)))
 
 
 def test_a_benchmark_of_training_is_a_job_of_its_own(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from importlib.resources import files
 
 import pytest
 
-from planner.launch.wrappers.templates import fill
+from planner.launch.templates import fill
 
-TEXTS = files("planner").joinpath("launch/wrappers/texts")
+TEXTS = files("planner").joinpath("launch/texts")
 
 
 def test_lines_are_kept_where_a_value_is_something() -> None:

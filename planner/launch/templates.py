@@ -1,8 +1,9 @@
-"""Files of wrappers as texts with holes: ``texts/``.
+"""Files that are written as texts with holes: ``texts/``.
 
 ``{{name}}`` is a value; alone in a line it may be several lines, or none, as far to the right.
 ``%if name``, ``%else`` and ``%end`` keep lines where a value is something, ``%each name`` repeats
-them for each of several tables of values. Blank lines that follow each other are one.
+them for each of several tables of values. Blank lines that follow each other are one, or as many
+as ``blank_lines``.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ _HOLE = re.compile(r"\{\{(\w+)\}\}")
 _ALONE = re.compile(r"( *)\{\{(\w+)\}\}")
 
 
-def filled(name: str, values: Values) -> str:
+@cache
+def _template(name: str) -> tuple[str, ...]:
+    return tuple(shipped_text(f"texts/{name}").splitlines())
+
+
+def filled(name: str, values: Values, blank_lines: int = 1) -> str:
     """The text of this name with its holes filled."""
-    return fill(_template(name), values)
+    return fill(_template(name), values, blank_lines)
 
 
-def fill(template: Sequence[str], values: Values) -> str:
+def fill(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:
     """The lines of a text with their holes filled.
 
     >>> print(fill(["%each names", "say {{word}}", "%end", "", "", "  {{more}}"],
@@ -39,16 +45,11 @@ def fill(template: Sequence[str], values: Values) -> str:
     """
     text: list[str] = []
     for line in _lines(template, values):
-        if line or (text and text[-1]):
+        if line or any(text[-blank_lines:]):
             text.append(line)
     while not text[-1]:
         text.pop()
     return "\n".join(text) + "\n"
-
-
-@cache
-def _template(name: str) -> tuple[str, ...]:
-    return tuple(shipped_text(f"wrappers/texts/{name}").splitlines())
 
 
 def _lines(template: Sequence[str], values: Values) -> Iterator[str]:

@@ -1,0 +1,329 @@
+"""Scripts on Hugging Face's Trainer: by themselves with FSDP, with DeepSpeed, or by accelerate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from planner.base.enums import Offload
+from planner.documents.writing import yaml_text
+from planner.launch.benchmark import training_draft
+from planner.launch.job import Job
+from planner.launch.option_table import Quantities, Remark, Settings
+from planner.launch.target import Argument, Draft, File, Target
+from planner.launch.trainer.reading import (
+    in_own_words,
+    is_accelerate_document,
+    is_deepspeed_document,
+    is_llama_factory_document,
+    is_trainer_document,
+    starts_trainer,
+    trainer_answers,
+)
+from planner.launch.trainer.writing import (
+    FSDP_FILE,
+    SECTION,
+    adapter_notes,
+    has_adapter,
+    is_supervised,
+    json_file,
+    moved_activations,
+    nested,
+    require_even_copies,
+    script_arguments,
+    script_files,
+    script_quantities,
+    script_remarks,
+    script_settings,
+)
+from planner.launch.understood import Found
+from planner.shell.text import Changes
+
+_RECOMPUTE = "fsdp_config.activation_checkpointing"
+_IN_DEEPSPEED = {
+    "fsdp_config.reshard_after_forward": "zero_optimization.stage",
+    "fsdp_config.cpu_offload": "zero_optimization.offload_param.device",
+}
+
+
+def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
+    """What of a change stands in the file itself, and what in DeepSpeed's beside it."""
+    own, beside = dict(changes), dict[str, tuple[str, ...] | None]()
+    if any(name.lstrip("-") == "deepspeed" for name in found.options):
+        if _RECOMPUTE in own:
+            repeats = own.pop(_RECOMPUTE) is not None
+            own["gradient_checkpointing"] = (str(repeats).lower(),)
+        for name in [name for name in own if name.startswith("fsdp")]:
+            texts = own.pop(name)
+            if key := _IN_DEEPSPEED.get(name):
+                stage = "3" if texts == ("true",) else "2" if texts else "0"
+                moved = None if texts is None else ("cpu",)
+                beside[key] = moved if key.endswith("device") else (stage,)
+    given = (*found.unknown, *found.options.values())
+    if is_llama_factory_document({one.option.lstrip("-"): one.single or "" for one in given}):
+        return in_own_words(own), beside
+    return own, beside
+
+
+def _by_trainer(job: Job) -> Quantities:
+    """What the script is told, and how FSDP shards."""
+    stage, offload = int(job["zero_stage"]), job["offload"]
+    sharded, inside = stage >= 2, _repeats_inside(job, sharded=stage >= 2)
+    return {
+        **job.pinned.parameters,
+        **script_quantities(job),
+        "offload": None if offload == "activations" and not is_supervised(job) else offload,
+        "sharded": True if sharded else None,
+        "sharded_weights": stage == 3 if sharded else None,
+        "sharded_recompute": True if inside else None,
+        "recompute": "none" if inside else job["recompute"],
+        "quantized_storage": "bfloat16" if sharded and job["adapter"] == "qlora" else None,
+    }
+
+
+def _repeats_inside(job: Job, *, sharded: bool) -> bool:
+    """FSDP repeats layers in its own units: the script's option would gather them twice."""
+    return sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
+
+
+def _trainer_draft(job: Job, settings: Settings) -> Draft:
+    keys = {each.option: each.text for each in settings.options if each.option.startswith(SECTION)}
+    files = list(script_files(job))
+    more = []
+    if keys:
+        document = nested({"fsdp_config.version": "2", **keys})["fsdp_config"]
+        files.append(json_file(FSDP_FILE, document, "how FSDP shards"))
+        more.append(Argument(words=("--fsdp_config", FSDP_FILE)))
+    unexpressed, left = script_remarks(job)
+    notes: tuple[str, ...] = ()
+    if has_adapter(job):
+        told = "peft adds the adapters: lora_alpha and lora_dropout are TRL's defaults."
+        notes = (told, *adapter_notes(job))
+    return training_draft(
+        job,
+        "transformers",
+        script_arguments(job, settings, *more),
+        files=tuple(files),
+        unexpressed=unexpressed,
+        left=left,
+        notes=notes,
+    )
+
+
+_SCRIPTS = ("deepspeed-arguments-0.19.8", "transformers-5.23.0", "trl-1.16.0", "run_clm-4.57")
+TRANSFORMERS = Target(
+    name="transformers",
+    title="Hugging Face Trainer",
+    version="transformers 5.23.0, trl 1.16.0",
+    workloads=("train",),
+    profiles=("HF Trainer", "HF Trainer FSDP", "HF Trainer bf16", "HF Trainer Triton"),
+    quantities=_by_trainer,
+    draft=_trainer_draft,
+    answers=trainer_answers,
+    starts=starts_trainer,
+    is_of=is_trainer_document,
+    honoured=honoured,
+    accepted=(*_SCRIPTS, "peft-0.21.2"),
+    aliases=("hf-trainer", "trainer", "trl", "peft"),
+)
+
+
+def _beside_script(job: Job) -> dict[str, Any]:
+    """The parameters of a plan of which the script's own options say nothing."""
+    told = script_quantities(job).keys() - {"layer_split"}
+    return {name: value for name, value in job.pinned.parameters.items() if name not in told}
+
+
+DEEPSPEED_FILE = "ds_config.json"
+_WRITTEN = ("bf16", "fp16", "fp32")
+
+
+def by_deepspeed(job: Job) -> Quantities:
+    """What the table turns into keys of ``ds_config.json``."""
+    stage = int(job["zero_stage"])
+    steps, micro, tp = job.accumulation_steps, job["micro_batch_size"], job["tensor_parallel"]
+    return {
+        **_beside_script(job),
+        "micro_batch_size": micro,
+        "gradient_accumulation_steps": steps,
+        # Its parser counts the ranks that split tensors as data parallel ones.
+        "train_batch_size": micro * steps * job.data_parallel * tp,
+        "precision": job["precision"],
+        "precision_kept": True if job["precision"] not in _WRITTEN else None,
+        "overlap": stage > 0,
+        "contiguous": stage > 0,
+        "gather_on_save": stage == 3,
+        "offload": None if job["offload"] == "activations" else job["offload"],
+    }
+
+
+def deepspeed_file(settings: Settings) -> File:
+    """``ds_config.json`` of the options of the table."""
+    document = nested({each.option: each.text for each in settings.options})
+    return json_file(DEEPSPEED_FILE, document, "what DeepSpeed shards")
+
+
+def _deepspeed_draft(job: Job, settings: Settings) -> Draft:
+    script = script_settings(
+        job,
+        # What the file cannot say is told once.
+        precision=job["precision"] if job["precision"] in _WRITTEN else "bf16",
+        offload=moved_activations(job),
+        quantized_storage=(
+            "bfloat16" if job["zero_stage"] == 3 and job["adapter"] == "qlora" else None
+        ),
+    )
+    unexpressed, left = script_remarks(job)
+    return training_draft(
+        job,
+        "deepspeed",
+        script_arguments(job, script, Argument(words=("--deepspeed", DEEPSPEED_FILE))),
+        files=(deepspeed_file(settings), *script_files(job)),
+        unexpressed=(*script.unexpressed, *unexpressed),
+        left=left,
+        notes=adapter_notes(job),
+    )
+
+
+def _starts_deepspeed(words: Sequence[str]) -> bool:
+    names = {word.partition("=")[0] for word in words}
+    is_configured = bool(names & {"--deepspeed", "--deepspeed_config", "--zero_stage"})
+    return is_configured and starts_trainer(words)
+
+
+DEEPSPEED = Target(
+    name="deepspeed",
+    title="DeepSpeed",
+    version="DeepSpeed 0.19.8, transformers 5.23.0, trl 1.16.0",
+    workloads=("train",),
+    profiles=("DeepSpeed", "HF Trainer", "HF Trainer Triton"),
+    quantities=by_deepspeed,
+    draft=_deepspeed_draft,
+    answers=trainer_answers,
+    starts=_starts_deepspeed,
+    is_of=is_deepspeed_document,
+    accepted=(_SCRIPTS[0], "deepspeed-0.19.8", *_SCRIPTS[1:]),
+    aliases=("ds", "zero"),
+)
+
+
+_ACCELERATE_FILE = "accelerate.yaml"
+_BY_FSDP = ("HF Trainer FSDP", "FSDP", "FSDP compiled", "FSDP bf16", "HF Trainer bf16")
+_UNKNOWN = ("fp4", "int8", "tf32")
+# Its mixed_precision where that is not the precision's own word.
+_PRECISIONS = {"fp4": "bf16", "int8": "bf16", "tf32": "no", "fp32": "no"}
+
+
+def _kind(job: Job) -> str:
+    is_whole = not job["zero_stage"] and not job["offload"].startswith("optimizer")
+    if is_whole and (job.profile.name != "DeepSpeed" or job.num_gpus == 1):
+        return "NO" if job.num_gpus == 1 else "MULTI_GPU"
+    return "FSDP" if job.profile.name in _BY_FSDP else "DEEPSPEED"
+
+
+def _by_accelerate(job: Job) -> Quantities:
+    kind, precision, is_usual = _kind(job), job["precision"], job["torch_compile"] == "auto"
+    # FSDP and DeepSpeed are told each in their way.
+    own = {*_fsdp(job), "zero3_init"}
+    quantities = {
+        **{name: value for name, value in _beside_script(job).items() if name not in own},
+        "kind": kind,
+        "num_nodes": job.num_nodes,
+        "precision": precision if precision in _UNKNOWN else None,
+        "precision_type": _PRECISIONS.get(precision, precision),
+        "fp8_backend": "te" if precision == "fp8" else None,
+        "fp8_format": "HYBRID" if precision == "fp8" else None,
+        # It is accelerate that compiles the model where the profile is of compiled models.
+        "compiled": "inductor" if is_usual and job.profile.compilation.default else None,
+    }
+    if kind == "FSDP":
+        return quantities | _fsdp(job)
+    if kind == "DEEPSPEED":
+        return quantities | _deepspeed(job)
+    return quantities
+
+
+_UNSPLIT = ("tensor_parallel", "context_parallel", "data_parallel_replicas")
+
+
+def _fsdp(job: Job) -> dict[str, Any]:
+    replicas = int(job["data_parallel_replicas"])
+    return {
+        "zero_stage": job["zero_stage"],
+        "offload": job["offload"] if job["offload"] == "optimizer" else None,
+        **{name: job[name] for name in _UNSPLIT},
+        "shard_size": job.data_parallel // replicas,
+        "fsdp_version": 2,
+        "sharded_weights": job["zero_stage"] == 3,
+        "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
+        "fsdp_state": "SHARDED_STATE_DICT",
+        "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
+        "fsdp_recompute": _repeats_inside(job, sharded=True) or None,
+    }
+
+
+def _deepspeed(job: Job) -> dict[str, Any]:
+    stage, offload = int(job["zero_stage"]), Offload[job["offload"].upper()]
+    where = "nvme" if offload.to_drives else "cpu"
+    return {
+        "deepspeed_stage": stage,
+        "deepspeed_accumulation": job.accumulation_steps,
+        "deepspeed_optimizer": where if offload.of_states else "none",
+        "deepspeed_weights": where if offload.of_weights else "none",
+        "deepspeed_init": stage == 3 and job["zero3_init"],
+        "deepspeed_save": True if stage == 3 else None,
+    }
+
+
+def _accelerate_draft(job: Job, settings: Settings) -> Draft:
+    require_even_copies(job)
+    kind = _kind(job)
+    is_fsdp, inside = kind == "FSDP", _repeats_inside(job, sharded=kind == "FSDP")
+    elsewhere = job["precision"] in ("fp8", *_UNKNOWN)
+    script = script_settings(
+        job,
+        precision=None if elsewhere else job["precision"],
+        precision_elsewhere=True if job["precision"] == "fp8" else None,
+        precision_kept=True if job["precision"] in ("fp4", "int8") else None,
+        recompute="none" if inside else job["recompute"],
+        offload=moved_activations(job),
+        quantized_storage="bfloat16" if is_fsdp and job["adapter"] == "qlora" else None,
+    )
+    unexpressed, left = script_remarks(job)
+    note = f"accelerate's YAML has it for FSDP2, not for {kind}; choose the target deepspeed"
+    unsplit = [name for name in _UNSPLIT if job[name] > 1 and not is_fsdp]
+    remarks = (Remark(parameter=name, value=str(job[name]), note=note) for name in unsplit)
+    notes = {each.option: each.note for each in settings.options if each.note}
+    text = yaml_text(nested({each.option: each.text for each in settings.options}), notes)
+    config = File(name=_ACCELERATE_FILE, text=text, meaning="how accelerate starts and shards")
+    return training_draft(
+        job,
+        "accelerate",
+        script_arguments(job, script),
+        launcher="accelerate",
+        launcher_arguments=(Argument(words=("--config_file", _ACCELERATE_FILE)),),
+        files=(config, *script_files(job)),
+        unexpressed=(*script.unexpressed, *unexpressed, *remarks),
+        left=left,
+        notes=adapter_notes(job),
+    )
+
+
+def _starts_accelerate(words: Sequence[str]) -> bool:
+    return list(words[:2]) == ["accelerate", "launch"] or words[:1] == ["accelerate-launch"]
+
+
+ACCELERATE = Target(
+    name="accelerate",
+    title="Accelerate",
+    version="accelerate 1.15.0, transformers 5.23.0, trl 1.16.0",
+    workloads=("train",),
+    profiles=(*_BY_FSDP, "HF Trainer", "HF Trainer Triton", "DeepSpeed"),
+    quantities=_by_accelerate,
+    draft=_accelerate_draft,
+    answers=trainer_answers,
+    starts=_starts_accelerate,
+    is_of=is_accelerate_document,
+    accepted=(_SCRIPTS[0], "accelerate-1.15.0", *_SCRIPTS[1:]),
+)
+TARGETS = (TRANSFORMERS, DEEPSPEED, ACCELERATE)
