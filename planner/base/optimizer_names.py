@@ -38,9 +38,40 @@ _OF_TRANSFORMERS = {
 }
 
 
-def transformers_name(optimizer: str, state_precision: str) -> str | None:
-    """What Transformers' ``optim`` calls it; None where that is its default, or has no such."""
+_PAGED = {"adam": "paged_adamw", "lion": "paged_lion"}
+
+
+def transformers_name(optimizer: str, state_precision: str, *, paged: bool = False) -> str | None:
+    """What Transformers' ``optim`` calls it; None where that is its default, or has no such.
+
+    >>> transformers_name("adam", "int8", paged=True), transformers_name("adam", "fp32", paged=True)
+    ('paged_adamw_8bit', 'paged_adamw_32bit')
+    """
+    if paged and optimizer in _PAGED:
+        return f"{_PAGED[optimizer]}_{'8bit' if state_precision == 'int8' else '32bit'}"
     return _OF_TRANSFORMERS.get((optimizer, state_precision))
+
+
+def settings_of(name: str) -> Mapping[str, str]:
+    """The settings that an optimizer of a library's name is; none of an unknown one.
+
+    >>> settings_of("paged_adamw_8bit")
+    {'optimizer': 'adam', 'optimizer_state_precision': 'int8', 'paged_optimizer': 'true'}
+    """
+    known = optimizer_of(name)
+    if known is None:
+        return {}
+    told = {
+        parameter: code.word
+        for parameter, code in known.items()
+        if code or parameter == "optimizer"
+    }
+    return told | ({"paged_optimizer": "true"} if is_paged(name) else {})
+
+
+def is_paged(name: str) -> bool:
+    """Whether the states of an optimizer of this name are in unified memory."""
+    return name.strip().lower().startswith("paged_")
 
 
 def optimizer_of(name: str) -> Mapping[str, OptimizerKind | StatePrecision] | None:

@@ -177,7 +177,6 @@ def _blocks(
     from planner.report.imported import (
         change_blocks,
         diff_blocks,
-        paged_blocks,
         shorter_blocks,
         started_blocks,
         understood_blocks,
@@ -193,7 +192,6 @@ def _blocks(
         if found.rejected_by in found.source.rejections:
             yield from misfit_blocks(plan, found)
         if found.rejected_by == "out_of_memory":
-            yield from paged_blocks(given["imported"], plan, row)
             yield from shorter_blocks(given["imported"], plan, found)
     elif given["full"]:
         yield from estimate_blocks(plan, found)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _MOST_BITS = 32
+_FP32_BYTES = 4.0
 
 
 def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
@@ -60,6 +61,21 @@ def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[
     if not f.overlap.asynchronous_tensor_parallel:
         found["tp_comm_overlap"] = c.tp_comm_overlap
     return found
+
+
+def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """bitsandbytes has paged Adam and Lion, in 8 and 32 bits, of CUDA's unified memory."""
+    if not np.any(c.paged_optimizer):
+        return np.zeros((), dtype=np.bool_)
+    kinds = np.isin(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.LION))
+    states, told = context.framework.states, c.optimizer_state_precision
+    narrow = np.isin(told, (StatePrecision.BF16, StatePrecision.FP8))
+    if states.optimizer - states.main_weight < 2 * _FP32_BYTES:
+        narrow = narrow | (told == StatePrecision.FRAMEWORK)
+    leave = np.asarray([code.of_states for code in Offload])[c.offload]
+    host = context.gpu.host
+    is_possible = context.gpu.vendor == "NVIDIA" and host is not None and bool(host.bandwidth)
+    return np.asarray(c.paged_optimizer & (~kinds | narrow | leave | (not is_possible)))
 
 
 def _split_experts(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -127,6 +143,8 @@ def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[s
         found["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
     if not f.optimizer_in_backward:
         found["optimizer_in_backward"] = c.optimizer_in_backward
+    if not f.paged_optimizer:
+        found["paged_optimizer"] = c.paged_optimizer
     if not f.memory.reduce_bucket_size:
         found["reduce_bucket_size"] = c.reduce_bucket_size > 0
     if not f.memory.sub_group_size:
@@ -196,6 +214,12 @@ OPTION_RULES = (
         "recompute_modules",
         "recompute_modules need recompute selective, and one of them at least in the model",
         _recomputed_modules,
+    ),
+    (
+        "paged_optimizer",
+        "paged_optimizer needs adam or lion with optimizer_state_precision int8 or fp32, an NVIDIA "
+        "GPU whose host link is known, and no offload of states",
+        _paged,
     ),
     (
         "saved_tensors",

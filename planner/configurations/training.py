@@ -49,6 +49,7 @@ class TrainingConfigurations(ConfigurationTable):
     main_params_precision: CodeArray
     main_grads_precision: CodeArray
     optimizer_in_backward: BoolArray
+    paged_optimizer: BoolArray
     reduce_bucket_size: FloatArray
     sub_group_size: FloatArray
     stage3_max_live_parameters: FloatArray

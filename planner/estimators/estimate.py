@@ -140,11 +140,11 @@ def evaluate(
         fullest, mean = fullest_and_mean_share(setting, c)
         parameters = stage_parameters(setting.model, c, setting, every_stage=every_stage)
         memory = peak_memory(fullest, c, parameters)
-        time = step_time(mean, c, parameters)
+        time = step_time(mean, c, parameters, memory.paged)
         total = time.total
         if flops_efficiency is not None:
             total = _flat_step_time(setting, c, flops_efficiency)
-        too_large = ~(memory.peak <= usable_share * setting.machine.gpu.allocatable_memory)
+        too_large = ~(memory.least <= usable_share * setting.machine.gpu.allocatable_memory)
         needed = host_need(setting, memory)
         if np.any(needed):
             host_full = (broken == 0) & ~(needed <= setting.machine.host_room(c.num_gpus))

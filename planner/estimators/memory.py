@@ -105,6 +105,8 @@ class Memory:
     ``moments``: for each stage, the backward pass, and the optimizer step if that may be
     fuller. ``totals``: bytes of each stage at its fullest moment. ``host``: bytes in host memory
     of the GPU that keeps most there; ``loading``: of a process while it loads the whole model.
+    ``paged``: optimizer states that find no room and move to the host; ``least``: the peak if all
+    that may do so did.
     """
 
     moments: tuple[tuple[MemoryBreakdown, ...], ...]
@@ -112,6 +114,8 @@ class Memory:
     peak: FloatArray
     host: FloatArray
     loading: FloatArray
+    paged: FloatArray
+    least: FloatArray
 
     @property
     def stages(self) -> tuple[MemoryBreakdown, ...]:
@@ -150,6 +154,9 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
         _stage_memory(share, c, parameters, stage, kept, whole, moved, state)
         for stage in candidates
     )
+    paged, least = np.zeros(()), None
+    if np.any(c.paged_optimizer):
+        moments, paged, least = _paged(share, c, moments, state)
     totals = tuple(largest(moment.total for moment in of_stage) for of_stage in moments)
     host = np.zeros(())
     if c.any_offload:
@@ -165,7 +172,42 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
             for stage in candidates
         )
     loading = loading_bytes(share.setting, c, parameters)
-    return Memory(moments=moments, totals=totals, peak=largest(totals), host=host, loading=loading)
+    peak = largest(totals)
+    return Memory(
+        moments=moments,
+        totals=totals,
+        peak=peak,
+        host=host + paged,
+        loading=loading,
+        paged=paged,
+        least=peak if least is None else least,
+    )
+
+
+def _paged(
+    share: Share,
+    c: TrainingConfigurations,
+    moments: tuple[tuple[MemoryBreakdown, ...], ...],
+    state: Callable[[str, int], FloatArray],
+) -> tuple[tuple[tuple[MemoryBreakdown, ...], ...], FloatArray, FloatArray]:
+    """The moments without what paging takes away, how much that is at most, and the least peak.
+
+    Pages leave where nothing else has room (bitsandbytes 0.48, ``optim/optimizer.py``, states in
+    CUDA's managed memory), and no more of them than that.
+    """
+    room = share.setting.machine.gpu.allocatable_memory
+    left, gone, least = [], [np.zeros(())], []
+    for stage, of_stage in enumerate(moments):
+        movable = np.where(c.paged_optimizer, state("moments", stage), 0.0)
+        may = [np.minimum(movable, each.optimizer_states) for each in of_stage]
+        both = [*zip(of_stage, may, strict=True)]
+        moves = largest(np.clip(each.total - room, 0.0, most) for each, most in both)
+        gone.append(moves)
+        least += [each.total - most for each, most in both]
+        states = (each.optimizer_states - np.minimum(moves, most) for each, most in both)
+        rest = zip(of_stage, states, strict=True)
+        left.append(tuple(replace(each, optimizer_states=own) for each, own in rest))
+    return tuple(left), largest(gone), largest(least)
 
 
 def _activations(
@@ -336,6 +378,7 @@ def _state_parts(
         "weight": (own_states.weight, own_states.end_weight, weights_from),
         "gradient": (gradient, gradient, ZeroStage.GRADIENTS),
         "optimizer": (own_states.optimizer, own_states.end_optimizer, ZeroStage.OPTIMIZER),
+        "moments": (own_states.moments, own_states.end_moments, ZeroStage.OPTIMIZER),
         "temporary": (temporary, temporary, ZeroStage.OPTIMIZER),
         "host_gradient": (HOST_GRADIENT_BYTES, HOST_GRADIENT_BYTES, ZeroStage.OPTIMIZER),
     }

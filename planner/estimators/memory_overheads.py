@@ -42,9 +42,10 @@ def communication_bytes(
 ) -> FloatArray:
     """Buffers of gradients and weights on the wire; a lone GPU has none, but those of ZeRO.
 
-    A bucket holds no more than there is. Stage 3 of DeepSpeed, whose bucket can be told, scatters
-    from a copy of it [1]_. Replicas under DistributedDataParallel have buckets for all gradients
-    beside these, as nobody says gradient_as_bucket_view [2]_ [3]_.
+    A bucket holds no more than there is. DeepSpeed, whose bucket can be told, has two in stages 1
+    and 2 where it overlaps their reduction, as is predicted [4]_; stage 3 scatters from a copy of
+    one [1]_. Replicas under DistributedDataParallel have buckets for all gradients beside these,
+    as nobody says gradient_as_bucket_view [2]_ [3]_.
 
     References
     ----------
@@ -54,12 +55,14 @@ def communication_bytes(
     .. [2] PyTorch, torch.nn.parallel.DistributedDataParallel: gradients that are views of buckets
        spare as much as all gradients; torch/csrc/distributed/c10d/reducer.cpp, initialize_buckets.
     .. [3] huggingface/accelerate 1.15.0, utils/dataclasses.py: DistributedDataParallelKwargs.
+    .. [4] DeepSpeed as in [1]_, runtime/zero/stage_1_and_2.py, backward_prologue: a second buffer
+       with overlap_comm and contiguous_gradients.
     """
     memory = setting.framework.memory
     held = np.asarray(memory.communication_buffer)
     if memory.reduce_bucket_size:
         told = np.where(c.reduce_bucket_size > 0, c.reduce_bucket_size, memory.reduce_bucket_size)
-        copies = np.where(c.zero_stage == ZeroStage.WEIGHTS, 2.0, 1.0)
+        copies = np.where(c.zero_stage > ZeroStage.NONE, 2.0, 1.0)
         held = held * copies * told / memory.reduce_bucket_size
     if memory.buffered_bytes:
         trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]

@@ -48,12 +48,17 @@ _END_STATES = np.where([kind is OptimizerKind.MUON for kind in OptimizerKind], 2
 
 @record(kw_only=True)
 class ModelStates:
-    """Bytes per parameter of layers and of embedding and logits; ``traffic`` of one update."""
+    """Bytes per parameter of layers and of embedding and logits; ``traffic`` of one update.
+
+    ``moments`` are those of the optimizer's states that are no copy of the weights.
+    """
 
     weight: Numeric
     end_weight: Numeric
     optimizer: Numeric
     end_optimizer: Numeric
+    moments: Numeric
+    end_moments: Numeric
     traffic: Numeric
 
     @classmethod
@@ -68,10 +73,13 @@ class ModelStates:
                 end_weight=states.weight,
                 optimizer=usual,
                 end_optimizer=usual,
+                moments=usual - states.main_weight,
+                end_moments=usual - states.main_weight,
                 traffic=states.optimizer_traffic,
             )
         moment, copy = _moment_bytes(states, c), _copy_bytes(states, c)
-        optimizer = copy + _LAYER_STATES[c.optimizer] * moment
+        moments, of_end = (each[c.optimizer] * moment for each in (_LAYER_STATES, _END_STATES))
+        optimizer = copy + moments
         gradients = Gradients.of(
             setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
         )
@@ -87,7 +95,9 @@ class ModelStates:
             weight=_stored_bytes(setting, c, weight),
             end_weight=weight,
             optimizer=optimizer,
-            end_optimizer=copy + _END_STATES[c.optimizer] * moment,
+            end_optimizer=copy + of_end,
+            moments=moments,
+            end_moments=of_end,
             traffic=states.optimizer_traffic + beyond,
         )
 

@@ -150,6 +150,11 @@ def streamed_states_time(
     return np.maximum(_copy_time(setting, num_bytes), passing)
 
 
+def paging_time(setting: Setting, paged: FloatArray) -> FloatArray:
+    """Seconds in which pages of optimizer states go to the host and come back, behind nothing."""
+    return _copy_time(setting, 2 * paged)
+
+
 def host_bytes(
     setting: Setting,
     offload: CodeArray,

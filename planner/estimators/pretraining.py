@@ -29,6 +29,7 @@ from planner.estimators.offload import (
     host_updates,
     keeps_states,
     moved_activations,
+    paging_time,
     streamed_states_time,
 )
 from planner.estimators.operators import (
@@ -49,12 +50,17 @@ _Passes = tuple[FloatArray, FloatArray]
 """Seconds of the forward and of the backward pass of one layer or end."""
 
 
-def step_time(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> StepTime:
+def step_time(
+    share: Share,
+    c: TrainingConfigurations,
+    parameters: StageParameters,
+    paged: FloatArray | None = None,
+) -> StepTime:
     """Seconds of a step of every configuration.
 
     ``m t + (T - t)/v`` for m micro-batches on the slowest stage t, T all stages together,
     v chunks per stage; then what shows of the gradient exchange, the optimizer, and what many
-    nodes wait for each other.
+    nodes wait for each other. ``paged``: bytes of optimizer states that go to the host and back.
     """
     exchange = data_parallel_time(share.setting, c, parameters)
     close = share.setting.machine.close
@@ -72,6 +78,8 @@ def step_time(share: Share, c: TrainingConfigurations, parameters: StageParamete
     bubble = pipeline_bubble(c, blocks, stages, transfer)
     data_parallel = _shown_exchange(share, exchange, slowest, late_share(share, parameters))
     optimizer = _optimizer_time(share, c, parameters)
+    if paged is not None and np.any(paged):
+        optimizer = optimizer + paging_time(share.setting, paged)
     close("optimizer")
     overhead = _overhead(share, c, parameters)
     m = c.num_micro_batches

@@ -15,7 +15,7 @@ from planner.pages.document import Document, Row, numbers
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import evaluated, one_configuration
 from planner.report.explanation import sensitivities_blocks
-from planner.report.sure import moved_columns, range_words
+from planner.report.sure import moved_columns, other_formats, range_words
 from planner.report.told import Ends
 from planner.show.page import Block, Code, Page, Pairs, Section, grid, said
 from planner.specs.catalogue import Catalogue
@@ -169,7 +169,8 @@ def facts_section(wording: Wording, facts: Sequence[MovingFact]) -> Section:
     for fact in facts:
         moved = [range_words(name, *fact.moved[name]) for name in moved_columns(wording, fact)]
         lacking = [f"does not fit with {' or '.join(fact.does_not_fit)}"] * bool(fact.does_not_fit)
-        rows.append((fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(moved + lacking)))
+        then = "; ".join([*moved, *other_formats(fact), *lacking])
+        rows.append((fact.name, fact.assumed, ", ".join(fact.tried), then))
     heads, caption = ("fact", "assumed", "tried", "then"), "Not given, and it matters"
     table = grid(heads, rows, words=range(len(heads)), name="facts", caption=caption)
     held = [said(_HELD)] if any(fact.ends for fact in facts) else []

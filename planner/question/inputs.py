@@ -17,6 +17,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from planner.base.enums import Contract
+from planner.base.optimizer_names import settings_of
 from planner.base.units import parse_quantity
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.question.terms import Term
@@ -234,6 +235,8 @@ def _code(term: Term, value: Any, said: str) -> Any:
     text = term.codes.meant(_lower(value))
     if text not in words:
         hint = did_you_mean(text, [*words, *term.codes.aliases()])
+        if term.term == "optimizer" and (told := settings_of(text)):
+            hint = f" Say {' '.join(f'--set {name}={word}' for name, word in told.items())}."
         known = ", ".join(words) if len(words) <= len(term.codes.words()) else term.codes.listed()
         raise SearchSpaceError(f"{said} is one of {known}, not {shown(value)}.{hint}")
     return words[text]

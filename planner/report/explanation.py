@@ -25,7 +25,7 @@ from planner.report.front import of_objective
 from planner.report.infeasible import impossible_words, infeasible_message
 from planner.report.load import load_line
 from planner.report.overview import question_title
-from planner.report.parts import host_words
+from planner.report.parts import host_words, paged_words
 from planner.report.short import short_plan
 from planner.report.sure import other_formats
 from planner.report.told import label, told, told_alike
@@ -163,6 +163,8 @@ def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     plan, row = explained.plan, explained.row
     if on_host := host_words(row, plan.source_of(row).setting.machine):
         yield said(f"in host memory {on_host}")
+    if moved := paged_words(row):
+        yield said(f"paged {moved}")
 
 
 def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:

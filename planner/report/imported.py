@@ -8,7 +8,6 @@ from typing import Any
 
 from planner.base.text import chance
 from planner.base.text import value as shown
-from planner.base.units import GIB
 from planner.decide.improve import Change
 from planner.estimators.inference.setting import ServingSetting
 from planner.explaining.largest import largest_length
@@ -20,7 +19,6 @@ from planner.question.terms import Term, glossary, terms_of
 from planner.report.engine_start import start_line
 from planner.report.short import share
 from planner.report.told import label, told
-from planner.shell.text import Given
 from planner.show.page import GAP, TOTAL, Block, Code, Title, grid, said
 from planner.workloads.base import Evaluation
 
@@ -201,28 +199,6 @@ def change_text(workload: str, change: Change, own: Mapping[str, Any]) -> str:
     return f"{', '.join(words)}: {', '.join([*gains, *fits])}.{doubt}"
 
 
-def paged_blocks(imported: Imported, plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
-    """That states of a paged optimizer move to the host, where the rest of the plan fits.
-
-    bitsandbytes keeps them in unified memory (``optim/optimizer.py``, ``get_paged``), of which
-    the driver moves pages over the host's link, there and back in every step.
-    """
-    name = next((word for word in map(_text_of, imported.found.options.values()) if word), "")
-    gpu = plan.source_of(row).setting.machine.gpu
-    states = row.get("memory_optimizer_states_gib") or 0.0
-    over = max((row.get("peak_memory_gib") or math.inf) - gpu.allocatable_memory / GIB, 0.0)
-    if not name or over > states:
-        return
-    seconds = ""
-    if gpu.host.bandwidth and over:
-        seconds = f", some {2 * over * GIB / gpu.host.bandwidth:.2g} s a step, not among the times"
-    yield said(
-        f"It fits with paging: {name} keeps its states where there is room, and {over:.1f} of "
-        f"their {states:.1f} GiB go to the host and back{seconds}; more where the peak is higher "
-        f"than predicted.",
-    )
-
-
 def shorter_blocks(imported: Imported, plan: Plan, found: Evaluation) -> Iterator[Block]:
     """How long samples may be that nothing packs, where sequences full of them do not fit."""
     if not any(note.startswith(_UNPACKED) for note in imported.notes):
@@ -230,10 +206,3 @@ def shorter_blocks(imported: Imported, plan: Plan, found: Evaluation) -> Iterato
     longest = largest_length(plan, found, "sequence_length").largest
     if longest is not None:
         yield said(f"Nothing packs samples: it fits while none is longer than {longest:,} tokens.")
-
-
-def _text_of(given: Given) -> str:
-    """The name of a paged optimizer, empty of anything else."""
-    (text,) = given.texts if len(given.texts) == 1 else (None,)
-    is_of_it = given.option.lstrip("-") in ("optim", "optimizer")
-    return text if is_of_it and text and text.startswith("paged_") else ""

@@ -22,6 +22,8 @@ def memory_table(row: Mapping[str, Any], machine: Machine) -> Table:
     if on_host:
         share = 100 * on_host * GIB / host_room(row, machine)
         beside.append(("in host memory", f"{on_host:,.2f}", f"{share:.1f}" if share else ""))
+    if moved := row.get("paged_states_gib"):
+        beside.append(("paged states", f"{moved:,.2f}", ""))
     return parts_table("GiB", memory_parts(row), "peak", peak, capacity, beside=beside, digits=2)
 
 
@@ -45,6 +47,14 @@ def host_words(row: Mapping[str, Any], machine: Machine) -> str:
         return f"{needed:,.1f} GiB of a node; give --host-memory to judge it"
     known = machine.cluster.host_memory is not None
     return f"{needed:,.1f} of {room:,.0f} GiB of a node" + ("" if known else ASSUMED_HOST)
+
+
+def paged_words(row: Mapping[str, Any]) -> str:
+    """What a paged optimizer moves of a GPU's states; "" if nothing."""
+    moved = row.get("paged_states_gib") or 0.0
+    if not moved:
+        return ""
+    return f"{moved:,.1f} GiB of optimizer states, to the host and back in every step"
 
 
 ASSUMED_HOST = ", which is assumed: give --host-memory"

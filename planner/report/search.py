@@ -31,7 +31,7 @@ from planner.report.overview import (
     describe,
     question_blocks,
 )
-from planner.report.parts import host_words
+from planner.report.parts import host_words, paged_words
 from planner.report.short import settings_text, share, short_plan, shortest_plan
 from planner.report.sure import reached_pairs, short_open_lines, sure_lines, told_names
 from planner.report.told import label, told, without_origin
@@ -158,7 +158,8 @@ def recommended_pairs(
     pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
     pairs |= reached_pairs(told_of, row, ends, capacity)
     on_host = host_words(row, machine)
-    return pairs | ({"host memory": on_host} if on_host else {})
+    beside = {"host memory": on_host, "paged": paged_words(row)}
+    return pairs | {name: words for name, words in beside.items() if words}
 
 
 def fastest_line(column: str, row: Mapping[str, Any], best: Mapping[str, Any], words: str) -> str:

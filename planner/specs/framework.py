@@ -337,6 +337,8 @@ class FrameworkProfile:
     """Formats that the weights it updates and the gradients it adds up can be told to have."""
     optimizer_in_backward: bool = False
     """It can update weights as soon as their gradients are there, and keep none of these."""
+    paged_optimizer: bool = False
+    """It can have optimizer states in unified memory, which the driver pages to the host."""
     expert_tensor_parallel: bool = False
     """It can split the matrices of experts between GPUs."""
     expert_overlap: bool = False

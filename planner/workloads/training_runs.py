@@ -166,18 +166,18 @@ class TrainingRuns(Candidates):
         memory, machine = self.estimate.memory, self.estimate.setting.machine
         usable = self.source.sure_share(self.num_gpus) * machine.gpu.allocatable_memory
         needed = host_need(self.estimate.setting, memory)
-        return (needed, machine.host_room(self.num_gpus)), (memory.peak, usable)
+        return (needed, machine.host_room(self.num_gpus)), (memory.least, usable)
 
     @property
     def fit_probability(self) -> FloatArray:
         """The probability that the fullest GPU has the memory it needs."""
-        return self.source.fit_probability(self.num_gpus, self.estimate.peak_memory)
+        return self.source.fit_probability(self.num_gpus, self.estimate.memory.least)
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
         """The same of some rows: gathered before anything is computed of the whole mesh."""
         several = len(self.source.counts) > 1
         num_gpus = self.at(self.num_gpus, rows) if several else self.num_gpus
-        return self.source.fit_probability(num_gpus, self.at(self.estimate.peak_memory, rows))
+        return self.source.fit_probability(num_gpus, self.at(self.estimate.memory.least, rows))
 
     def moved(self, source: TrainingSource) -> TrainingRuns:
         """The same runs on other terms: no prediction depends on them."""
@@ -314,6 +314,7 @@ class TrainingRuns(Candidates):
             "memory_headroom_gib": self.memory_headroom / GIB,
             "fit_probability": self.fit_probability,
             "host_memory_gib": np.maximum(estimate.memory.host, estimate.memory.loading) / GIB,
+            **({"paged_states_gib": estimate.memory.paged / GIB} if self._pages else {}),
             "time_to_train_days": run.time_to_train / DAY,
             "calendar_time_days": run.calendar_time / DAY,
             "gpu_hours": run.gpu_seconds / HOUR,
@@ -329,6 +330,10 @@ class TrainingRuns(Candidates):
             "checkpoint_interval_s": lasting.checkpoint_interval,
             "num_spare_gpus": lasting.num_spare_gpus,
         }
+
+    @property
+    def _pages(self) -> bool:
+        return bool(np.any(self.configurations.paged_optimizer))
 
     def _per_tokens(self) -> Columns:
         """The cost of a million trained tokens, of fine-tuning."""

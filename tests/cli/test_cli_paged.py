@@ -19,22 +19,34 @@ optim: {}
 def test_states_that_have_no_room_are_paged(planner, tmp_path: Path) -> None:
     """8.03 billion parameters: weights, gradients and states of 2, 2 and 2.03 bytes, 1.0 beside.
 
-    That is 46.1 of 39.4 GiB; 6.8 GiB there and back over 32 GB/s take 0.45 s.
+    That is 46.1 of 39.4 GiB.
     """
     (tmp_path / "lf.yaml").write_text(WHOLE.format("paged_adamw_8bit"))
     asked = ("--from", str(tmp_path / "lf.yaml"), "--gpu", "a100-sxm-40gb", "--gpus", "1")
     out = re.sub(r"\s+", " ", planner("estimate", *asked).out)
-    assert "It fits with paging: paged_adamw_8bit" in out
-    assert "6.8 of their 15.2 GiB go to the host and back, some 0.45 s a step" in out
+    assert "paged optimizer true" in out
+    assert "paged 6.8 GiB of optimizer states, to the host and back in every step" in out
+    assert "host memory 6.8 of" in out
 
 
 def test_states_of_others_are_not_paged(planner, tmp_path: Path) -> None:
     (tmp_path / "lf.yaml").write_text(WHOLE.format("adamw_bnb_8bit"))
     asked = ("--from", str(tmp_path / "lf.yaml"), "--gpu", "a100-sxm-40gb", "--gpus", "1")
-    assert "paging" not in planner("estimate", *asked).out
+    found = planner("estimate", *asked)
+    assert "paged" not in found.out
+    assert found.exit_code == 4
 
 
 def test_what_lacks_more_than_the_states_does_not_fit(planner, tmp_path: Path) -> None:
     (tmp_path / "lf.yaml").write_text(WHOLE.format("paged_adamw_8bit"))
     asked = ("--from", str(tmp_path / "lf.yaml"), "--gpu", "rtx-4090", "--gpus", "1")
-    assert "paging" not in planner("estimate", *asked).out
+    assert planner("estimate", *asked).exit_code == 4
+
+
+def test_deepspeed_flattens_states_and_pages_none(planner, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
+    text = WHOLE.format("paged_adamw_8bit") + f"deepspeed: {tmp_path / 'ds.json'}\n"
+    (tmp_path / "lf.yaml").write_text(text)
+    asked = ("--from", str(tmp_path / "lf.yaml"), "--gpu", "h100-sxm", "--gpus", "8")
+    out = re.sub(r"\s+", " ", planner("estimate", *asked).out)
+    assert "The states of paged_adamw_8bit are predicted to stay where they are, unpaged." in out

@@ -110,6 +110,13 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         FOUR_STAGES,
         {"pipeline_layout": "6,8,8,10"},
     ),
+    # bitsandbytes pages states in 8 or 32 bits, not those in bf16 of this framework.
+    (
+        "paged_optimizer",
+        {"paged_optimizer": True},
+        {"paged_optimizer": True, "optimizer_state_precision": 4},
+        {"framework": "fsdp-bf16"},
+    ),
     # Gradients that are added up over micro-batches cannot go as soon as they are there.
     (
         "optimizer_in_backward",

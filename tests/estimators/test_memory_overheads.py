@@ -147,7 +147,14 @@ def test_buckets_are_as_large_as_told() -> None:
     assert usual == pytest.approx(2 * GIB)
     told = _sharded(reduce_bucket_size=4096**2).fullest.communication_buffers.max()
     assert told == pytest.approx(usual * 4096**2 / 5e8)
-    assert _sharded(zero=2).fullest.communication_buffers.max() == pytest.approx(GIB)
+
+
+def test_stages_1_and_2_reduce_one_bucket_while_the_next_fills() -> None:
+    """stage_1_and_2.py of DeepSpeed: two buffers of 500 million numbers with overlap_comm."""
+    for stage in (1, 2):
+        held = _sharded(zero=stage).fullest.communication_buffers.max()
+        assert held == pytest.approx(2 * GIB)
+    assert _sharded(zero=0).fullest.communication_buffers.max() == pytest.approx(GIB)
 
 
 def test_full_fine_tuning_of_8b_by_zero_3_with_default_buckets_overfills_24_gb() -> None:

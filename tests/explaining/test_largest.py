@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import planner
@@ -162,8 +163,14 @@ def test_rotary_positions_end_no_length_and_the_memory_does():
 
 def test_the_most_requests_of_decode_workers():
     found = batch_of(POOLS)
-    assert not with_setting(POOLS, concurrency=found.largest).rejected_by
-    assert with_setting(POOLS, concurrency=found.following).rejected_by
+    fits, more = (
+        with_setting(POOLS, concurrency=number) for number in (found.largest, found.following)
+    )
+    assert not fits.rejected_by
+    assert not fits.candidates.waits
+    # One more than there is room for waits for it.
+    assert more.candidates.waits
+    assert np.ravel(more.candidates.held.concurrency) == [found.largest]
 
 
 def test_where_nothing_fits_the_rule_is_told():

@@ -83,6 +83,7 @@ class Layout:
     main_params_precision: str = "framework"
     main_grads_precision: str = "framework"
     optimizer_in_backward: bool = False
+    paged_optimizer: bool = False
     norm_input_bits: int = 0
     fc1_input_bits: int = 0
     activation_input_bits: int = 0

@@ -23,7 +23,7 @@ def buffers(world: World, layout: Layout, stage: int) -> float:
     if layout.num_gpus == 1 and not (told and layout.zero_stage):
         return 0.0
     if told:
-        copies = 2 if layout.zero_stage == 3 else 1
+        copies = 2 if layout.zero_stage else 1
         return memory.communication_buffer * copies * (layout.reduce_bucket_size or told) / told
     if not memory.buffered_bytes:
         return max(memory.communication_buffer, _replica(world, layout, stage))

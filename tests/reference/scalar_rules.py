@@ -158,12 +158,24 @@ def _options(world: World, c: Layout) -> set[str]:
         fp8_recipe=lacks or (c.fp8_recipe != "auto" and c.precision != "fp8"),
         recompute_num_layers=some and (c.recompute != "full" or not part),
         fp8_attention=c.fp8_attention and not usable,
+        paged_optimizer=c.paged_optimizer and _unpaged(world, c),
         optimizer_in_backward=c.optimizer_in_backward
         and (c.num_micro_batches > 1 or c.pipeline_parallel > 1 or c.offload != "none"),
     )
 
 
 _STATES = ("linear", "mamba2")
+
+
+def _unpaged(world: World, c: Layout) -> bool:
+    own, host = world.framework.states, world.gpu.host
+    told = c.optimizer_state_precision
+    wide = told in ("fp32", "int8") or (
+        told == "framework" and own.optimizer - own.main_weight >= 8
+    )
+    known = world.gpu.vendor == "NVIDIA" and host is not None and host.bandwidth
+    leaves = c.offload.startswith("optimizer")
+    return not known or leaves or not wide or c.optimizer not in ("adam", "lion")
 
 
 def _no_kernel(world: World, c: Layout, widest: int) -> bool:
@@ -203,6 +215,7 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking |= c.optimizer_state_precision not in ("framework", *profile.state_precisions)
     for told in (c.main_params_precision, c.main_grads_precision):
         lacking |= told not in ("framework", *profile.main_precisions)
+    lacking |= c.paged_optimizer and not profile.paged_optimizer
     lacking |= c.optimizer_in_backward and not profile.optimizer_in_backward
     lacking |= c.reduce_bucket_size > 0 and not profile.memory.reduce_bucket_size
     lacking |= c.sub_group_size > 0 and not profile.memory.sub_group_size

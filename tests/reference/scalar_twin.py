@@ -37,8 +37,14 @@ from scalar_machine import (
     shown,
 )
 from scalar_modules import block, modules
-from scalar_offload import STATES, WEIGHTS, gradients_leave, moved_bytes, shown_copies, update
-from scalar_optimizers import state_bytes, stored_bytes, update_temporary, update_traffic
+from scalar_offload import STATES, WEIGHTS, copy, gradients_leave, moved_bytes, shown_copies, update
+from scalar_optimizers import (
+    copy_of_weights,
+    state_bytes,
+    stored_bytes,
+    update_temporary,
+    update_traffic,
+)
 from scalar_overheads import at_once, buffers, reserved
 from scalar_parameters import end_parameters, groups, layer_parameters, stage_parameters, stages
 from scalar_schedules import behind_others, idle_time, shown_gather
@@ -267,7 +273,8 @@ def _optimizer(world: World, layout: Layout) -> float:
         dense / dense_ranks + own / expert_ranks for dense, own in trained_in_stages(world, layout)
     ]
     on_gpu = elementwise(world, update_traffic(world, layout) * max(owned))
-    return update(world, layout, on_gpu)
+    paged = max(_paged_bytes(world, layout, s) for s in range(layout.pipeline_parallel))
+    return update(world, layout, on_gpu) + copy(world, 2 * paged)
 
 
 def peak_memory(world: World, layout: Layout) -> Parts:
@@ -277,7 +284,31 @@ def peak_memory(world: World, layout: Layout) -> Parts:
 
 
 def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
-    """Bytes by part on a GPU of one stage, with their sum as ``total``."""
+    """Bytes by part on a GPU of one stage, with their sum as ``total``, after paging."""
+    moved = _paged_bytes(world, layout, stage)
+    every = _moments(world, layout, stage)
+    for parts in every:
+        away = min(moved, parts["optimizer_states"])
+        parts["optimizer_states"] -= away
+        parts["total"] -= away
+    return max(every, key=lambda parts: parts["total"])
+
+
+def _paged_bytes(world: World, layout: Layout, stage: int) -> float:
+    """Moments of the optimizer that find no room at the fullest time at which they are there."""
+    if not layout.paged_optimizer:
+        return 0.0
+    each = state_bytes(world, layout)
+    share = (each - copy_of_weights(world, layout)) / each if each else 0.0
+    room = world.gpu.allocatable_memory
+    return max(
+        min(max(parts["total"] - room, 0.0), share * parts["optimizer_states"])
+        for parts in _moments(world, layout, stage)
+    )
+
+
+def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
+    """Bytes by part at each moment, nothing paged."""
     model, memory = world.model, world.framework.memory
     held = [model.layer_groups[index] for index in stages(model, layout)[stage]]
     in_flight = _in_flight(layout, stage)
@@ -327,10 +358,7 @@ def stage_memory(world: World, layout: Layout, stage: int) -> Parts:
         "fragmentation": memory.fragmentation * temporary,
     }
     moments = [loss_or_backward, optimizer_step, _loading(world, layout, stage, whole)]
-    return max(
-        (parts | {"total": sum(parts.values())} for parts in moments),
-        key=lambda parts: parts["total"],
-    )
+    return [parts | {"total": sum(parts.values())} for parts in moments]
 
 
 def _loading(world: World, layout: Layout, stage: int, whole: Parts) -> Parts:

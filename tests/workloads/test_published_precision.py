@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from planner.pages.facts import facts_section
 
 import planner
 from planner.base.enums import ComputePrecision
@@ -10,6 +11,7 @@ from planner.plan.given import make_request
 from planner.plan.plan import Plan, make_plan, one_configuration
 from planner.report.sizes import note_lines
 from planner.report.sure import other_formats
+from planner.show.page import Table
 
 
 def plan(**request: Any) -> Plan:
@@ -88,6 +90,14 @@ def test_the_other_precision_stands_beside_it_with_its_gpu_hours() -> None:
     assert hours(other) / hours(found) == pytest.approx(1.24, abs=0.005)
     assert other_formats(fact) == [LINE]
     assert type(fact).from_dict(fact.to_dict()) == fact
+
+
+def test_a_page_tells_it_too() -> None:
+    found = one()
+    section = facts_section(found.plan.workload.wording, found.open_facts)
+    table = section.blocks[0]
+    assert isinstance(table, Table)
+    assert any(LINE in cell.text for row in table.rows for cell in row)
 
 
 def test_explanations_compare_precisions_by_time_and_not_by_shares_of_two_peaks() -> None:

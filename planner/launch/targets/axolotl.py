@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.enums import Offload
-from planner.base.optimizer_names import transformers_name
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
@@ -24,6 +23,7 @@ from planner.launch.trainer.writing import (
     fill_quantities,
     has_adapter,
     nested,
+    optimizer_name,
     unnamed_optimizer,
 )
 from planner.launch.understood import Answers, Found, Reading
@@ -163,8 +163,7 @@ def _quantities(job: Job) -> Quantities:
         "lora_alpha": 2 * low_rank["lora_rank"] if low_rank["lora_rank"] else None,
         "lora_dropout": "0.0" if low_rank["lora_rank"] else None,
         "fused_kernels": True if job.profile.name == "HF Trainer Triton" and adapter else None,
-        "optimizer": transformers_name(job["optimizer"], job["optimizer_state_precision"])
-        or "adamw_torch_fused",
+        "optimizer": optimizer_name(job) or "adamw_torch_fused",
         "unnamed_optimizer": unnamed_optimizer(job),
         "mtp_num_layers": job["mtp_num_layers"],
         "dropout": job["dropout"],

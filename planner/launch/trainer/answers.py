@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from planner.base.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
-from planner.base.optimizer_names import optimizer_of
+from planner.base.optimizer_names import is_paged, optimizer_of
 from planner.base.training_objectives import TrainingObjective
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import OptionTable
@@ -508,7 +508,9 @@ def _samples(said: Said, found: Gathered) -> None:
 
 def _optimizer(said: Said, found: Gathered) -> None:
     name = said.of("script", "optimizer_name")
-    known = {} if name is None else optimizer_of(name)
+    if name is None:
+        return
+    known = optimizer_of(name)
     if known is None:
         found.notes.append(f"The optimizer {name} is taken as Adam.")
         return
@@ -516,6 +518,16 @@ def _optimizer(said: Said, found: Gathered) -> None:
         if code:
             found.values[parameter] = code.word
             found.defaults.pop(parameter, None)
+    if not is_paged(name):
+        return
+    if found.values["framework"] in _UNPAGED or found.values.get("offload", "none") != "none":
+        found.notes.append(f"The states of {name} are predicted to stay where they are, unpaged.")
+    else:
+        found.values["paged_optimizer"] = "true"
+
+
+_UNPAGED = ("DeepSpeed", "FSDP compiled")
+"""Profiles of software that flattens states into buffers of its own, or has no such optimizer."""
 
 
 def _told(said: Said, found: Gathered) -> None:

@@ -188,7 +188,8 @@ def script_quantities(job: Job) -> Quantities:
         "fused_kernels": job.profile.name == "HF Trainer Triton",
         "mtp_num_layers": job["mtp_num_layers"],
         "dropout": job["dropout"],
-        "optimizer_name": transformers_name(job["optimizer"], job["optimizer_state_precision"]),
+        "optimizer_name": optimizer_name(job),
+        "paged_optimizer": job["paged_optimizer"],
         "unnamed_optimizer": unnamed_optimizer(job),
     }
 
@@ -196,9 +197,15 @@ def script_quantities(job: Job) -> Quantities:
 def unnamed_optimizer(job: Job) -> str | None:
     """An optimizer or a format of its states that is neither the default nor has a name."""
     kind, states = job["optimizer"], job["optimizer_state_precision"]
-    if (kind, states) == ("adam", "framework") or transformers_name(kind, states):
+    if (kind, states) == ("adam", "framework") or optimizer_name(job):
         return None
     return str(kind) if states == "framework" else f"{kind} with states in {states}"
+
+
+def optimizer_name(job: Job) -> str | None:
+    """What Transformers' ``optim`` calls the optimizer of a plan; None where it is the default."""
+    kind, states = job["optimizer"], job["optimizer_state_precision"]
+    return transformers_name(kind, states, paged=job["paged_optimizer"])
 
 
 def script_settings(job: Job, **quantities: Any) -> Settings:

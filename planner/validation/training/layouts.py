@@ -102,6 +102,7 @@ class Layout:
     main_params_precision: MainPrecision = MainPrecision.FRAMEWORK
     main_grads_precision: MainPrecision = MainPrecision.FRAMEWORK
     optimizer_in_backward: bool = False
+    paged_optimizer: bool = False
     reduce_bucket_size: int = 0
     sub_group_size: int = 0
     stage3_max_live_parameters: int = 0
