@@ -13,7 +13,8 @@ A row of ``options/<target>.csv``:
     the value when no option is there; ``derived``: the target works it out itself;
     ``none``: the target cannot express it; ``left``: the plan does not say it, the user or the
     framework does; ``used``: the target's module reads the option; ``default``: the value where
-    no option tells it, of the first such row whose condition holds
+    no option tells it, of the first such row whose condition holds; ``like``: of a parameter that
+    the table does not name the rows of the table ``option`` hold
 ``option``, ``text``
     its name, as the target spells it, and how the value reads: ``{}`` is the value itself,
     ``flag`` a flag without one; else the text itself; of a default the GPUs that it holds for:
@@ -30,7 +31,7 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from planner.base.records import record
 
@@ -56,6 +57,7 @@ class Role(StrEnum):
     LEFT = "left"
     USED = "used"
     DEFAULT = "default"
+    LIKE = "like"
 
 
 @record(kw_only=True)
@@ -156,13 +158,21 @@ class OptionTable:
     defaults: tuple[Row, ...] = ()
 
     @classmethod
-    def load(cls, target: str) -> Self:
-        """The table that is shipped for a target."""
-        every = _rows(target)
+    @cache
+    def load(cls, target: str) -> OptionTable:
+        """The table that is shipped for a target, or that others are like."""
+        found = [
+            Row(**{**row, "role": Role(row["role"])})  # type: ignore[arg-type]
+            for row in shipped_rows(f"options/{target}.csv")
+        ]
+        named = {row.parameter for row in found}
+        rows = [row for row in found if row.role not in (Role.USED, Role.DEFAULT, Role.LIKE)]
+        for like in (row.option for row in found if row.role is Role.LIKE):
+            rows += [row for row in cls.load(like).rows if row.parameter not in named]
         return cls(
-            rows=tuple(row for row in every if row.role not in (Role.USED, Role.DEFAULT)),
-            used=frozenset(row.option for row in every if row.role is Role.USED),
-            defaults=tuple(row for row in every if row.role is Role.DEFAULT),
+            rows=tuple(rows),
+            used=frozenset(row.option for row in found if row.role is Role.USED),
+            defaults=tuple(row for row in found if row.role is Role.DEFAULT),
         )
 
     def default(self, parameter: str, gpu: str | None, gib: float) -> tuple[int, str]:
@@ -266,12 +276,6 @@ def shipped_text(name: str) -> str:
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     """The rows of a table that is shipped there."""
     return list(csv.DictReader(shipped_text(name).splitlines(), delimiter=delimiter))
-
-
-@cache
-def _rows(target: str) -> tuple[Row, ...]:
-    rows = shipped_rows(f"options/{target}.csv")
-    return tuple(Row(**{**row, "role": Role(row["role"])}) for row in rows)  # type: ignore[arg-type]
 
 
 _FLAG_VALUES = "0"

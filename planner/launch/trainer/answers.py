@@ -508,7 +508,9 @@ def _samples(said: Said, found: Gathered) -> None:
 
 def _optimizer(said: Said, found: Gathered) -> None:
     name = said.of("script", "optimizer_name")
-    known = {} if name is None else optimizer_of(name)
+    if name is None:
+        return
+    known = optimizer_of(name)
     if known is None:
         found.notes.append(f"The optimizer {name} is taken as Adam.")
         return
