@@ -21,7 +21,7 @@ from typing import Any
 
 import planner
 from planner.optimize.result import SearchResult
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import load_model
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "recipes.md"

@@ -25,11 +25,10 @@ from planner.confidence.intervals import (
 )
 from planner.confidence.quantiles import quantile
 from planner.confidence.unmeasured import ARCHITECTURE, LACKS, RELEASE
-from planner.validation.compare import Row
+from planner.validation.compare import Row, layout_problems
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.kinds import STEP_TIME, TOKEN_TIME, TRAINING_KIND, Compared
 from planner.validation.prediction import Case
-from planner.validation.regret import layout_problems
 
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
 LARGEST = math.log(10)

@@ -22,7 +22,7 @@ def against_request(given: Given, base: Request) -> Request | None:
     """
     from planner.cli.source import option_of
     from planner.errors import SearchSpaceError
-    from planner.explaining.other import changed_request
+    from planner.explaining.against import changed_request
     from planner.report.compared_things import file_and_row
     from planner.sweeps.any_plan import request_in
 

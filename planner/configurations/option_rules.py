@@ -10,24 +10,116 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, add
 from planner.base.enums import (
     AttentionKind,
+    ComputePrecision,
     ContextExchange,
+    Fp8Recipe,
     MainPrecision,
     Offload,
     OptimizerKind,
     PipelineSchedule,
+    Precision,
     Recompute,
     StatePrecision,
     TokenDispatcher,
     ZeroStage,
 )
-from planner.base.software_enums import ExpertCompute, RecomputedModules, TorchCompile
+from planner.base.software_enums import (
+    AttentionKernel,
+    ExpertCompute,
+    LossKernel,
+    RecomputedModules,
+    TorchCompile,
+)
 from planner.configurations.rule import indivisible
 from planner.configurations.training import TrainingConfigurations
 from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.quantization import NARROW
 
 if TYPE_CHECKING:
     from planner.configurations.training_rules import Context
+
+
+# cuDNN's attention in 8 bit: 128, or 192 for the keys of latent attention.
+WIDEST_FP8_HEAD = 192
+
+
+def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """Attention in 8 bit where there are no kernels for it, or nothing else is in 8 bit."""
+    if not np.any(c.fp8_attention):
+        return np.zeros((), dtype=np.bool_)
+    widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
+    lacking = context.gpu.efficiency.fp8_attention is None or widest > WIDEST_FP8_HEAD
+    wider = ~NARROW[c.precision]
+    return np.asarray(c.fp8_attention & (lacking | wider | ~c.fused_attention))
+
+
+def fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """Exponents of groups of 32 are of GPUs that have 4 bit, too; each recipe is of 8 bit."""
+    if not np.any(c.fp8_recipe):
+        return np.zeros((), dtype=np.bool_)
+    violated = (c.fp8_recipe != Fp8Recipe.AUTO) & (c.precision != ComputePrecision.FP8)
+    if not context.gpu.scales_groups:
+        violated = violated | (c.fp8_recipe == Fp8Recipe.MXFP8)
+    if "fp8_block" not in context.gpu.efficiency.quantized_gemm:
+        violated = violated | (c.fp8_recipe == Fp8Recipe.BLOCKWISE)
+    return np.asarray(violated)
+
+
+def lacking_precision(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """What the GPU does not multiply in."""
+    peaks = context.gpu.peak_flops
+    lacking = [Precision(code.word) not in peaks for code in ComputePrecision]
+    return np.asarray(lacking)[c.precision]
+
+
+_BEFORE_AMPERE = ("pascal", "volta", "turing")
+_FLASH = (AttentionKernel.FA2, AttentionKernel.FA3, AttentionKernel.FA4)
+_WIDEST_FLASH_HEAD = 256
+
+ATTENTION_KERNEL = (
+    "attention_kernel: fa2 needs NVIDIA from Ampere on or AMD, fa3 Hopper, fa4 Hopper or a data "
+    f"centre's Blackwell, cudnn NVIDIA from Ampere on; fa2 to fa4 heads of at most "
+    f"{_WIDEST_FLASH_HEAD}; all but auto and eager flash_attention"
+)
+"""The rule in words."""
+
+
+LOSS_CHUNKS = "loss_chunks needs loss_kernel chunked or linear"
+"""The rule in words."""
+
+
+def loss_chunks(c: TrainingConfigurations, _: Context) -> BoolArray:
+    """Parts of tokens where a loss takes all at once."""
+    return np.asarray((c.loss_chunks > 0) & (c.loss_kernel < LossKernel.CHUNKED))
+
+
+def has_kernel(gpu: GpuSpec, kernel: AttentionKernel) -> bool:
+    """Whether a kernel runs on a GPU [1]_ [2]_."""
+    is_nvidia = gpu.vendor == "NVIDIA" and gpu.architecture not in _BEFORE_AMPERE
+    return {
+        AttentionKernel.FA2: is_nvidia or gpu.vendor == "AMD",
+        AttentionKernel.FA3: gpu.architecture == "hopper",
+        AttentionKernel.FA4: gpu.architecture in ("hopper", "blackwell"),
+        AttentionKernel.CUDNN: is_nvidia,
+    }.get(kernel, True)
+
+
+def attention_kernel(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """Kernels that the GPU or the width of heads excludes, or an unfused attention contradicts."""
+    if not np.any(c.attention_kernel):
+        return np.zeros((), dtype=np.bool_)
+    heads = [each.head_dim for each in context.model.attentions if not each.has_state]
+    is_wide = max(heads, default=0) > _WIDEST_FLASH_HEAD
+    lacking = np.array(
+        [
+            not has_kernel(context.gpu, kernel) or (is_wide and kernel in _FLASH)
+            for kernel in AttentionKernel
+        ]
+    )
+    fused = c.attention_kernel > AttentionKernel.EAGER
+    return np.asarray(lacking[c.attention_kernel] | (fused & ~c.flash_attention))
 
 
 _MOST_BITS = 32

@@ -14,17 +14,19 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
 from planner.configurations.option_rules import (
+    ATTENTION_KERNEL,
+    LOSS_CHUNKS,
     OPTION_RULES,
-    beside_shards,
-    second_engine,
-    unsupported_options,
-    unsupported_states,
-)
-from planner.configurations.precision_rules import (
     WIDEST_FP8_HEAD,
+    attention_kernel,
+    beside_shards,
     fp8_attention,
     fp8_recipe,
     lacking_precision,
+    loss_chunks,
+    second_engine,
+    unsupported_options,
+    unsupported_states,
 )
 from planner.configurations.rule import (
     OUT_OF_HOST_MEMORY,
@@ -34,12 +36,6 @@ from planner.configurations.rule import (
     left_over_gpus,
     predicted,
     uneven_widths,
-)
-from planner.configurations.software_rules import (
-    ATTENTION_KERNEL,
-    LOSS_CHUNKS,
-    attention_kernel,
-    loss_chunks,
 )
 from planner.configurations.training import TrainingConfigurations
 from planner.specs.framework import FrameworkProfile

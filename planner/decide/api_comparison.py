@@ -11,7 +11,7 @@ import numpy as np
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.estimators.inference.prefix import cached_tokens
+from planner.estimators.inference.serving import cached_tokens
 from planner.formulas.money import break_even_rate, cost_per_request, request_cost
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import ends_of, full_columns

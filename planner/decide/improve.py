@@ -13,8 +13,7 @@ from planner.base.records import record
 from planner.confidence.quantiles import MEDIAN
 from planner.errors import PlannerError
 from planner.optimize.collector import plain, rows_of
-from planner.optimize.objectives import Objective
-from planner.optimize.problem import Problem
+from planner.optimize.problem import Objective, Problem
 from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.result_rows import full_rows

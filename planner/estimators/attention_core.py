@@ -8,8 +8,8 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import AttentionKernels, ContextExchange
-from planner.estimators.attention_rates import rates
 from planner.estimators.compilation import layer_launch_time
+from planner.estimators.kernel_rows import rates
 from planner.estimators.machine import Group
 from planner.estimators.operators import Operator, timed
 from planner.estimators.scans import scan_work

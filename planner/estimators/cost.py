@@ -2,15 +2,163 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from planner.base.arrays import FloatArray
+from planner.base.enums import Contract
 from planner.base.records import record
 from planner.estimators.estimate import Estimate
-from planner.estimators.goodput import Goodput, goodput
+from planner.estimators.flops import adapter_parameter_count
+from planner.estimators.parameters import count_parameters
+from planner.estimators.share import Setting
+from planner.formulas import goodput as formulas
 from planner.formulas.goodput import calendar_time
 from planner.formulas.money import gpu_seconds, time_to_train
+from planner.specs.reliability import Checkpoints
 from planner.specs.site import Site
+
+LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers")
+"""What takes calendar time from training."""
+
+
+@record(kw_only=True)
+class Goodput:
+    """Times in seconds, sizes in bytes; arrays have the shape of the numbers of GPUs.
+
+    They are single numbers where all configurations have the same. ``rate`` is that of
+    interruptions, ``left`` what each of ``LOSSES`` leaves of the time.
+    """
+
+    num_gpus: FloatArray
+    num_spare_gpus: FloatArray
+    rate: FloatArray
+    checkpoint_size: float
+    checkpoint_time: FloatArray
+    blocking_time: FloatArray
+    checkpoint_interval: FloatArray
+    recovery_time: FloatArray
+    left: Mapping[str, FloatArray]
+
+    @property
+    def ratio(self) -> FloatArray:
+        """Time to train over calendar time, in (0, 1]."""
+        return formulas.effective_training_time_ratio(*self.left.values())
+
+    @property
+    def paid_gpus(self) -> FloatArray:
+        """GPUs that train for each second of progress, spares and lost time included."""
+        return np.asarray((self.num_gpus + self.num_spare_gpus) / self.ratio)
+
+    def lost(self) -> Mapping[str, FloatArray]:
+        """The share of calendar time that each of ``LOSSES`` takes; they add up to 1 - ratio.
+
+        What several take together is split in proportion to the logarithms of what they leave.
+        """
+        whole = np.log(self.ratio)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = {name: np.log(np.maximum(one, 1e-300)) for name, one in self.left.items()}
+            every = sum(logs.values())
+            scale = np.where(whole < 0, (1 - self.ratio) / np.abs(every), 0.0)
+        return {name: np.asarray(scale * np.abs(one)) for name, one in logs.items()}
+
+
+def goodput(setting: Setting, site: Site, num_gpus: FloatArray, end: str = "typical") -> Goodput:
+    """Goodput of runs on so many GPUs.
+
+    ``end`` chooses among published frequencies of interruptions: ``low`` GPU-time between them,
+    ``typical`` or ``high``.
+    """
+    spec, n = site.reliability, _one_if_equal(np.asarray(num_gpus, dtype=np.float64))
+    is_spot = site.contract == Contract.SPOT
+    rate = formulas.interruption_rate(
+        num_gpus=n,
+        gpu_time_per_interruption=spec.gpu_time("interruption", end),
+        gpu_time_per_preemption=spec.gpu_time("preemption", end) if is_spot else np.inf,
+    )
+    size, node = checkpoint_size(setting), setting.machine.cluster.gpus_per_node
+    write, blocking, interval = _checkpoints(spec.checkpoints, size, np.ceil(n / node), rate)
+    recovery = spec.recovery.total + write  # it is read as fast as it is written
+    parts = formulas.training_time_parts(
+        interval=interval,
+        blocking_time=blocking,
+        write_time=write,
+        recovery_time=recovery,
+        rate=rate,
+    )
+    return Goodput(
+        num_gpus=n,
+        num_spare_gpus=formulas.spare_gpus(
+            num_gpus=n, gpus_per_node=node, spare_share=spec.spare_share
+        ),
+        rate=rate,
+        checkpoint_size=size,
+        checkpoint_time=write,
+        blocking_time=blocking,
+        checkpoint_interval=interval,
+        recovery_time=recovery,
+        left=dict(zip(LOSSES, (*parts, _at_pace_of_slowest(site, n)), strict=True)),
+    )
+
+
+def _checkpoints(
+    spec: Checkpoints, size: float, num_nodes: FloatArray, rate: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Seconds to write one, those of them that stop training, and those between two."""
+    write = formulas.checkpoint_time(
+        checkpoint_size=size,
+        num_nodes=num_nodes,
+        bandwidth_per_node=spec.bandwidth_per_node or np.inf,
+        total_bandwidth=spec.total_bandwidth or np.inf,
+    )
+    blocking = spec.blocking_share * write
+    interval = formulas.optimal_interval(blocking_time=blocking, write_time=write, rate=rate)
+    if spec.interval:
+        interval = np.maximum(spec.interval, write - blocking)
+    return write, blocking, interval
+
+
+def checkpoint_size(setting: Setting) -> float:
+    """Bytes of a checkpoint of what is trained: all weights, or the adapters alone."""
+    states = setting.framework.states
+    if setting.workload.is_frozen:
+        trained = adapter_parameter_count(setting)
+    else:
+        trained = count_parameters(setting.model).total
+    return float(
+        formulas.checkpoint_bytes(
+            trained_parameters=float(trained),
+            weight_bytes=states.weight,
+            optimizer_bytes=states.optimizer,
+        )
+    )
+
+
+def calendar_factors(setting: Setting, site: Site, num_gpus: float) -> tuple[float, float]:
+    """Between which factors the calendar time lies that published failure rates tell."""
+    often, typical, rare = (
+        float(goodput(setting, site, np.asarray(num_gpus), end).ratio)
+        for end in ("low", "typical", "high")
+    )
+    return typical / rare, typical / often
+
+
+def _one_if_equal(num_gpus: FloatArray) -> FloatArray:
+    first = num_gpus.flat[0] if num_gpus.size else np.nan
+    return np.asarray(first) if np.all(num_gpus == first) else num_gpus
+
+
+def _at_pace_of_slowest(site: Site, num_gpus: FloatArray) -> FloatArray:
+    slow = site.reliability.stragglers
+    if slow is None:
+        return np.ones(())
+    return formulas.straggler_ratio(
+        num_gpus=num_gpus,
+        gpu_time_per_slowdown=slow.gpu_hours_per_slowdown,
+        slowdown_duration=slow.duration,
+        lost_share=slow.lost_share,
+    )
 
 
 @record(kw_only=True)

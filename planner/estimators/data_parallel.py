@@ -11,9 +11,8 @@ from planner.base.enums import ZeroStage
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.frozen import gathered_bytes
-from planner.estimators.gradients import Gradients
 from planner.estimators.machine import Group
-from planner.estimators.number_bytes import widened
+from planner.estimators.number_bytes import Gradients, widened
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting
 

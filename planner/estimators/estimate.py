@@ -17,9 +17,8 @@ from planner.estimators.flops import (
 )
 from planner.estimators.memory import Memory, peak_memory
 from planner.estimators.pretraining import step_time
-from planner.estimators.samples import fullest_and_mean_share, tokens_of_sample
 from planner.estimators.sharding import stage_parameters
-from planner.estimators.share import Setting
+from planner.estimators.share import Setting, fullest_and_mean_share, tokens_of_sample
 from planner.estimators.stages import logits_in_layers
 from planner.estimators.step_time import StepTime
 

@@ -7,14 +7,15 @@ same time for the same kernel.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.base.enums import Precision
 from planner.base.records import record
-from planner.estimators.efficiencies import nearest_head
 from planner.estimators.kernel_rows import (
     SIXTEEN_BIT_BYTES,
     Rows,
@@ -28,7 +29,26 @@ from planner.formulas.attention import wave_fill_factor
 from planner.formulas.interpolation import trilinear
 from planner.formulas.roofline import memory_bound_time, roofline_time, tiled_gemm_flops
 from planner.specs.gemm_table import GemmTable
-from planner.specs.gpu import GpuSpec
+from planner.specs.gpu import AttentionEfficiency, GpuSpec
+
+
+def nearest_head(table: Mapping[str, AttentionEfficiency], head_dim: int) -> dict[str, FloatArray]:
+    """The efficiencies of attention of the measured head size next to ``head_dim``."""
+    nearest = min(table, key=lambda key: abs(int(key.rpartition("_")[2]) - head_dim))
+    return {
+        name: column[0] for name, column in _columns(AttentionEfficiency, [table[nearest]]).items()
+    }
+
+
+def chosen(columns: Mapping[str, FloatArray], index: CodeArray) -> dict[str, FloatArray]:
+    """The efficiencies of each of some codes."""
+    return {name: column[index] for name, column in columns.items()}
+
+
+def _columns(kind: Any, rows: Sequence[object]) -> dict[str, FloatArray]:
+    names = kind.__dataclass_fields__
+    return {name: np.asarray([getattr(row, name) for row in rows]) for name in names}
+
 
 _VECTOR_ROWS = 8
 _LEAST_SIZE = 1e-9

@@ -9,10 +9,8 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.base.enums import AttentionKernels, ComputePrecision, Precision
 from planner.base.records import record
-from planner.estimators.attention_rates import rate_of_class
-from planner.estimators.efficiencies import chosen
-from planner.estimators.kernel_rows import Rows, Shown, dense_rows, expert_rows
-from planner.estimators.kernel_table import KernelTable
+from planner.estimators.kernel_rows import Rows, Shown, dense_rows, expert_rows, rate_of_class
+from planner.estimators.kernel_table import KernelTable, chosen
 from planner.estimators.kernel_work import copy_work, peak_work
 from planner.estimators.links import Group, Links
 from planner.formulas.roofline import gemm_flops

@@ -15,11 +15,10 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.gradients import Gradients
-from planner.estimators.number_bytes import WIDE_BYTES, compute_bytes, is_narrow, is_wide
+from planner.estimators.number_bytes import WIDE_BYTES, Gradients, compute_bytes, is_narrow, is_wide
 from planner.estimators.sharding import StageParameters
 from planner.estimators.share import Setting, recipe_of
-from planner.formulas.optimizers import block_scaled_bytes, newton_schulz_flops
+from planner.formulas.model_states import block_scaled_bytes, newton_schulz_flops
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Product, Split
 from planner.specs.framework import States

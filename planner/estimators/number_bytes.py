@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.base.enums import ComputePrecision
+from planner.base.enums import ComputePrecision, MainPrecision
+from planner.base.records import record
+from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import NARROW, WIDE
 
 WIDE_BYTES = 4.0
@@ -42,3 +44,67 @@ def widened(usual: Numeric, precision: CodeArray) -> Numeric:
     """So many bytes per number, or at least those of 32 bits where training is in these."""
     wide = is_wide(precision)
     return np.where(wide, np.maximum(usual, WIDE_BYTES), usual) if np.any(wide) else usual
+
+
+_MAIN_BYTES = np.array([np.nan, 4.0, 2.0])
+# Two of 32 bits are read and their sum is written.
+_WIDE_ACCUMULATION = 12.0
+
+
+@record(kw_only=True)
+class Gradients:
+    """Bytes per parameter of a framework's ``States``, for each configuration.
+
+    ``scattered``: 1 where optimizer states that are sharded get them by a reduce-scatter.
+    """
+
+    kept: Numeric
+    on_wire: Numeric
+    accumulation_traffic: Numeric
+    scattered: Numeric
+
+    @classmethod
+    def of(
+        cls,
+        framework: FrameworkProfile,
+        precision: CodeArray,
+        main: CodeArray | None = None,
+        weights: CodeArray | None = None,
+    ) -> Gradients:
+        """Those of a framework under each precision code; ``main``: formats they are told to have.
+
+        As `planner.base.enums.MainPrecision`; they are reduced in that format, too. ``weights``:
+        formats of those that are updated. Where there is no copy of these in 32 bits, gradients are
+        kept in their type: PyTorch's autograd refuses another (``Tensor.grad``).
+        """
+        states = framework.states
+        is_fp16 = precision == ComputePrecision.FP16
+
+        wide = is_wide(precision)
+
+        def either(name: str) -> Numeric:
+            usual, in_fp16 = (float(getattr(s, name)) for s in (states, states.fp16 or states))
+            return usual if usual == in_fp16 else np.where(is_fp16, in_fp16, usual)
+
+        def widened(usual: Numeric, in_32_bits: float) -> Numeric:
+            if not np.any(wide):
+                return usual
+            return np.where(wide & (np.asarray(usual) > 0), in_32_bits, usual)
+
+        def told(usual: Numeric) -> Numeric:
+            if main is None or not np.any(main):
+                return usual
+            return np.where(main == MainPrecision.FRAMEWORK, usual, _MAIN_BYTES[main])
+
+        def of_weights(usual: Numeric) -> Numeric:
+            if states.main_weight or weights is None or not np.any(weights):
+                return usual
+            narrow = weights == MainPrecision.BF16
+            return np.where(narrow, np.minimum(usual, _MAIN_BYTES[MainPrecision.BF16]), usual)
+
+        return cls(
+            kept=told(widened(of_weights(either("gradient")), WIDE_BYTES)),
+            on_wire=told(widened(either("gradient_on_wire"), WIDE_BYTES)),
+            accumulation_traffic=widened(either("accumulation_traffic"), _WIDE_ACCUMULATION),
+            scattered=either("scattered_gradients"),
+        )

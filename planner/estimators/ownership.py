@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from planner.base.enums import Contract
-from planner.formulas.ownership import owned_price
+from planner.formulas.money import owned_price
 from planner.formulas.power import range_of_product
 from planner.specs.catalogue import Catalogue
 from planner.specs.csv_table import UNDATED

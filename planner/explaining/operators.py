@@ -2,30 +2,304 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.enums import ComputePrecision
+from planner.base.enums import AttentionKernels, ComputePrecision, Fp8Recipe
 from planner.base.records import record
+from planner.base.software_enums import AttentionKernel
 from planner.errors import SearchSpaceError
+from planner.estimators.attention_core import fused_work
+from planner.estimators.kernel_rows import rates
 from planner.estimators.ledger import Ledger, Work
-from planner.estimators.machine import Machine
+from planner.estimators.machine import Group, Machine
 from planner.explaining.formulas import FORMULAS
-from planner.explaining.operator_kinds import KINDS, OWN_OF_FRAMEWORK, Case, Kind
-from planner.explaining.operator_question import OperatorQuestion
 from planner.explaining.steps import largest_term
+from planner.question.inputs import chosen, read, read_all, several, whole
 from planner.question.request import ALL
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
+from planner.specs.quantization import training_format
 from planner.workloads.notes import Notes
-from planner.workloads.place import hardware
+from planner.workloads.place import every_count, hardware
 from planner.workloads.timed import Done
+
+_NUMBER_BYTES = 2.0
+OWN_OF_FRAMEWORK = AttentionKernel.AUTO.word
+"""The word for the attention kernels, or the recipe of fp8, that a framework or the GPU has."""
+
+# As many as query heads; those of a node.
+_OPEN = ("key_value_heads", "num_gpus")
+_FORMATS = ("precision", "fp8_recipe")
+
+
+@record(kw_only=True)
+class Case:
+    """Operators of a kind that differ in sizes alone: equally long arrays by name, and words.
+
+    ``framework``: whose kernels they are; None: those that the GPU's efficiencies are of.
+    """
+
+    machine: Machine
+    sizes: Mapping[str, FloatArray]
+    words: Mapping[str, str] = field(default_factory=dict)
+    framework: FrameworkProfile | None = None
+
+    def __getitem__(self, name: str) -> FloatArray:
+        return self.sizes[name]
+
+    @property
+    def format(self) -> Any:
+        """How products multiply, where ``TRAINING_FORMATS`` has it."""
+        precision = ComputePrecision[self.words["precision"].upper()]
+        recipe = Fp8Recipe[self.words["fp8_recipe"].upper()]
+        if precision is not ComputePrecision.FP8:
+            return np.asarray(precision)
+        if recipe is Fp8Recipe.AUTO and self.framework is not None:
+            recipe = self.framework.recipe_on(scales_groups=self.machine.gpu.scales_groups)
+        if recipe is Fp8Recipe.AUTO:
+            return np.asarray(precision)
+        return training_format(np.asarray(precision), np.asarray(recipe))
+
+
+@record(kw_only=True)
+class Kind:
+    """A kind of operator: how long it takes [s], and the terms that it is given by.
+
+    ``sizes`` must be said where the table of terms has no default, ``words`` are the parameters
+    that choose its kernel. ``crosses``: it goes between GPUs, of a group of ``num_gpus`` where it
+    ``is_group``.
+    """
+
+    seconds: Callable[[Case], FloatArray]
+    sizes: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    crosses: bool = False
+    is_group: bool = False
+
+    @property
+    def required(self) -> list[str]:
+        """The sizes that have no default."""
+        return [name for name in self.sizes if not glossary()[name].default and name not in _OPEN]
+
+
+def _gemm(case: Case) -> FloatArray:
+    rows, depth = case["rows"], case["depth"]
+    product = case.machine.gemm_time(rows, case["columns"], depth, case.format)
+    return product + case.machine.cast_time(rows * depth, case.format)
+
+
+def _grouped_gemm(case: Case) -> FloatArray:
+    pairs, depth, width = case["rows"], case["depth"], case["columns"]
+    products = case.machine.grouped_gemm_time(
+        pairs, case["local_experts"], depth, width, case["matrices"], case.format
+    )
+    return products + case.machine.expert_cast_time(pairs * (depth + width), case.format)
+
+
+def _attention(case: Case) -> FloatArray:
+    length, sequences = case["sequence_length"], case["sequences"]
+    head_dim = int(case["head_dim"][0])
+    own = case.framework.execution.attention_kernels if case.framework else AttentionKernels.NATIVE
+    kernel = AttentionKernel[case.words["attention_kernel"].upper()]
+    rate, _ = rates(case.machine.gpu.efficiency, np.asarray(kernel), own)
+    flops, moved = fused_work(
+        tokens=sequences * length,
+        sequence_length=length,
+        most_keys=length,
+        heads=case["heads"],
+        key_value_heads=case["key_value_heads"],
+        qk_dim=head_dim,
+        v_dim=head_dim,
+    )
+    return case.machine.attention_time(
+        flops, moved, sequences, case["heads"], length, head_dim, rate=rate
+    )
+
+
+def _elementwise(case: Case) -> FloatArray:
+    passes = case.framework.execution.elementwise_passes if case.framework else 1.0
+    numbers = case["rows"] * case["columns"]
+    return case.machine.memory_time(numbers * (_NUMBER_BYTES * case["tensors"] * passes))
+
+
+def _collective(name: str) -> Callable[[Case], FloatArray]:
+    def seconds(case: Case) -> FloatArray:
+        group = Group(size=case["num_gpus"], stride=case["stride"])
+        return case.machine.collective(name, case["num_bytes"], group)
+
+    return seconds
+
+
+def _send(case: Case) -> FloatArray:
+    return case.machine.send_time(case["num_bytes"], case["distance"])
+
+
+def _device_copy(case: Case) -> FloatArray:
+    return case.machine.memory_time(2 * case["num_bytes"])
+
+
+def _host_copy(case: Case) -> FloatArray:
+    share = case.framework.offloading.host_link_fraction if case.framework else 1.0
+    return case.machine.host_copy_time(case["num_bytes"], share)
+
+
+def _host_memory(case: Case) -> FloatArray:
+    share = case.framework.offloading.host_memory_fraction if case.framework else 1.0
+    return case.machine.host_memory_time(case["num_bytes"], share)
+
+
+def _drive_copy(case: Case) -> FloatArray:
+    return case.machine.drive_copy_time(case["num_bytes"])
+
+
+def _kind(seconds: Callable[[Case], FloatArray], *sizes: str, **more: Any) -> Kind:
+    return Kind(seconds=seconds, sizes=sizes, **more)
+
+
+_GROUP = ("num_bytes", "num_gpus", "stride")
+KINDS: Mapping[str, Kind] = {
+    "gemm": _kind(_gemm, "rows", "columns", "depth", words=_FORMATS),
+    "grouped-gemm": _kind(
+        _grouped_gemm, "rows", "columns", "depth", "local_experts", "matrices", words=_FORMATS
+    ),
+    "attention": _kind(
+        _attention, "sequences", "sequence_length", "heads", "key_value_heads", "head_dim",
+        words=("attention_kernel",),
+    ),
+    "elementwise": _kind(_elementwise, "rows", "columns", "tensors"),
+    **{
+        name: _kind(_collective(name.replace("-", "_")), *_GROUP, crosses=True, is_group=True)
+        for name in ("all-reduce", "custom-all-reduce", "all-gather", "reduce-scatter",
+                     "all-to-all")
+    },
+    "send": _kind(_send, "num_bytes", "distance", crosses=True),
+    "device-copy": _kind(_device_copy, "num_bytes"),
+    "host-copy": _kind(_host_copy, "num_bytes"),
+    "host-memory": _kind(_host_memory, "num_bytes"),
+    "drive-copy": _kind(_drive_copy, "num_bytes"),
+}  # fmt: skip
+"""Every kind by the word that users say.
+
+``device-copy`` is within a GPU, ``send`` between two; ``host-copy`` goes over the link of a GPU to
+its host, ``host-memory`` is the host's own reading and writing, ``drive-copy`` reads or writes
+drives of the node.
+"""
+
+
+Said = Callable[[str], str]
+
+_PLACE = ("gpu", "cluster", "framework")
+
+
+@record(kw_only=True)
+class OperatorQuestion:
+    """Which operators, of which sizes, on which GPUs; what is not given is None or not there.
+
+    ``sizes`` are numbers in SI units by term, ``words`` those of parameters that choose kernels;
+    each may be several, of which every combination is asked for.
+    """
+
+    kinds: Sequence[str]
+    sizes: Mapping[str, Sequence[float]]
+    words: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    gpus: Sequence[str] = ()
+    cluster: str | None = None
+    frameworks: Sequence[str] = ()
+
+
+def read_question(operator: Any, given: Mapping[str, Any], said: Said = str) -> OperatorQuestion:
+    """The question that texts or values ask; None stands for what is not given.
+
+    Raises
+    ------
+    SearchSpaceError
+        A value is not what its name takes, is missing, or is of no use.
+    """
+    asked = {name: value for name, value in given.items() if value is not None}
+    kinds = [chosen(word, "an operator", KINDS) for word in several(operator, "an operator")]
+    sizes: dict[str, Sequence[float]] = {}
+    words: dict[str, Sequence[str]] = {}
+    for name in [name for name in asked if name not in _PLACE]:
+        if not any(name in (*kind.sizes, *kind.words) for kind in KINDS.values()):
+            raise SearchSpaceError(f"Operators have no {name}.")
+        if name == "num_gpus":
+            sizes[name] = _counts(asked[name], said(name))
+        elif (codes := glossary()[name].codes) is not None:
+            given = codes.usual() if asked[name] in (ALL, [ALL], (ALL,)) else asked[name]
+            words[name] = read_all(glossary()[name], given, said(name))
+        else:
+            sizes[name] = _sizes_asked(name, asked[name], said(name))
+    gpus, frameworks = (
+        read_all(glossary()[name], asked[name], said(name)) if name in asked else []
+        for name in ("gpu", "framework")
+    )
+    cluster = None
+    if "cluster" in asked:
+        cluster = read(glossary()["cluster"], asked["cluster"], said("cluster"))
+    if gpus == [ALL] and cluster is not None:
+        raise SearchSpaceError(
+            f"{said('gpu')} all compares GPUs on their own links: leave out {said('cluster')}."
+        )
+    question = OperatorQuestion(
+        kinds=list(dict.fromkeys(kinds)),
+        sizes=sizes,
+        words=words,
+        gpus=gpus,
+        cluster=cluster,
+        frameworks=frameworks,
+    )
+    _check(question, said)
+    return question
+
+
+def _counts(given: Any, said: str) -> list[float]:
+    """Numbers of GPUs; ``all`` are powers of two, those of one left out."""
+    if given in (ALL, [ALL], (ALL,)):
+        return [float(count) for count in every_count(None)[1:]]
+    return [float(whole(value, said, 1)) for value in several(given, said)]
+
+
+def _sizes_asked(name: str, given: Any, said: str) -> list[float]:
+    values = [float(value) for value in read_all(glossary()[name], given, said)]
+    if min(values) <= 0:
+        raise SearchSpaceError(f"{said} is more than 0.")
+    return values
+
+
+def _check(question: OperatorQuestion, said: Said) -> None:
+    """That every operator has its sizes, and every size an operator."""
+    used = {name for kind in question.kinds for name in (*KINDS[kind].sizes, *KINDS[kind].words)}
+    for name in (*question.sizes, *question.words):
+        if name not in used:
+            takers = [k for k, kind in KINDS.items() if name in (*kind.sizes, *kind.words)]
+            raise SearchSpaceError(
+                f"{said(name)} says nothing about {' and '.join(question.kinds)}: it is for "
+                f"{', '.join(takers)}."
+            )
+    for kind in question.kinds:
+        missing = [said(name) for name in KINDS[kind].required if name not in question.sizes]
+        if missing:
+            raise SearchSpaceError(f"{kind} needs {', '.join(missing)}.")
+        if KINDS[kind].is_group and min(question.sizes.get("num_gpus", [2])) < 2:
+            raise SearchSpaceError(f"{kind} is of two GPUs or more: {said('num_gpus')} is not 1.")
+    if "eager" in question.words.get("attention_kernel", ()):
+        raise SearchSpaceError(
+            "eager attention is several operators: ask for gemm and elementwise instead."
+        )
+    pairs = (question.sizes.get(name, [1]) for name in ("heads", "key_value_heads"))
+    heads, of_keys = pairs
+    if max(of_keys) > min(heads):
+        raise SearchSpaceError(
+            f"{said('key_value_heads')} is at most {said('heads')}: {max(of_keys):g} is not."
+        )
+
 
 _MOST_ROWS = 100_000
 _UNSAID = (None, OWN_OF_FRAMEWORK)
@@ -170,8 +444,8 @@ def _words(question: OperatorQuestion, kind: Kind) -> Iterator[dict[str, str]]:
         question.words.get(name) or [_USUAL.get(name, glossary()[name].default)]
         for name in kind.words
     ]
-    for chosen in product(*values):
-        yield dict(zip(kind.words, chosen, strict=True))
+    for taken in product(*values):
+        yield dict(zip(kind.words, taken, strict=True))
 
 
 def _cases(

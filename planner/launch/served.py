@@ -22,12 +22,11 @@ from planner.launch.understood import Answers, Gathered, Reading
 from planner.question.inputs import read
 from planner.question.terms import glossary
 from planner.shell.text import Given
-from planner.specs.catalogue import Catalogue
+from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.checkpoint_names import checkpoint_of
 from planner.specs.drafting import DraftMethod
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.specs.model_catalogue import in_format, stored_types
 from planner.specs.serving import ServingWorkload
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"

@@ -22,12 +22,11 @@ from planner.launch.job import Job, hub_name
 from planner.launch.option_table import OptionTable, Quantities, Remark, Settings
 from planner.launch.target import PORT, Argument, Draft, File, Process, Target, Variable
 from planner.question.terms import glossary
-from planner.specs.catalogue import Catalogue
+from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.drafting import DraftMethod, head_of
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.specs.model_catalogue import in_format, stored_types
 from planner.specs.serving import ServingWorkload
 from planner.workloads.engine_options import eager, limited
 

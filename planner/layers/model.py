@@ -9,12 +9,107 @@ from typing import TypeVar
 
 from planner.base.enums import PositionEmbedding
 from planner.base.records import record
-from planner.layers import ends
 from planner.layers.attention import attention_block
 from planner.layers.feed_forward import feed_forward_block
-from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
-from planner.layers.sizes import Kept, Part, columns
+from planner.layers.operators import (
+    AttentionCore,
+    Experts,
+    Holder,
+    Lookup,
+    Loss,
+    Op,
+    Product,
+    Scan,
+    Split,
+    VocabularyReduce,
+    Weights,
+)
+from planner.layers.residual import norm, norm_weights
+from planner.layers.sizes import Kept, Part, Spread, columns, plain
 from planner.specs.model import LayerGroup, ModelSpec
+
+
+def embedding(model: ModelSpec) -> Iterator[Op]:
+    """Lookup of tokens and of learned positions [2]_, and the norm after it."""
+    h = model.hidden_size
+    yield Lookup(
+        name="embedding",
+        module="embedding",
+        columns=plain(h),
+        spread=Spread.TOKENS,
+        forward=2,
+        backward=5,
+        weights=(model.vocab_size + _learned_positions(model)) * h,
+        holder=Holder.EMBEDDING,
+        sharded=True,
+    )
+    if model.embedding_norm:
+        weights = norm_weights(h, 1, model.final_norm_bias)
+        yield Weights(name="embedding_norm", module="norm", weights=weights)
+    yield VocabularyReduce(name="embedding_tensor_parallel", module="embedding", backward=False)
+
+
+def logits(model: ModelSpec) -> Iterator[Op]:
+    """Final norm, logits, which may be tied to the embedding [1]_, and cross-entropy.
+
+    Labels in their place are a product that every rank computes, and no softmax.
+    """
+    yield norm("final_norm", model.hidden_size, 1, model.final_norm_bias)
+    if model.num_labels:
+        yield Product(
+            name="score",
+            module="logits",
+            depth=model.hidden_size,
+            columns=plain(model.num_labels),
+            split=Split.NONE,
+            sharded=False,
+            holder=Holder.LOGITS,
+            sixteen_bit=True,
+        )
+        return
+    yield Product(
+        name="logits",
+        module="logits",
+        depth=model.hidden_size,
+        columns=plain(model.vocab_size),
+        bias=model.vocab_size if model.logits_bias else 0,
+        tied=model.tie_word_embeddings,
+        holder=Holder.LOGITS,
+        sixteen_bit=True,
+    )
+    yield Loss(name="loss", module="loss", columns=plain(model.vocab_size))
+    yield VocabularyReduce(name="logits_tensor_parallel", module="logits", backward=True)
+
+
+def prediction(model: ModelSpec) -> Iterator[Op]:
+    """What a module of multi-token prediction has beside its layers.
+
+    Two norms, the projection of state and embedding to one state, and logits of its own tokens by
+    the model's matrix.
+    """
+    h = model.hidden_size
+    yield replace(
+        norm("prediction_norms", 2 * h, 1, model.final_norm_bias), holder=Holder.PREDICTION
+    )
+    yield Product(
+        name="prediction_projection",
+        module="prediction",
+        depth=2 * h,
+        columns=plain(h),
+        holder=Holder.PREDICTION,
+    )
+    for op in logits(model):
+        if isinstance(op, Product):
+            yield replace(op, tied=True, bias=0)
+        else:
+            yield replace(op, holder=Holder.PREDICTION)
+
+
+def _learned_positions(model: ModelSpec) -> int:
+    if model.position_embedding is not PositionEmbedding.LEARNED:
+        return 0
+    return (model.max_position_embeddings or 0) + model.position_embedding_offset
+
 
 Kind = TypeVar("Kind", bound=Op)
 
@@ -103,19 +198,19 @@ def layer_of(model: ModelSpec, group: LayerGroup) -> Layer:
 @lru_cache(maxsize=256)
 def embedding_of(model: ModelSpec) -> Layer:
     """What stands before the first layer of ``model``."""
-    return _end(ends.embedding(model))
+    return _end(embedding(model))
 
 
 @lru_cache(maxsize=256)
 def logits_of(model: ModelSpec) -> Layer:
     """What stands after its last layer."""
-    return _end(ends.logits(model))
+    return _end(logits(model))
 
 
 @lru_cache(maxsize=256)
 def prediction_of(model: ModelSpec) -> Layer:
     """What a module of multi-token prediction has beside its layers."""
-    return _end(ends.prediction(model))
+    return _end(prediction(model))
 
 
 def _end(operators: Iterator[Op]) -> Layer:

@@ -2,30 +2,270 @@
 
 from __future__ import annotations
 
+import math
+import os
+import sqlite3
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.base.arrays import IndexArray
-from planner.errors import SearchSpaceError, did_you_mean
+from planner.base.arrays import FloatArray, IndexArray
+from planner.errors import OutputError, SearchSpaceError, did_you_mean
 from planner.optimize.exhaustive import Progress, StopSearch, search_source
 from planner.optimize.groups import grouped
-from planner.optimize.met import Met
 from planner.optimize.problem import Problem
 from planner.optimize.relaxing import relaxing
 from planner.optimize.result import SearchResult
 from planner.optimize.samples import Samples
-from planner.optimize.study_file import StudyFile
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
+
+
+_DIGEST = "planner_problem"
+
+
+class StudyFile:
+    """The finished trials of one problem; the file is touched only to read or add them.
+
+    Without a name, each problem has its own: a file holds the studies of many problems.
+
+    Raises
+    ------
+    SearchSpaceError
+        The named study belongs to another problem.
+    OutputError
+        The file cannot be read or written.
+    """
+
+    def __init__(self, path: str, samples: Samples, name: str | None = None) -> None:
+        digest = samples.digest
+        self._path = path
+        name = name or f"{samples.name} {digest[:8]}"
+        with _usable(path):
+            _check_tables(path)
+            self._study = _open(path, name, samples)
+            known = self._study.user_attrs.get(_DIGEST)
+            if known is None and not self._study.get_trials(deepcopy=False):
+                self._study.set_user_attr(_DIGEST, digest)
+                self._study.set_metric_names(list(samples.objectives))
+                known = digest
+        if known != digest:
+            raise SearchSpaceError(
+                f"Study {name!r} in {path} belongs to another problem: its model, hardware, "
+                "space, workload, objectives, constraints or planner version differ. "
+                "Choose another study name or file."
+            )
+
+    def trials(self) -> list[FrozenTrial]:
+        """Finished trials, oldest first."""
+        from optuna.trial import TrialState
+
+        with _usable(self._path):
+            return self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+
+    def append(self, trials: Sequence[FrozenTrial]) -> None:
+        """Write finished trials."""
+        with _usable(self._path):
+            self._study.add_trials(trials)
+
+
+def _open(path: str, name: str, samples: Samples) -> Study:
+    import optuna
+    from sqlalchemy import event
+
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    # Optuna commits every attribute of a trial: waiting for the disk each time takes seconds.
+    event.listen(storage.engine, "connect", lambda new, _: new.execute("PRAGMA synchronous=OFF"))
+    storage.engine.dispose()
+    return optuna.create_study(
+        storage=storage,
+        study_name=name,
+        directions=list(samples.objectives.values()),
+        load_if_exists=True,
+    )
+
+
+def _check_tables(path: str) -> None:
+    """Refuse a database of another program before Optuna adds its tables to it."""
+    if not os.path.exists(path):
+        return
+    with closing(sqlite3.connect(path)) as connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if tables and "studies" not in tables:
+        raise OutputError(f"{path} is a database of another program: choose another file.")
+
+
+@contextmanager
+def _usable(path: str) -> Iterator[None]:
+    """Turn whatever a broken, locked or foreign file causes into one message."""
+    from optuna.exceptions import OptunaError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    faults = (OptunaError, SQLAlchemyError, sqlite3.Error, OSError)
+    try:
+        yield
+    except (*faults, RuntimeError, ValueError, LookupError, AssertionError) as error:
+        cause = error.__cause__ or error
+        reason = str(getattr(cause, "orig", cause)).split("\n")[0].rstrip(".")
+        raise OutputError(f"The study file {path} cannot be used: {reason}.") from error
+
+
+_LARGEST_SHARE = 1 / 16
+_MOST_ROWS = 2**13
+_CLOSE = 4
+
+
+def coarse_mesh(sizes: Sequence[int]) -> IndexArray:
+    """A sub-mesh with evenly spread values of each parameter, the ends first.
+
+    Every parameter is refined in turn, while the rows stay few and a small share of the space.
+    """
+    most = min(_MOST_ROWS, max(1, int(_LARGEST_SHARE * math.prod(sizes))))
+    counts = [1] * len(sizes)
+    grown = True
+    while grown:
+        grown = False
+        for place, size in enumerate(sizes):
+            finer = math.prod(counts) // counts[place] * (counts[place] + 1)
+            if counts[place] < size and finer <= most:
+                counts[place] += 1
+                grown = True
+    spread = [
+        np.unique(np.linspace(0, size - 1, count).round().astype(np.intp))
+        for size, count in zip(sizes, counts, strict=True)
+    ]
+    # An array has fewer axes than a space may have parameters.
+    varied = [place for place, values in enumerate(spread) if len(values) > 1]
+    grids = np.meshgrid(*(spread[place] for place in varied), indexing="ij")
+    mesh = np.zeros((grids[0].size if grids else 1, len(sizes)), dtype=np.intp)
+    for place, grid in zip(varied, grids, strict=True):
+        mesh[:, place] = grid.ravel()
+    return mesh
+
+
+def neighbours(row: IndexArray, sizes: Sequence[int], changes: int) -> IndexArray:
+    """Rows that differ from ``row`` in exactly ``changes`` parameters."""
+    moves = [_moves(int(here), size) for here, size in zip(row, sizes, strict=True)]
+    tables = [np.empty((0, len(sizes)), dtype=np.intp)]
+    for changed in combinations([p for p, move in enumerate(moves) if move.size], changes):
+        grids = np.meshgrid(*(moves[place] for place in changed), indexing="ij")
+        table = np.tile(row, (grids[0].size, 1))
+        for place, grid in zip(changed, grids, strict=True):
+            table[:, place] = grid.ravel()
+        tables.append(table)
+    return np.concatenate(tables)
+
+
+def _moves(here: int, size: int) -> IndexArray:
+    """Other positions of one parameter: the closest ones, then in steps that double, the ends."""
+    steps = [*range(1, _CLOSE), *(2**power for power in range(2, max(size, 2).bit_length()))]
+    near = {here + sign * step for step in steps for sign in (-1, 1)} | {0, size - 1}
+    return np.array(sorted(p for p in near if 0 <= p < size and p != here), dtype=np.intp)
+
+
+_BEST = 8
+_MOST_PAIRS = 2**13
+
+Outcome = tuple[list[float], float]
+
+
+class Met:
+    """Evaluates rows, each once, and keeps the best few by each objective.
+
+    Between batches of trials, `explore` evaluates the neighbourhoods of the best rows.
+    """
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+        self._sizes = [len(values) for values in samples.parameters.values()]
+        self._outcomes: dict[bytes, Outcome] = {}
+        self._expanded: set[tuple[bytes, int]] = set()
+        width, objectives = len(self._sizes), len(samples.objectives)
+        self._best = [np.empty((0, width), dtype=np.intp) for _ in range(objectives)]
+        self._best_values = [np.empty((0, 2)) for _ in range(objectives)]
+
+    def __contains__(self, row: IndexArray) -> bool:
+        return row.tobytes() in self._outcomes
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every configuration of the space has been evaluated."""
+        return len(self._outcomes) == self._samples.num_rows
+
+    def outcome(self, row: IndexArray) -> Outcome:
+        """Objectives, minimized, and the violation of a row that was evaluated."""
+        return self._outcomes[row.tobytes()]
+
+    def evaluate(self, rows: IndexArray) -> None:
+        """Judge the rows that are new, each once, in one call."""
+        fresh = {row.tobytes(): place for place, row in enumerate(rows)}
+        places = [place for key, place in fresh.items() if key not in self._outcomes]
+        if not places:
+            return
+        rows = rows[places]
+        objectives, violation = self._samples.evaluate(rows)
+        violation = np.maximum(violation, np.isnan(objectives).any(axis=1))
+        # Samplers compare rejected trials by their violation alone, but accept no NaN.
+        told = np.nan_to_num(objectives, nan=0.0, posinf=0.0, neginf=0.0)
+        keys = (row.tobytes() for row in rows)
+        pairs = zip(told.tolist(), violation.tolist(), strict=True)
+        self._outcomes.update(zip(keys, pairs, strict=True))
+        for number, column in enumerate(told.T):
+            self._keep_best(number, rows, np.stack([violation, column], axis=1))
+
+    def explore(self) -> None:
+        """Evaluate a coarse sub-mesh first, then what is next to the best rows until none improves.
+
+        One parameter is changed at a time; of the very best row, two at a time as well.
+        """
+        if not self._outcomes:
+            self.evaluate(coarse_mesh(self._sizes))
+        for number in range(len(self._best)):
+            while self._expand(number):
+                pass
+
+    def best(self) -> list[IndexArray]:
+        """The best rows by each objective in turn, without repetitions."""
+        rows = [row for rank in range(_BEST) for table in self._best for row in table[rank:][:1]]
+        return list({row.tobytes(): row for row in rows}.values())
+
+    def _expand(self, number: int) -> bool:
+        """Evaluate around the best rows by one objective; whether there was anything to do."""
+        for changes, most in ((1, _BEST), (2, 1)):
+            around = [
+                row for row in self._best[number][:most] if self._is_new(row.tobytes(), changes)
+            ]
+            if around:
+                self.evaluate(np.concatenate([self._next_to(row, changes) for row in around]))
+                return True
+        return False
+
+    def _next_to(self, row: IndexArray, changes: int) -> IndexArray:
+        rows = neighbours(row, self._sizes, changes)
+        # Evenly thinned, so that a space of many long parameters costs no more than others.
+        return rows[:: math.ceil(max(len(rows), 1) / _MOST_PAIRS)]
+
+    def _is_new(self, key: bytes, changes: int) -> bool:
+        known = (key, changes) in self._expanded
+        self._expanded.add((key, changes))
+        return not known
+
+    def _keep_best(self, number: int, rows: IndexArray, ranks: FloatArray) -> None:
+        """Merge rows into the best by objective ``number``; equal ones go by their positions."""
+        rows = np.concatenate([self._best[number], rows])
+        ranks = np.concatenate([self._best_values[number], ranks])
+        order = np.lexsort((*rows.T[::-1], ranks[:, 1], ranks[:, 0]))[:_BEST]
+        self._best[number], self._best_values[number] = rows[order], ranks[order]
+
 
 BATCH = 50
 # NSGA-II soon repeats itself among categories; TPE learns from a repeated trial.

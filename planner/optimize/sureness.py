@@ -10,9 +10,8 @@ from functools import cache
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.confidence.chance import chance_below
 from planner.confidence.intervals import Confidence
-from planner.confidence.quantiles import MEDIAN, quantile
+from planner.confidence.quantiles import MEDIAN, chance_below, quantile
 from planner.optimize.result_columns import FOLLOWING
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, percentile_of, term_of_column

@@ -12,8 +12,7 @@ from planner.confidence.quantiles import checked_confidence
 from planner.errors import SearchSpaceError
 from planner.optimize.constraints import constraints
 from planner.optimize.groups import grouped
-from planner.optimize.objectives import objectives
-from planner.optimize.problem import Problem
+from planner.optimize.problem import Problem, objectives
 from planner.optimize.result import SearchResult, row_of
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request

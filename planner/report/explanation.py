@@ -10,8 +10,7 @@ from planner.base.units import GIB
 from planner.errors import InfeasibleError
 from planner.explaining.against import Difference, Seen, Term
 from planner.explaining.explanation import MEMORY, Explanation
-from planner.explaining.formulas import FORMULAS
-from planner.explaining.numbers import seconds
+from planner.explaining.formulas import FORMULAS, seconds
 from planner.explaining.sources import Sources
 from planner.explaining.steps import ExplainedPart, ExplainedStep, keys_of
 from planner.explaining.what_if import SOFTWARE, Sensitivity, change

@@ -10,15 +10,13 @@ from planner.confidence.intervals import basis_of, interval_of
 from planner.confidence.quantiles import SUREST
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.validation.columns import MEASURED
-from planner.validation.inference.cases import InferenceCase
-from planner.validation.inference.impossible import impossible_layout
+from planner.validation.inference.cases import InferenceCase, impossible_layout
 from planner.validation.kinds import Kind, kind_of
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
 from planner.validation.prediction import RATES, Case, Prediction, Range
 from planner.validation.runs import Run, Runs
-from planner.validation.training.cases import TrainingCase
-from planner.validation.training.impossible import impossible_training_layout
+from planner.validation.training.cases import TrainingCase, impossible_training_layout
 
 IMPOSSIBLE = "impossible"
 """In place of a basis where the columns of a run cannot be its layout."""

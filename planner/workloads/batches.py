@@ -18,7 +18,7 @@ from planner.configurations.serving import ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
 from planner.estimators.inference.estimate import broken_serving_rule
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
-from planner.estimators.inference.prefix import prefix_share
+from planner.estimators.inference.serving import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import StaticBatch, static_batch
 from planner.estimators.power import PowerDraw, power_draw

@@ -23,7 +23,7 @@ from planner.estimators.inference.memory import (
     sequence_bytes,
 )
 from planner.estimators.inference.offered import Offered
-from planner.estimators.inference.prefix import cached_tokens
+from planner.estimators.inference.serving import cached_tokens
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw
 from planner.formulas.money import cost_per_million

@@ -19,26 +19,28 @@ from planner.configurations.serving import (
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
-    PrefillWorkers,
-    cache_transfer_time,
-    prefill_workers,
-)
-from planner.estimators.inference.disaggregated_run import (
     DisaggregatedRun,
     Pools,
+    PrefillWorkers,
+    cache_transfer_time,
     disaggregated_run,
+    prefill_workers,
     requests_at_rate,
     token_time_at_rate,
 )
-from planner.estimators.inference.pool_percentiles import PoolSpread
-from planner.estimators.inference.prefix import prefix_share
-from planner.estimators.inference.serving import decode_steps, request_overhead, tokens_per_step
+from planner.estimators.inference.percentiles import PoolSpread
+from planner.estimators.inference.serving import (
+    decode_steps,
+    prefix_share,
+    request_overhead,
+    tokens_per_step,
+)
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.constraints import Constraint
 from planner.optimize.narrowing import count_codes
-from planner.optimize.objectives import Objective
+from planner.optimize.problem import Objective
 from planner.optimize.source import Block, Columns, Need, Source
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site

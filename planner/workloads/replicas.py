@@ -28,7 +28,7 @@ from planner.estimators.inference.loop import (
 )
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.percentiles import percentile
-from planner.estimators.inference.prefix import prefix_share
+from planner.estimators.inference.serving import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share

@@ -8,7 +8,7 @@ from planner.base.text import large
 from planner.base.training_objectives import TrainingObjective
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
-from planner.estimators.samples import tokens_of_sample
+from planner.estimators.share import tokens_of_sample
 from planner.question.inputs import whole
 from planner.question.request import Request
 from planner.specs.model import ModelSpec

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.enums import Quantization
+from planner.specs.catalogue import in_format, stored_types
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import Checkpoint, ModelSpec
-from planner.specs.model_catalogue import in_format, stored_types
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, compute_precision
 from planner.workloads.base import Scene
 

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from planner.base.enums import AdapterKind, AdapterTargets, ComputePrecision, Precision
+from planner.base.enums import (
+    AdapterKind,
+    AdapterTargets,
+    AttentionKernels,
+    ComputePrecision,
+    Precision,
+)
+from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
 from planner.base.text import large
+from planner.confidence.first_runs import is_first_run, slower_at_first
+from planner.confidence.frameworks import framework_rule
 from planner.configurations.as_given import FOLLOWING, AsGiven
 from planner.configurations.choices import checked, listed, refuse_unknown
 from planner.configurations.enumerate import OpenMesh, training_mesh
+from planner.configurations.option_rules import has_kernel
 from planner.configurations.table import word
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.ideal import ideal_framework
+from planner.estimators.kernel_rows import rates
 from planner.estimators.share import Setting
+from planner.estimators.step_time import StepTime
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_of
@@ -36,15 +48,162 @@ from planner.workloads.adapters import (
 )
 from planner.workloads.base import Scene, Wording, Workload, judged_once
 from planner.workloads.images import image_answers, trained_image_words
-from planner.workloads.objectives import objective_answers, objective_words
 from planner.workloads.open_facts import open_training
 from planner.workloads.place import share_of_peak
-from planner.workloads.published_precision import SINGLE, has_precision, published_precision
-from planner.workloads.training_question import ask_training
+from planner.workloads.timed import ALL_MODULES, TimedPart, TimedStep, merged
+from planner.workloads.training_question import (
+    SINGLE,
+    ask_training,
+    has_precision,
+    objective_answers,
+    objective_words,
+    published_precision,
+)
 from planner.workloads.training_runs import TrainingSource
-from planner.workloads.training_software import other_software, usual_software
-from planner.workloads.training_timed import training_steps
 from planner.workloads.training_words import DEGREES, TOLD, beyond_positions, brief
+
+
+def training_steps(runs: Any) -> Mapping[str, TimedStep]:
+    """The one step of a run; none where its time is a flat share of the peak."""
+    if runs.estimate.is_flat:
+        return {}
+    time: StepTime = runs.estimate.time
+    parts = merged((*_operators(time), *_others(time)))
+    return {"step": TimedStep(seconds=_first(time.total), parts=parts)}
+
+
+def _operators(time: StepTime) -> Iterator[TimedPart]:
+    for operator, seconds in time.operator_times():
+        terms = {name: _first(value) for name, value in seconds.items()}
+        if operator.part != "compute":
+            terms = {operator.part: sum(terms.values())}
+        yield TimedPart.of(
+            operator.name, operator.module, terms, operator.works, part=operator.part
+        )
+
+
+def _others(time: StepTime) -> Iterator[TimedPart]:
+    """What belongs to no operator: the rest of every part of the step."""
+    in_operators: dict[str, float] = {}
+    for part in _operators(time):
+        for term, seconds in part.terms.items():
+            in_operators[term] = in_operators.get(term, 0.0) + seconds
+    for name, value in time.parts().items():
+        rest = _first(value) - in_operators.get(name, 0.0)
+        if abs(rest) > 1e-9 * _first(value):
+            works = time.works.get(name, ())
+            yield TimedPart.of(name, ALL_MODULES, {name: rest}, works, part=name)
+
+
+def _first(value: Any) -> float:
+    return float(np.ravel(value)[0])
+
+
+_KERNEL = "attention_kernel"
+_LOSS = "loss_kernel"
+_EXPERTS = "expert_compute"
+_COMPILE = "torch_compile"
+# In this order where several are as fast.
+_TRIED = (AttentionKernel.FA2, AttentionKernel.FA3, AttentionKernel.FA4, AttentionKernel.CUDNN)
+_OF_CLASS = {
+    AttentionKernels.NATIVE: "as fast as the GPU's own",
+    AttentionKernels.FLASH_ATTENTION_2: AttentionKernel.FA2.word,
+    AttentionKernels.PORTABLE: AttentionKernel.TRITON.word,
+}
+_FASTER = 1.05
+# Of 16-bit logits and their gradient.
+_FEW_BYTES = 4.0
+# Share of a GPU's memory.
+_MUCH = 0.05
+
+
+def usual_software(scene: Scene) -> dict[str, str]:
+    """What a framework does by default where it could do something that changes the answer."""
+    said = {**scene.space.parameters, **scene.question.request.settings}
+    gpu, profile = scene.place.machine.gpu, scene.profile
+    told = {}
+    best = _faster_kernel(gpu, profile, AttentionKernel.AUTO)
+    if _KERNEL not in said and best is not None:
+        own = _OF_CLASS[profile.execution.attention_kernels]
+        told[_KERNEL] = f"{own} ({profile.name}'s default; {best.word} is faster on this GPU)"
+    if _LOSS not in said and not profile.tensor_parallel:
+        logits = scene.question.model.vocab_size * scene.question.work.sequence_length
+        each = profile.memory.per_logit
+        if each > _FEW_BYTES and each * logits > _MUCH * gpu.memory_capacity:
+            told[_LOSS] = (
+                f"{each:g} bytes per logit ({profile.name}'s default; linear, as Liger's or cut "
+                "cross-entropy, keeps almost none)"
+            )
+    if _EXPERTS not in said and _may_loop(profile, scene.question.model):
+        told[_EXPERTS] = "grouped (Transformers from 5 on; loop before)"
+    if _COMPILE not in said and profile.compilation.default:
+        told[_COMPILE] = (
+            f"true (as {profile.name}'s published runs; false is slower, and what PyTorch does "
+            "where nothing enables it)"
+        )
+    slower = slower_at_first(framework_rule(profile.name).label)
+    work = scene.question.work
+    if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
+        told["tuned"] = (
+            f"no, a first run, which may take {slower:g} times as long as one that was tuned as "
+            f"{profile.name}'s published runs were: intervals hold both (--tuned: as those)"
+        )
+    return told
+
+
+def other_software(source: Source, row: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+    """Settings that would make a plan faster or smaller, by what they change."""
+    setting: Setting = source.setting
+    found: dict[str, Mapping[str, str]] = {}
+    is_fused = row["flash_attention"] and row[_KERNEL] != AttentionKernel.EAGER.word
+    own = AttentionKernel[row[_KERNEL].upper()]
+    best = _faster_kernel(setting.machine.gpu, setting.framework, own) if is_fused else None
+    if best is not None:
+        word = own.word if own else _OF_CLASS[setting.framework.execution.attention_kernels]
+        found[f"{_KERNEL} {best.word} instead of {word}"] = {_KERNEL: best.word}
+    each, split = setting.framework.memory.per_logit, row["tensor_parallel"]
+    tokens = row["micro_batch_size"] * setting.workload.sequence_length / row["context_parallel"]
+    kept = each * tokens * setting.model.vocab_size / split
+    if row[_LOSS] == LossKernel.EAGER.word or (
+        row[_LOSS] == LossKernel.AUTO.word
+        and each > _FEW_BYTES
+        and kept > _MUCH * setting.machine.gpu.memory_capacity
+    ):
+        word = LossKernel.LINEAR.word
+        found[f"{_LOSS} {word} (Liger, cut cross-entropy)"] = {_LOSS: word}
+    if setting.framework.compilation.selectable:
+        found |= _compiled_or_not(setting.framework, row[_COMPILE])
+    if _may_loop(setting.framework, setting.model):
+        loops = row[_EXPERTS] == ExpertCompute.LOOP.word
+        word = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
+        since = "from 5 on" if loops else "before 5"
+        found[f"{_EXPERTS} {word} (Transformers {since})"] = {_EXPERTS: word}
+    return found
+
+
+def _compiled_or_not(profile: FrameworkProfile, word: str) -> dict[str, Mapping[str, str]]:
+    """The other way than a plan has it."""
+    own = TorchCompile.TRUE if profile.compilation.default else TorchCompile.FALSE
+    now = own.word if word == TorchCompile.AUTO.word else word
+    other = TorchCompile.FALSE if now == TorchCompile.TRUE.word else TorchCompile.TRUE
+    return {f"{_COMPILE} {other.word}": {_COMPILE: other.word}}
+
+
+def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:
+    """Whether versions of a framework loop over the experts of a model."""
+    return profile.execution.expert_loop_time > 0 and model.num_experts > 0
+
+
+def _faster_kernel(
+    gpu: GpuSpec, profile: FrameworkProfile, own: AttentionKernel
+) -> AttentionKernel | None:
+    """The fastest kernel of the GPU; None where it is not worth naming."""
+    codes = np.array([own, *(kernel for kernel in _TRIED if has_kernel(gpu, kernel))])
+    forward, backward = rates(gpu.efficiency, codes, profile.execution.attention_kernels)
+    both = 2 / (1 / forward + 1 / backward)
+    best = int(np.argmax(both))
+    return AttentionKernel(codes[best]) if both[best] > _FASTER * both[0] else None
+
 
 # What every framework can do.
 _PLAINEST = {"num_gpus": 1, "zero_stage": 0, "global_batch_size": 1}

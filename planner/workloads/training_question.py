@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from planner.base.enums import AdapterKind
-from planner.base.training_objectives import TrainingObjective
+from planner.base.enums import AdapterKind, ComputePrecision, Precision
+from planner.base.training_objectives import TrainingObjective, objective_named
 from planner.configurations.as_given import batch_of
-from planner.errors import SearchSpaceError, SpecError
-from planner.question.request import Request
+from planner.errors import PlannerError, SearchSpaceError, SpecError
+from planner.question.request import ALL, Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.drafting import with_mtp
+from planner.specs.gpu import GpuSpec
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.pipeline_layout import layers_of_chunks
@@ -19,15 +21,125 @@ from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_lay
 from planner.workloads.base import Question
 from planner.workloads.images import image_fields
 from planner.workloads.notes import Notes
-from planner.workloads.objectives import objective_of
 from planner.workloads.place import gpu_counts
-from planner.workloads.published_precision import (
-    SINGLE,
-    precision_note,
-    published_precision,
-    unmeasured_note,
-)
 from planner.workloads.run_length import with_tokens
+
+
+def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
+    """The objective of a request: without one that of fine-tuning where an adapter is trained.
+
+    Raises
+    ------
+    SpecError
+        It is unknown, or something beside it makes no sense.
+    """
+    usual = TrainingObjective.SFT if is_frozen else TrainingObjective.PRETRAIN
+    given = request.training_objective
+    found = usual if given is None else objective_named(given)
+    if request.precompute_ref_log_probs and not found.has_reference:
+        raise SpecError("precompute_ref_log_probs needs training_objective dpo or kto.")
+    if request.mtp_num_layers and found.is_preference:
+        raise SpecError(
+            f"{found} trains no modules of multi-token prediction: leave out mtp_num_layers."
+        )
+    return found
+
+
+def objective_answers(work: TrainingWorkload) -> dict[str, Any]:
+    """What a plan says of its objective and of how it was tuned; what is as usual not."""
+    usual = TrainingObjective.SFT if work.is_frozen else TrainingObjective.PRETRAIN
+    found: dict[str, Any] = {}
+    if work.training_objective is not usual:
+        found["training_objective"] = str(work.training_objective)
+    if work.tuned is not None:
+        found["tuned"] = work.tuned
+    if work.precompute_ref_log_probs:
+        found["precompute_ref_log_probs"] = True
+    return found
+
+
+def objective_words(work: TrainingWorkload) -> list[str]:
+    """What a sample takes beyond a sequence that is trained; nothing where that is all."""
+    objective = work.training_objective
+    if not objective.is_preference:
+        return []
+    sequences = "1 sequence" if work.sequences_per_sample == 1 else "2 sequences"
+    words = [f"{objective}: {sequences} a sample"]
+    of_policy, of_reference = work.forward_passes
+    if objective is TrainingObjective.RM:
+        words.append("one number in place of the logits")
+    if of_policy:
+        words.append("1 forward pass more of another answer")
+    if of_reference:
+        passes = "1 forward pass" if of_reference == 1 else f"{of_reference} forward passes"
+        whose = "a reference model, whose weights are kept"
+        words.append(
+            f"{passes} of {whose if work.keeps_reference else 'the adapters switched off'}"
+        )
+    elif objective.has_reference:
+        words.append("the reference was computed before, which is not counted")
+    return [", ".join(words)]
+
+
+SINGLE = "single"
+"""The space of one configuration, which says nothing."""
+_SAID = ("precision", "global_batch_size")
+
+
+def published_precision(
+    request: Request, model: ModelSpec, objective: TrainingObjective
+) -> str | None:
+    """The word of that precision; None where it is the usual one, or something else was asked.
+
+    Who names a space, a sequence, a batch or a precision asks for another run.
+    """
+    published = model.training
+    if published is None or published.precision == "bf16":
+        return None
+    given = (request.precision, request.sequence_length, request.global_batch_size)
+    if any(value is not None for value in given) or any(name in request.settings for name in _SAID):
+        return None
+    is_own_space = request.space not in (None, SINGLE)
+    if is_own_space or objective is not TrainingObjective.PRETRAIN:
+        return None
+    return published.precision
+
+
+def has_precision(gpu: GpuSpec, word: str) -> bool:
+    """Whether a GPU multiplies in a precision."""
+    return Precision(word) in gpu.peak_flops
+
+
+def unmeasured_note(request: Request) -> str:
+    """What is assumed of precisions of which no published run is among those that were fitted."""
+    said = request.settings.get("precision", request.precision)
+    asked = said if isinstance(said, list | tuple) else str(said or "").split(",")
+    words = {ComputePrecision.meant(str(word)) for word in asked}
+    rare = [
+        word for word in ComputePrecision.words() if word in words - {*ComputePrecision.usual()}
+    ]
+    if not rare:
+        return ""
+    told = (
+        f"{', '.join(rare)}: kernels not measured in it reach the share of the peak that bf16's do"
+    )
+    narrow = "; what int8 products do not read stays as in bf16" if "int8" in rare else ""
+    return f"{told}, and no published run is in it{narrow}"
+
+
+def precision_note(request: Request, catalogue: Catalogue, model: ModelSpec, word: str) -> str:
+    """What is said of it; empty where the one GPU that was named lacks it."""
+    gpu = request.gpu
+    if isinstance(gpu, str) and gpu != ALL:
+        try:
+            if not has_precision(catalogue.load_gpu(gpu).spec, word):
+                return ""
+        except PlannerError:  # said where the GPU is asked for
+            return ""
+    elif gpu is None and request.cluster is None:
+        return ""
+    return f"{word}, --precision bf16 is the other (published run of {model.name})"
+
 
 _SEQUENCE_LENGTH = 2048
 _BATCH_TOKENS = 4 * 2**20

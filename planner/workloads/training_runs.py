@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.enums import Offload, Recompute, ZeroStage
 from planner.base.records import record
 from planner.base.training_objectives import TrainingObjective
 from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
@@ -19,13 +20,12 @@ from planner.confidence.plans import errors_of_memory, sure_share
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
-from planner.estimators.cost import RunCost, run_cost
+from planner.estimators.cost import RunCost, calendar_factors, run_cost
 from planner.estimators.estimate import Estimate, broken_rule, evaluate, host_need
-from planner.estimators.goodput import calendar_factors
+from planner.estimators.flops import most_utilization
 from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.power import PowerDraw, power_draw
 from planner.estimators.share import Setting
-from planner.estimators.utilization import most_utilization
 from planner.formulas.money import cost_per_pflop_day
 from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
@@ -33,7 +33,58 @@ from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.columns import repeated, worded
 from planner.workloads.electricity import with_energy
-from planner.workloads.training_simplicity import complexity
+from planner.workloads.simplicity import Step, packed, total
+
+FEWEST_TOKENS = 4096
+"""Context parallelism leaves a rank at least so many tokens of a sequence."""
+USUAL_CHUNKS = (1, 2, 3, 4, 5, 7, 8, 12)
+"""Chunks of layers on a pipeline stage of published layouts."""
+MOST_MISSING = 3
+"""Layers that they lack, at most, to chunks of equal size: 61 on 64 places."""
+FULL = 0.9
+"""Beyond this share of its memory a GPU is full."""
+
+# Launched in this order: what costs least first.
+_RECOMPUTE = {
+    Recompute.NONE: 0,
+    Recompute.SELECTIVE: 1,
+    Recompute.FEED_FORWARD: 2,
+    Recompute.FULL: 3,
+}
+_BY_CODE = np.array([_RECOMPUTE[code] for code in Recompute])
+
+
+def complexity(c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray) -> IndexArray:
+    """0 for the plainest plan; the first step in which two plans differ decides.
+
+    ``peak_memory`` in bytes is that of the fullest GPU.
+    """
+    return packed([*_steps(c, setting, peak_memory)])
+
+
+def _steps(c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray) -> Iterator[Step]:
+    """What two plans may differ in, what weighs most first."""
+    domain = setting.machine.cluster.scale_up.domain_size
+    tokens = setting.workload.sequence_length / c.context_parallel
+    yield 2, (c.context_parallel > 1) & (tokens < FEWEST_TOKENS)
+    options = (~c.fused_attention, c.offload != Offload.NONE, c.fp8_attention)
+    yield 4, total(options)
+    yield 2, c.tensor_parallel > domain
+    yield 2, c.expert_parallel > domain
+    yield 2, (c.tensor_parallel > 1) & ~c.sequence_parallel
+    alone = c.data_parallel * c.context_parallel == 1
+    stage = np.where(alone, ZeroStage.NONE, setting.framework.default_zero_stage)
+    yield 2, c.zero_stage != stage
+    usual = np.isin(c.virtual_pipeline, USUAL_CHUNKS)
+    missing = -setting.model.num_hidden_layers % (c.pipeline_parallel * c.virtual_pipeline)
+    yield 2, ~usual | (missing > MOST_MISSING)
+    kinds = (c.tensor_parallel > 1, c.context_parallel > 1, c.pipeline_parallel > 1)
+    yield 4, total(kinds)
+    yield 2, peak_memory > FULL * setting.machine.gpu.allocatable_memory
+    yield len(_RECOMPUTE), _BY_CODE[c.recompute]
+    splits = setting.model.num_experts > 0 and setting.framework.expert_parallel
+    yield 2, (c.expert_parallel == 1) & (c.num_gpus > c.pipeline_parallel) & splits
+
 
 _BLOCK_ROWS = 2**22
 
@@ -185,7 +236,7 @@ class TrainingRuns(Candidates):
 
     @cached_property
     def complexity(self) -> IndexArray:
-        """How much about a plan is unusual: see `planner.workloads.training_simplicity`."""
+        """How much about a plan is unusual: see `planner.workloads.training_runs`."""
         return complexity(self.configurations, self.estimate.setting, self.estimate.peak_memory)
 
     @cached_property

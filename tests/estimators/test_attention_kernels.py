@@ -11,8 +11,8 @@ from planner import Request
 from planner.base.enums import AttentionKernels
 from planner.base.software_enums import AttentionKernel
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.attention_rates import rate_of_class, rates
 from planner.estimators.ideal import ideal_hardware
+from planner.estimators.kernel_rows import rate_of_class, rates
 from planner.estimators.layer_operators import layer_operators
 from planner.estimators.share import Share
 from planner.layers.model import layer_of

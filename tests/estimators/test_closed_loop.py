@@ -13,7 +13,7 @@ from serving_cases import replicas
 from serving_cases import serving_setting as setting
 
 from planner.base.arrays import FloatArray
-from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
+from planner.estimators.inference.disaggregated import Pools, disaggregated_run
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,

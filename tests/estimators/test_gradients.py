@@ -9,7 +9,7 @@ from published_runs import configuration, setting
 from planner.base.enums import ComputePrecision, Recompute
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.estimate import Estimate, evaluate
-from planner.estimators.gradients import Gradients
+from planner.estimators.number_bytes import Gradients
 
 BLOOM = {
     "num_gpus": 384,

@@ -15,9 +15,8 @@ from planner.estimators.estimate import evaluate
 from planner.estimators.parameters import count_parameters
 from planner.estimators.stages import chunk_sizes, stage_layers
 from planner.plan.plan import Plan, make_plan
-from planner.specs.catalogue import find
+from planner.specs.catalogue import find, load_model
 from planner.specs.drafting import with_mtp
-from planner.specs.model_catalogue import load_model
 
 
 def made(**request: Any) -> Plan:

@@ -18,7 +18,7 @@ from planner.estimators.parameters import count_parameters
 from planner.optimize.collector import first_row
 from planner.report.parts import memory_table
 from planner.show.terminal import write
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import load_model
 
 PARAMETERS = count_parameters(load_model("llama-2-7b")).total
 LINK = 0.75 * 32e9

@@ -3,7 +3,7 @@
 import pytest
 
 from planner.estimators.parameters import count_parameters, layer_parameters
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import load_model
 
 CHECKPOINTS = {
     "llama-7b": 6_738_415_616,

@@ -11,7 +11,7 @@ from serving_cases import replicas, serving_setting
 
 from planner.base.enums import AdapterTargets
 from planner.errors import PlannerError
-from planner.estimators.inference.adapter_operators import adapter_launches
+from planner.estimators.inference.adapters import adapter_launches
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import needed_to_start, serving_memory
 from planner.estimators.inference.setting import Batch, ServingSetting

@@ -15,7 +15,7 @@ from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.estimators.sharding import stage_parameters
 from planner.estimators.stages import chunk_sizes, layer_kinds, stage_layers
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import load_model
 
 FIRST, LAST = 0, -1
 

@@ -17,7 +17,7 @@ from planner.estimators.parameters import count_parameters, tower_parameters
 from planner.optimize.result import row_of
 from planner.plan.pinned import PinnedPlan
 from planner.report.documents import save_plan
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import load_model
 from planner.specs.paths import SpecKind, spec_folders
 
 TOWER = 676_550_144

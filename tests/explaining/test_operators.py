@@ -11,7 +11,7 @@ import pytest
 import planner
 from planner.cli.complete import OPERATORS
 from planner.errors import SearchSpaceError, SpecError
-from planner.explaining.operator_kinds import KINDS
+from planner.explaining.operators import KINDS
 from planner.explaining.steps import explained_steps
 
 # A100: 2.039 TB/s of memory, of which 78 % are reached after 2 us; 300 GB/s of NVLink.

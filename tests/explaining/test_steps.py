@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.explaining.formulas import FORMULAS, UNITS, references_of
-from planner.explaining.numbers import quantity
+from planner.explaining.formulas import FORMULAS, UNITS, quantity, references_of
 from planner.explaining.sources import Sources
 from planner.explaining.steps import explained_steps, recorded, step_dict
 from planner.formulas.roofline import roofline_time

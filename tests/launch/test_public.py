@@ -15,7 +15,7 @@ from planner.launch.read import read_launch
 from planner.launch.targets import targets
 from planner.question.inputs import read
 from planner.question.terms import glossary
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import load_model
 
 CASES = list(cases())
 READ = [case for case in CASES if not case.refused and case.target in targets()]

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from planner.optimize import allocator
+from planner.optimize import exhaustive
 
 FAULTS = """
 import resource
 from contextlib import nullcontext
 import numpy as np
-from planner.optimize.allocator import kept_pages
+from planner.optimize.exhaustive import kept_pages
 
 def round_of_arrays():
     arrays = [np.ones(2**20) for _ in range(12)]
@@ -40,6 +40,6 @@ def test_pages_of_freed_arrays_are_not_faulted_again() -> None:
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
-    monkeypatch.setattr(allocator.ctypes, "CDLL", None)
-    with allocator.kept_pages():
+    monkeypatch.setattr(exhaustive.ctypes, "CDLL", None)
+    with exhaustive.kept_pages():
         pass

@@ -7,9 +7,7 @@ import numpy as np
 import optuna
 import pytest
 
-from planner.optimize.met import Met
-from planner.optimize.neighbourhood import coarse_mesh, neighbours
-from planner.optimize.optuna_search import SAMPLERS, sample
+from planner.optimize.optuna_search import SAMPLERS, Met, coarse_mesh, neighbours, sample
 
 SIZES = (7, 6, 5, 6, 7, 8)
 OPTIMUM = np.array([5, 1, 3, 4, 2, 6])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner import Request
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.estimate import evaluate_serving
-from planner.estimators.inference.served import Served
+from planner.estimators.inference.loop import Served
 from planner.plan.plan import make_plan
 from planner.workloads.replicas import ReplicaSource
 

@@ -12,8 +12,7 @@ from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.question.terms import glossary
-from planner.specs.catalogue import default_cluster, load_gpu
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import default_cluster, load_gpu, load_model
 from planner.specs.profile import load_engine
 from planner.specs.serving import ServingWorkload
 

@@ -21,8 +21,7 @@ from planner.estimators.inference.percentiles import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
-from planner.specs.catalogue import default_cluster, load_gpu
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import default_cluster, load_gpu, load_model
 from planner.specs.profile import load_engine
 from planner.specs.serving import ServingWorkload
 

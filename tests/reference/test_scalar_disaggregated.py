@@ -13,10 +13,14 @@ from scalar_disaggregated import Deployment
 from scalar_serving_kernels import Replica
 
 import planner
-from planner.estimators.inference.disaggregated import decode_workers, prefill_workers
-from planner.estimators.inference.disaggregated_run import Pools, disaggregated_run
+from planner.estimators.inference.disaggregated import (
+    Pools,
+    decode_workers,
+    disaggregated_run,
+    prefill_workers,
+)
 from planner.estimators.inference.setting import ServingSetting
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import load_model
 from planner.specs.site import Site
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import make_procurement as script
 
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import load_model
 from planner.sweeps.read import read_plan
 
 

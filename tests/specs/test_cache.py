@@ -17,9 +17,8 @@ from planner.plan.plan import make_plan
 from planner.question.request import Request
 from planner.specs import cache, load
 from planner.specs.cache import kept, remembered, stamp
-from planner.specs.catalogue import find, load_gpu, names
+from planner.specs.catalogue import find, load_gpu, load_model, names
 from planner.specs.gemm_table import read_gemm_table
-from planner.specs.model_catalogue import load_model
 from planner.specs.price import price_of
 from planner.specs.profile import load_framework
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 import planner
 from planner.base.enums import Quantization
+from planner.specs.catalogue import load_model
 from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
-from planner.specs.model_catalogue import load_model
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from planner.errors import MissingDependencyError, PlannerError, SpecError
 from planner.estimators.parameters import count_parameters
+from planner.specs.catalogue import load_model
 from planner.specs.hugging_face import find_config, read_config
 from planner.specs.hugging_face_families import COMPOSITES, FAMILIES
 from planner.specs.model import ModelSpec
-from planner.specs.model_catalogue import load_model
 
 GPT2 = {
     "model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024,

@@ -11,9 +11,9 @@ from hugging_face_other_configs import OTHER_CONFIGS
 
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
+from planner.specs.catalogue import load_model
 from planner.specs.hugging_face import read_config
 from planner.specs.model import ModelSpec
-from planner.specs.model_catalogue import load_model
 
 # Of the language model in the class that transformers 5.23 builds from the config; of
 # InternLM2.5 and EXAONE 3.5 those of the checkpoint, of XVERSE those of a Llama of its shape.

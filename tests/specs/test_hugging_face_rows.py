@@ -16,11 +16,11 @@ from hugging_face_published_configs import PUBLISHED_CONFIGS
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
 from planner.specs import hugging_face_rules
+from planner.specs.catalogue import load_model
 from planner.specs.checked import field_types
 from planner.specs.hugging_face import read_config
 from planner.specs.hugging_face_families import COMPOSITES, FAMILIES, ROWS, UNMODELLED
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
-from planner.specs.model_catalogue import load_model
 
 ROW_CONFIGS = DENSE_ROW_CONFIGS | EXPERT_ROW_CONFIGS | COMPOSITE_CONFIGS
 # Parameters counted beyond those of transformers, which a note of the model explains.

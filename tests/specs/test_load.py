@@ -10,9 +10,8 @@ import pytest
 
 from planner.base.reading import SMALL
 from planner.errors import SpecError
-from planner.specs.catalogue import load_gpu
+from planner.specs.catalogue import load_gpu, load_model
 from planner.specs.load import read_bytes, read_text, read_toml
-from planner.specs.model_catalogue import load_model
 from planner.specs.price import read_prices
 
 

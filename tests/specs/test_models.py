@@ -8,10 +8,9 @@ import pytest
 
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
-from planner.specs.catalogue import names
+from planner.specs.catalogue import load_model, names
 from planner.specs.load import check_spec, read_spec, read_toml
 from planner.specs.model import ModelSpec
-from planner.specs.model_catalogue import load_model
 from planner.specs.paths import SpecKind, spec_folders
 
 FILES = sorted(spec_folders(SpecKind.MODELS)[-1].glob("*.toml"))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from planner.estimators.parameters import tower_parameters
+from planner.specs.catalogue import load_model
 from planner.specs.hugging_face import read_config
-from planner.specs.model_catalogue import load_model
 
 TEXT = {
     "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 2, "head_dim": 128,

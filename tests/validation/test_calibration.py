@@ -10,11 +10,10 @@ from sample_runs import row, runs_of
 from planner.base.units import GIB
 from planner.calibration import fit as fitting
 from planner.calibration.fit import fit, number_of_fits
-from planner.calibration.kinds import CALIBRATED
+from planner.calibration.kinds import CALIBRATED, framework_parameters, with_values
 from planner.calibration.measured import log_ratios, measured_runs
 from planner.calibration.parameters import chosen_parameters
 from planner.calibration.profile_file import profile_text, unit_of
-from planner.calibration.training import framework_parameters, with_values
 from planner.errors import CalibrationError
 from planner.specs.catalogue import find
 from planner.specs.framework import Execution

@@ -8,7 +8,7 @@ from sample_inference import DISAGGREGATED, row, runs_of
 
 from planner.__main__ import run
 from planner.calibration.fit import fit
-from planner.calibration.inference import engine_parameters
+from planner.calibration.kinds import engine_parameters
 from planner.calibration.measured import log_ratios, measured_runs, thinned
 from planner.calibration.parameters import chosen_parameters
 from planner.calibration.profile_file import unit_of

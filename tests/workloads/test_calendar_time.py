@@ -11,8 +11,7 @@ import pytest
 import planner
 from planner.base.units import DAY, GIB
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.cost import run_cost
-from planner.estimators.goodput import LOSSES, calendar_factors, checkpoint_size, goodput
+from planner.estimators.cost import LOSSES, calendar_factors, checkpoint_size, goodput, run_cost
 from planner.estimators.parameters import count_parameters
 from planner.plan.given import make_request
 from planner.plan.plan import make_plan

@@ -6,8 +6,8 @@ import pytest
 from planner.optimize.exhaustive import exhaustive_search
 from planner.plan.plan import make_plan
 from planner.question.request import Request
-from planner.workloads import ratios
-from planner.workloads.ratios import numbers_of_prefill
+from planner.workloads import pool_search
+from planner.workloads.pool_search import numbers_of_prefill
 
 
 @pytest.mark.parametrize("num_gpus", [1, 2, 7, 8, 12, 96, 1000, 4096])
@@ -44,7 +44,7 @@ def test_thinning_loses_next_to_nothing(monkeypatch):
     request = Request(workload="serve", model="llama-3.1-8b", gpu="h100", num_gpus=20_000, **words)
     problem = make_plan(request).problem
     thinned = exhaustive_search(problem)
-    monkeypatch.setattr(ratios, "_EVERY_WAY_UP_TO", 10**9)
+    monkeypatch.setattr(pool_search, "_EVERY_WAY_UP_TO", 10**9)
     every = exhaustive_search(problem)
     assert thinned.configurations_evaluated < every.configurations_evaluated / 2
     best = [max(found.table["tokens_per_s_per_gpu"]) for found in (thinned, every)]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import planner
+from planner.specs.catalogue import in_format, load_model
 from planner.specs.load import read_toml
-from planner.specs.model_catalogue import in_format, load_model
 from planner.specs.paths import SpecKind, spec_folders
 
 

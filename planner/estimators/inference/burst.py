@@ -7,9 +7,9 @@ import numpy as np
 from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
-from planner.estimators.inference.disaggregated_run import Pools
+from planner.estimators.inference.disaggregated import Pools
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.served import Served
+from planner.estimators.inference.loop import Served
 from planner.estimators.inference.serving import (
     decode_steps,
     new_tokens,

@@ -12,9 +12,8 @@ from planner.configurations.serving_rules import (
     ServingContext,
     first_broken_serving_rule,
 )
-from planner.estimators.inference.loop import served_at_concurrency
+from planner.estimators.inference.loop import Served, served_at_concurrency
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
-from planner.estimators.inference.served import Served
 from planner.estimators.inference.setting import ServingSetting
 
 SERVING_REJECTIONS = tuple(rule.name for rule in SERVING_REJECTING)

@@ -10,7 +10,6 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.base.enums import AttentionKernels, CacheType, Precision, Quantization
 from planner.base.records import record
-from planner.estimators.efficiencies import chosen
 from planner.estimators.kernel_rows import (
     SIXTEEN_BIT_BYTES,
     Rows,
@@ -19,7 +18,7 @@ from planner.estimators.kernel_rows import (
     expert_rows,
     num_multiprocessors,
 )
-from planner.estimators.kernel_table import KernelTable
+from planner.estimators.kernel_table import KernelTable, chosen
 from planner.estimators.kernel_work import cache_work
 from planner.estimators.machine import Group, Machine
 from planner.formulas.routing import experts_touched, fullest_rank_touched

@@ -12,7 +12,6 @@ from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.offered import Offered
-from planner.estimators.inference.served import Served
 from planner.estimators.inference.serving import (
     Phases,
     decode_steps,
@@ -28,6 +27,50 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.waits import Queue, Work, queue_of, steady_noise
 from planner.formulas.filling import filling_share
 from planner.formulas.queueing import balanced_rate, mean_if_any, together_in_waves
+
+
+@record(kw_only=True)
+class Served:
+    """Means over the requests of one replica; times in seconds.
+
+    ``decoding``: sequences in a step; ``utilization``: share of the engine's time in which
+    prompts are computed; ``wait``: seconds a prompt queues; ``placed_first``: from its place
+    among the sequences to the first token, ``burst`` of them behind prompts that started with it,
+    as a share ``together`` of the requests does; ``queue``: what it meets; ``offered``: the
+    requests that come at a rate, and what piles up of them.
+    """
+
+    phases: Phases
+    in_flight: FloatArray
+    decoding: FloatArray
+    utilization: FloatArray
+    wait: FloatArray
+    placed_first: FloatArray
+    burst: FloatArray
+    together: Numeric
+    time_per_output_token: FloatArray
+    request_rate: FloatArray
+    queue: Queue
+    offered: Offered | None = None
+
+    @property
+    def place_wait(self) -> FloatArray:
+        """Mean seconds until there is a place where requests come at random."""
+        if self.offered is None:
+            return self.queue.place_wait
+        return self.offered.place_wait(self.queue, self.request_rate)
+
+    @property
+    def time_to_first_token(self) -> FloatArray:
+        """Mean seconds from arrival to the first token."""
+        if self.offered is None:
+            return self.placed_first + self.queue.place_wait
+        return self.placed_first + self.offered.first_wait(self.queue, self.request_rate)
+
+    def request_latency(self, output_tokens: Numeric) -> FloatArray:
+        """Seconds from arrival to the last token."""
+        return self.time_to_first_token + (output_tokens - 1) * self.time_per_output_token
+
 
 _PROMPT_ROUNDS = 2
 _RATE_ROUNDS = 8

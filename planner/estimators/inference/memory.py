@@ -13,9 +13,8 @@ from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_bytes
-from planner.estimators.inference.attention_core import cached_bytes, window
+from planner.estimators.inference.attention_core import cached_bytes, state_bytes, window
 from planner.estimators.inference.drafts import draft_weights, drafter
-from planner.estimators.inference.scans import state_bytes
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.tower import tower_weights
 from planner.estimators.inference.weights import weight_bytes

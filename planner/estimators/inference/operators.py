@@ -10,9 +10,9 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.base.enums import Quantization
 from planner.base.records import record
-from planner.estimators.inference.formats import weight_formats
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.setting import Rank
+from planner.estimators.inference.weights import weight_formats
 from planner.estimators.ledger import Work
 from planner.estimators.machine import Group
 

@@ -23,8 +23,8 @@ from planner.launch.templates import Value, filled
 from planner.launch.trainer.writing import require_even_copies
 from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of
 from planner.shell.text import Given
+from planner.specs.catalogue import load_model
 from planner.specs.model import ModelSpec
-from planner.specs.model_catalogue import load_model
 
 MODULE = "planned_config"
 _BASES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
@@ -16,20 +16,54 @@ from planner.confidence.classes import batching
 from planner.confidence.engines import EngineRule, engine_rule
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.intervals import INFERENCE_TABLES
+from planner.configurations.serving_rules import SERVING_RULES, ServingContext
 from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.quantization import FORMATS
 from planner.specs.serving import MOST_DRAFTED, ServingWorkload
-from planner.validation.columns import MemoryKind
+from planner.validation.columns import SCHEDULED, MemoryKind
 from planner.validation.hardware import run_cluster
-from planner.validation.inference.deployments import Deployment, deployment
-from planner.validation.inference.engines import scheduled, slower, weight_scale
+from planner.validation.inference.deployments import Deployment, configurations, deployment
 from planner.validation.library import Library, spelled, without_variant
 from planner.validation.models import NotPredicted, model_of
 from planner.validation.prediction import Case
 from planner.validation.runs import Run
+from planner.workloads.engine_options import eager, limited
+
+
+def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
+    """The engine with what a run says of its scheduler and of its graphs."""
+    names = ("poll_interval", "batch_wait", *SCHEDULED)
+    given: dict[str, Any] = {name: int(run.number(name) or 0) for name in names if run.text(name)}
+    if run.flag("enforce_eager"):
+        engine = eager(engine)
+    try:
+        if "max_num_seqs" in given:
+            engine = limited(engine, given["max_num_seqs"])
+        return replace(engine, scheduler=replace(engine.scheduler, **given)) if given else engine
+    except ValueError as error:
+        raise NotPredicted(f"impossible scheduler: {error}") from error
+
+
+def weight_scale(run: Run, replica: Deployment) -> float:
+    """Bytes of the weights over those of the format, where a run gives the bits."""
+    bits = run.number("bits_per_weight")
+    if not bits:
+        return 1.0
+    return min(max(bits / 8 / FORMATS[replica.quantization].weight, 0.1), 4.0)
+
+
+def slower(engine: EngineProfile, scale: float) -> EngineProfile:
+    """The engine reading weights that are larger than those of the format by ``scale``."""
+    if scale == 1.0:
+        return engine
+    fraction = min(engine.execution.weight_bandwidth_fraction / scale, 2.0)
+    return replace(engine, execution=replace(engine.execution, weight_bandwidth_fraction=fraction))
+
 
 _LONGEST = 100_000_000
 _HIGHEST_RATE = 1e6
@@ -410,3 +444,51 @@ def _concurrency(run: Run, mode: Mode) -> float | None:
     if mode is Mode.STATIC:
         return given or 1.0
     return given
+
+
+_RULES = tuple(
+    rule for rule in SERVING_RULES if rule.name in ("attention_heads", "num_hidden_layers")
+)
+
+
+def impossible_layout(run: Run, case: InferenceCase) -> str:
+    """Why the layout of a run cannot be what ran; empty where nothing speaks against it.
+
+    Its prediction would be about something else: such a run is listed, and left out of errors.
+    """
+    return next(_faults(run, case), "")
+
+
+def _faults(run: Run, case: InferenceCase) -> Iterator[str]:
+    pools = [case.replica] if case.prefill is None else [case.replica, case.prefill.deployment]
+    for pool in pools:
+        yield from _of_deployment(case, pool)
+    if case.mode is Mode.DISAGGREGATED:
+        named = (run.count("prefill_num_workers"), run.count("decode_num_workers"))
+        if not all(named):
+            yield "it has pools, but no numbers of workers"
+    elif not run.count("num_gpus"):
+        size, domain = case.replica.tensor_parallel, case.cluster.scale_up.domain_size
+        if size > max(domain, 8):
+            yield f"tensor_parallel {size} leaves a node of {domain}; no number of GPUs is given"
+
+
+def _of_deployment(case: InferenceCase, deployment: Deployment) -> Iterator[str]:
+    setting, c = case.setting, configurations([deployment], [1.0])
+    context = ServingContext(
+        gpu=case.gpu,
+        model=case.model,
+        engine=case.engine,
+        workload=setting.workload,
+        domain_size=case.cluster.scale_up.domain_size,
+    )
+    for rule in _RULES:
+        if np.any(rule.violated(c, context)) and not case.stages:
+            yield f"{rule.description} ({deployment.tensor_parallel})"
+    held = float(np.max(weight_bytes(setting, c).total)) * case.weight_scale
+    on_gpu = held * (1 - deployment.weight_offload)
+    if on_gpu > case.gpu.allocatable_memory:
+        yield (
+            f"weights of {on_gpu / GIB:,.0f} GiB on a GPU of "
+            f"{case.gpu.allocatable_memory / GIB:,.0f} GiB"
+        )

@@ -15,10 +15,9 @@ from planner.estimators.inference.burst import (
     mean_first_token,
     share_until_the_end,
 )
-from planner.estimators.inference.loop import served_at_concurrency, served_at_rate
+from planner.estimators.inference.loop import Served, served_at_concurrency, served_at_rate
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.offered import Offered
-from planner.estimators.inference.served import Served
 from planner.estimators.inference.serving import wave_time
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import longest_answer

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
 from planner.base.adapter_names import SavedModules
-from planner.base.enums import AdapterKind, AdapterTargets, Padding
+from planner.base.enums import AdapterKind, AdapterTargets, Offload, Padding
 from planner.base.records import record
 from planner.base.software_enums import LossKernel
+from planner.base.units import GIB
 from planner.confidence.classes import scale, training_task
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.frameworks import FrameworkRule, framework_rule
 from planner.confidence.intervals import TRAINING_TABLES
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
+from planner.estimators.parameters import count_parameters
 from planner.estimators.share import Setting
 from planner.specs.checked import Faults
 from planner.specs.drafting import with_mtp
@@ -360,3 +362,25 @@ def _framework(run: Run) -> str:
     bits = "8-bit" if "fp8" in run.word("precision") else ""
     parts = (_software(run), *own, graphs, overlap, bits, run.text("year"))
     return " ".join(part for part in parts if part)
+
+
+_SIXTEEN_BIT, _FOUR_BIT = 2.0, 0.5
+
+
+def impossible_training_layout(run: Run, case: TrainingCase) -> str:
+    """Why no layout of a run can be what ran; empty where nothing speaks against one."""
+    return next(_faults(case), "")
+
+
+def _faults(case: TrainingCase) -> Iterator[str]:
+    sizes = {layout.tensor_parallel for layout in case.layouts}
+    heads = [attention.split_heads[0] for attention in case.model.attentions]
+    if sizes and all(number % size for size in sizes for number in heads):
+        yield f"tensor_parallel {min(sizes)} does not divide {heads[0]} heads"
+    if any(layout.offload is not Offload.NONE for layout in case.layouts):
+        return
+    each = _FOUR_BIT if case.adapter is AdapterKind.QLORA else _SIXTEEN_BIT
+    least = each * count_parameters(case.model).total / case.num_gpus
+    if least > case.gpu.allocatable_memory:
+        have = case.gpu.allocatable_memory
+        yield f"weights of {least / GIB:,.0f} GiB on a GPU of {have / GIB:,.0f} GiB"

@@ -16,10 +16,12 @@ from planner.base.enums import (
     Offload,
     OptimizerKind,
     PipelineSchedule,
+    Precision,
     Recompute,
     StatePrecision,
     TokenDispatcher,
 )
+from planner.base.optimizer_names import optimizer_of
 from planner.base.records import record
 from planner.base.software_enums import (
     TENSORS,
@@ -32,16 +34,156 @@ from planner.base.software_enums import (
 )
 from planner.confidence.classes import has_experts
 from planner.confidence.frameworks import FrameworkRule
+from planner.configurations.option_rules import has_kernel
+from planner.configurations.training import TrainingConfigurations
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
+from planner.question.terms import glossary
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.validation.models import NotPredicted
 from planner.validation.runs import Run
-from planner.validation.training.optimizers import told_states
-from planner.validation.training.options import options_of
-from planner.validation.training.precisions import YEAR, precisions, recipe_of
+
+
+def options_of(
+    run: Run, profile: FrameworkProfile, rule: FrameworkRule, gpu: GpuSpec, model: ModelSpec
+) -> dict[str, Any]:
+    """What few runs set, as a run or its framework says, in the words of ``Layout``.
+
+    Raises
+    ------
+    NotPredicted
+        A column has a word that is none of its parameter's.
+    """
+    plain = TrainingConfigurations.plain()
+    words = {
+        "cp_comm_type": run.word("cp_comm_type") or profile.cp_comm_type,
+        "pipeline_schedule": run.word("pipeline_schedule"),
+        "attention_kernel": run.word("attention_kernel") or _kernel(rule, gpu),
+        "expert_compute": run.word("expert_compute") or _experts(run, profile, rule, model),
+        "torch_compile": run.word("torch_compile") if profile.compilation.selectable else "",
+    }
+    return {
+        "expert_tensor_parallel": run.count("expert_tensor_parallel") or 1,
+        "overlap_expert_parallel": bool(run.flag("overlap_expert_parallel")),
+        "expert_capacity_factor": run.number("expert_capacity_factor") or 0.0,
+        "expert_imbalance": max(run.number("expert_imbalance") or 1.0, 1.0),
+        **{name: _code(name, word) if word else plain[name] for name, word in words.items()},
+    }
+
+
+def _kernel(rule: FrameworkRule, gpu: GpuSpec) -> str:
+    """The kernels of attention that a framework usually has, where the GPU has them."""
+    usual = AttentionKernel[rule.attention_kernel.upper()]
+    return (usual if has_kernel(gpu, usual) else AttentionKernel.AUTO).word
+
+
+def _experts(run: Run, profile: FrameworkProfile, rule: FrameworkRule, model: ModelSpec) -> str:
+    """A loop up to the year in which its framework left it; a run of no year is of today."""
+    year, last = run.number("year"), rule.loops_experts_until
+    may_loop = profile.execution.expert_loop_time > 0 and model.num_experts > 0
+    loops = may_loop and year is not None and last is not None and year <= last
+    return (ExpertCompute.LOOP if loops else ExpertCompute.AUTO).word
+
+
+def _code(name: str, word: str) -> Any:
+    """The code of a word of a parameter."""
+    known = {code.word: code for code in glossary()[name].codes}
+    if word not in known:
+        raise NotPredicted(f"{name} {word!r} is not {', '.join(known)}")
+    return known[word]
+
+
+_FORMATS: dict[str, type[StatePrecision | MainPrecision]] = {
+    "optimizer_state_precision": StatePrecision,
+    "main_params_precision": MainPrecision,
+    "main_grads_precision": MainPrecision,
+}
+
+
+def told_states(run: Run) -> dict[str, Any]:
+    """Codes of the optimizer and of its formats, of those that a row tells.
+
+    Raises
+    ------
+    NotPredicted
+        A word is none that is known.
+    """
+    found: dict[str, Any] = {}
+    if word := run.word("optimizer"):
+        known = optimizer_of(word)
+        if known is None:
+            raise NotPredicted(f"the optimizer {word} is not modelled yet")
+        found |= known
+    for name, kind in _FORMATS.items():
+        if word := run.word(name):
+            codes = {code.word: code for code in kind}
+            if word not in codes:
+                raise NotPredicted(f"{name} {word} is none of {', '.join(codes)}")
+            found[name] = codes[word]
+    if run.flag("optimizer_in_backward"):
+        found["optimizer_in_backward"] = True
+    return found
+
+
+YEAR = 2025
+"""A run without a year is taken to be of now."""
+_FP8_FROM = 2024
+_PRECISIONS = {
+    "mxfp8": "fp8",
+    "fp8-cs": "fp8",
+    "fp8-ds": "fp8",
+    "float8": "fp8",
+    "nvfp4": "fp4",
+    "mxfp4": "fp4",
+    "bf16-mixed": "bf16",
+    # How a frozen model is stored; it is multiplied in 16 bits.
+    **dict.fromkeys(("nf4", "int4"), "bf16"),
+}
+
+
+def precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
+    """The precisions the matrices may have; where none is given, 16 bits or what came into use."""
+    words = run.word("precision") or run.word("likely_precision")
+    if not words:
+        return _likely_precisions(run, gpu)
+    return [_precision(word, gpu) for word in words.split("/")]
+
+
+def recipe_of(run: Run, precision: ComputePrecision) -> Fp8Recipe:
+    """How products in 8 bit are scaled: as the run says, or the word for its precision.
+
+    Tables that call some runs mxfp8 mean one factor per tensor by fp8.
+    """
+    if precision is not ComputePrecision.FP8:
+        return Fp8Recipe.AUTO
+    words = run.word("precision").split("/")
+    word = run.word("fp8_recipe") or ("mxfp8" if "mxfp8" in words else "delayed")
+    known = {code.word: code for code in Fp8Recipe}
+    code = known.get(Fp8Recipe.meant(word))
+    if code is None:
+        raise NotPredicted(f"fp8_recipe {word!r} is not one of {', '.join(known)}")
+    return code
+
+
+def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:
+    known = {word: ComputePrecision[word.upper()] for word in ComputePrecision.usual()}
+    code = known.get(_PRECISIONS.get(word, word))
+    if code is None:
+        raise NotPredicted(f"training in {word} is not modelled yet")
+    if Precision(code.word) not in gpu.peak_flops:
+        raise NotPredicted(f"{gpu.name} lacks {code.word}")
+    return code
+
+
+def _likely_precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
+    bf16 = Precision.BF16 in gpu.peak_flops
+    sixteen_bit = ComputePrecision.BF16 if bf16 else ComputePrecision.FP16
+    if (run.number("year") or YEAR) < _FP8_FROM or Precision.FP8 not in gpu.peak_flops:
+        return [sixteen_bit]
+    return [sixteen_bit, ComputePrecision.FP8]
+
 
 _MOST_TENSOR_PARALLEL = 8
 _MOST_CONTEXT_PARALLEL = 8

@@ -8,8 +8,7 @@ from itertools import accumulate, pairwise
 import pytest
 
 from planner.base.enums import PipelineSchedule
-from planner.estimators.timeline.longest_path import in_order, starts
-from planner.estimators.timeline.placed import Pipeline, placed
+from planner.estimators.timeline.placed import Pipeline, in_order, placed, starts
 from planner.estimators.timeline.schedules import BACKWARD, FORWARD, WEIGHTS, Work
 from planner.formulas.pipeline import (
     bubble_time,

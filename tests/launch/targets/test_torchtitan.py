@@ -21,7 +21,7 @@ from planner.launch.targets import target_of
 from planner.launch.targets.torchtitan import dealt
 from planner.launch.understood import World
 from planner.launch.write import launch_of
-from planner.specs.model_catalogue import load_model
+from planner.specs.catalogue import load_model
 
 TARGET = target_of("torchtitan")
 MODELS = ("llama-2-7b", "llama-65b", "deepseek-v3", "qwen3-30b-a3b", "llama-3.1-405b")
