@@ -14,9 +14,8 @@ from planner.confidence.classes import (
     training_task,
 )
 from planner.confidence.engines import rule_of_profile
-from planner.confidence.first_runs import is_first_run, slower_at_first
 from planner.confidence.fits import MemoryErrors, default_fit_confidence, memory_errors
-from planner.confidence.frameworks import framework_rule
+from planner.confidence.frameworks import framework_rule, is_first_run, slower_at_first
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
     TRAINING_TABLES,

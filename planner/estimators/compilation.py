@@ -2,7 +2,7 @@
 
 A profile is of one of the two. The other way, the traffic of elementwise kernels, what they keep
 for the backward pass and their launches differ, each counted of the operators themselves
-(`planner.layers.eager`).
+(`planner.layers.residual`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,12 @@ from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, 
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.frozen import end_bytes, frozen_bytes, gathered_bytes, stage_gathered_bytes
+from planner.estimators.data_parallel import (
+    end_bytes,
+    frozen_bytes,
+    gathered_bytes,
+    stage_gathered_bytes,
+)
 from planner.estimators.layer_operators import logit_bytes
 from planner.estimators.model_states import ModelStates
 from planner.estimators.number_bytes import Gradients, is_wide

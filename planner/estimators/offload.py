@@ -8,7 +8,7 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, 
 from planner.base.enums import AdapterKind, Offload, ZeroStage
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.frozen import gathered_bytes
+from planner.estimators.data_parallel import gathered_bytes
 from planner.estimators.kept_tensors import offloaded_bytes
 from planner.estimators.model_states import ModelStates
 from planner.estimators.number_bytes import widened

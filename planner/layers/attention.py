@@ -19,7 +19,6 @@ from dataclasses import replace
 
 from planner.base.enums import AdapterTargets, AttentionKind
 from planner.base.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
-from planner.layers.eager import GATED, ROTARY
 from planner.layers.operators import (
     AttentionCore,
     BlockExchange,
@@ -33,7 +32,7 @@ from planner.layers.operators import (
     Split,
     Weights,
 )
-from planner.layers.residual import norm, residual
+from planner.layers.residual import GATED, ROTARY, norm, residual
 from planner.layers.sizes import Columns, Element, Kept, Part, Spread, columns, kept, plain
 from planner.specs.model import AttentionSpec, LayerGroup
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from planner.base.enums import AdapterTargets
 from planner.base.software_enums import MLPWI, MLPWO
-from planner.layers.eager import GATED
 from planner.layers.operators import (
     BlockExchange,
     Elementwise,
@@ -28,7 +27,7 @@ from planner.layers.operators import (
     Split,
     Weights,
 )
-from planner.layers.residual import norm, residual
+from planner.layers.residual import GATED, norm, residual
 from planner.layers.sizes import Columns, Element, Kept, Part, Spread, kept, plain
 from planner.specs.model import FeedForwardSpec, LayerGroup
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from planner.layers.eager import RMS_NORM
 from planner.layers.operators import Elementwise, Holder
 from planner.layers.sizes import Element, Kept, Spread, kept, plain
+
+RMS_NORM = (18, 42)
+"""Forward 18: a copy in fp32 3, its square 4, the mean 2, the product with the inverse root 4, the
+cast 3, the product with the weights 2 [1]_. Backward 42: the weights and what they multiply 6, a
+cast 3, the product 4, the gradient of the root 8, that of the square 12, their sum 6, a cast 3."""
+
+ROTARY = (10, 10)
+"""Casts 3 and 3, and a complex product 4 [2]_; two products, a negated half, a concatenation and a
+sum are as many [1]_."""
+
+GATED = (5, 9)
+"""A function of the gate 2, its product with the other half 3; backward three kernels of 3 [1]_."""
 
 
 def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] = ()) -> Elementwise:

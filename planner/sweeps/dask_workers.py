@@ -16,10 +16,10 @@ from planner.base.interrupts import is_asked_to_stop
 from planner.base.records import record
 from planner.errors import MissingDependencyError, WorkersLost
 from planner.optimize.exhaustive import StopSearch
-from planner.sweeps.identity import differences, identity
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.run import Done, Run
+from planner.sweeps.store import differences, identity
 
 _PATIENCE_S = 10.0
 _LOOK_S = 0.2

@@ -13,11 +13,10 @@ from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.text import count
 from planner.errors import OutputError, WorkersLost
 from planner.optimize.exhaustive import StopSearch
-from planner.sweeps.identity import differences, identity
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import front_across
-from planner.sweeps.store import Store
+from planner.sweeps.store import Store, differences, identity
 from planner.sweeps.tables import scenario_rows, write_tables
 
 Done: TypeAlias = tuple[Part, bytes]

@@ -33,9 +33,15 @@ from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
 from planner.workloads.room import most_at_once
-from planner.workloads.served_checkpoint import on_gpus, weights_note
 from planner.workloads.serving_once import serve_once
-from planner.workloads.serving_question import SINGLE, ask_serving, draft_of, tried_types
+from planner.workloads.serving_question import (
+    SINGLE,
+    ask_serving,
+    draft_of,
+    on_gpus,
+    tried_types,
+    weights_note,
+)
 from planner.workloads.serving_space import serving_mesh
 from planner.workloads.serving_timed import serving_steps
 

@@ -16,8 +16,7 @@ from planner.base.enums import (
 )
 from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
 from planner.base.text import large
-from planner.confidence.first_runs import is_first_run, slower_at_first
-from planner.confidence.frameworks import framework_rule
+from planner.confidence.frameworks import framework_rule, is_first_run, slower_at_first
 from planner.configurations.as_given import FOLLOWING, AsGiven
 from planner.configurations.choices import checked, listed, refuse_unknown
 from planner.configurations.enumerate import OpenMesh, training_mesh

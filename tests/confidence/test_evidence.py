@@ -13,8 +13,7 @@ import planner
 from planner.confidence import intervals
 from planner.confidence.classes import gpu_class
 from planner.confidence.engines import engine_labels, engine_rule, rule_of_profile
-from planner.confidence.first_runs import slower_at_first
-from planner.confidence.frameworks import framework_labels, framework_rule
+from planner.confidence.frameworks import framework_labels, framework_rule, slower_at_first
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
     TRAINING_TABLES,

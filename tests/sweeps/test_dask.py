@@ -19,7 +19,7 @@ from distributed import Client, LocalCluster
 from distributed.comm import CommClosedError
 
 from planner.errors import MissingDependencyError
-from planner.sweeps import dask_workers, identity, store
+from planner.sweeps import dask_workers, store
 from planner.sweeps.dask_workers import ClusterError, on_dask
 from planner.sweeps.parts import Part
 from planner.sweeps.plan import SweepPlan
@@ -173,7 +173,7 @@ def test_workers_that_would_compute_something_else_are_named(
     changed: dict[str, str],
     words: str,
 ) -> None:
-    mine = {**identity.identity(plan), **changed}
+    mine = {**store.identity(plan), **changed}
     monkeypatch.setattr(dask_workers, "identity", lambda plan: mine)
     with pytest.raises(ClusterError, match=rf"worker tcp://\S+ has another {words}"):
         run_sweep(plan, tmp_path, run=on_dask(cluster.scheduler_address))
@@ -192,7 +192,7 @@ def test_a_worker_without_planner_is_named(
 
 
 def test_a_worker_that_comes_later_is_checked_too(plan: SweepPlan) -> None:
-    mine = {**identity.identity(plan), "program": "other"}
+    mine = {**store.identity(plan), "program": "other"}
     task = dask_workers._Task(plan=plan, identity=mine, token="of this test")
     with pytest.raises(ClusterError, match="came that has another program"):
         dask_workers.run_there(task, Part(0, 0, 1))

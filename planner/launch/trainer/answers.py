@@ -15,7 +15,7 @@ from planner.launch.trainer.said import OBJECTIVE_OPTIONS, Said, objective_said,
 from planner.launch.understood import Answers, Gathered, World
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
-from planner.workloads.run_length import UNKNOWN_TOKENS
+from planner.workloads.training_question import UNKNOWN_TOKENS
 
 # LLaMA-Factory's (0.9, hparams/finetuning_args.py) and ms-swift's (3.x, arguments/tuner_args.py).
 _FREEZES = ("--freeze_vision_tower", "--freeze_vit")
