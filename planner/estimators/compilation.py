@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, Numeric
 from planner.base.software_enums import TorchCompile
-from planner.estimators.share import Share
+from planner.estimators.training.share import Share
 from planner.layers.operators import Elementwise
 
 

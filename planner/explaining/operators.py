@@ -14,10 +14,10 @@ from planner.base.enums import AttentionKernels, ComputePrecision, Fp8Recipe
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.errors import SearchSpaceError
-from planner.estimators.attention_core import fused_work
 from planner.estimators.kernel_rows import rates
 from planner.estimators.ledger import Ledger, Work
 from planner.estimators.machine import Group, Machine
+from planner.estimators.training.attention_core import fused_work
 from planner.explaining.formulas import FORMULAS
 from planner.explaining.steps import largest_term
 from planner.question.inputs import chosen, read, read_all, several, whole

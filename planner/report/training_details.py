@@ -9,9 +9,9 @@ from typing import Any
 from planner.base import text
 from planner.base.training_objectives import TrainingObjective
 from planner.base.units import GIB, HOUR, TERA
-from planner.estimators.step_time import TIME_PARTS, StepTime
 from planner.estimators.timeline.spans import Timeline
 from planner.estimators.timeline.training import training_timeline
+from planner.estimators.training.step_time import TIME_PARTS, StepTime
 from planner.optimize.collector import first_row
 from planner.plan.plan import Plan
 from planner.report.details import OTHERS, Details, by_module, sure_blocks

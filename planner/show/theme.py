@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from planner.base.records import record
-from planner.estimators.memory import MEMORY_PARTS
-from planner.estimators.step_time import TIME_PARTS
+from planner.estimators.training.memory import MEMORY_PARTS
+from planner.estimators.training.step_time import TIME_PARTS
 
 
 @record(kw_only=True)

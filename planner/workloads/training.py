@@ -25,11 +25,11 @@ from planner.configurations.table import word
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import unsupported
 from planner.errors import SearchSpaceError
-from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.kernel_rows import rates
-from planner.estimators.share import Setting
-from planner.estimators.step_time import StepTime
+from planner.estimators.training.flops import adapter_parameter_count
+from planner.estimators.training.share import Setting
+from planner.estimators.training.step_time import StepTime
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_of

@@ -11,7 +11,7 @@ from planner.base.training_objectives import TrainingObjective, objective_named
 from planner.configurations.as_given import batch_of
 from planner.errors import PlannerError, SearchSpaceError, SpecError
 from planner.estimators.parameters import count_parameters
-from planner.estimators.share import tokens_of_sample
+from planner.estimators.training.share import tokens_of_sample
 from planner.question.inputs import whole
 from planner.question.request import ALL, Request
 from planner.specs.catalogue import Catalogue

@@ -20,12 +20,12 @@ from planner.confidence.plans import errors_of_memory, sure_share
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
-from planner.estimators.cost import RunCost, calendar_factors, run_cost
-from planner.estimators.estimate import Estimate, broken_rule, evaluate, host_need
-from planner.estimators.flops import most_utilization
-from planner.estimators.memory import MEMORY_PARTS
 from planner.estimators.power import PowerDraw, power_draw
-from planner.estimators.share import Setting
+from planner.estimators.training.cost import RunCost, calendar_factors, run_cost
+from planner.estimators.training.estimate import Estimate, broken_rule, evaluate, host_need
+from planner.estimators.training.flops import most_utilization
+from planner.estimators.training.memory import MEMORY_PARTS
+from planner.estimators.training.share import Setting
 from planner.formulas.money import cost_per_pflop_day
 from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
@@ -93,7 +93,7 @@ _BLOCK_ROWS = 2**22
 class TrainingSource(Source):
     """Layouts of a run on one GPU with one framework.
 
-    ``flops_efficiency`` as `planner.estimators.estimate.evaluate` takes it;
+    ``flops_efficiency`` as `planner.estimators.training.estimate.evaluate` takes it;
     ``site`` says on what terms its GPUs run. ``fit_confidence`` is how surely a plan must fit, as
     `planner.confidence.plans.sure_share` takes it.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner import Request
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.share import Setting
+from planner.estimators.training.share import Setting
 from planner.plan.plan import make_plan
 
 ONE = {"zero_stage": 0}

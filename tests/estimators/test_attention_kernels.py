@@ -13,8 +13,8 @@ from planner.base.software_enums import AttentionKernel
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.ideal import ideal_hardware
 from planner.estimators.kernel_rows import rate_of_class, rates
-from planner.estimators.layer_operators import layer_operators
-from planner.estimators.share import Share
+from planner.estimators.training.layer_operators import layer_operators
+from planner.estimators.training.share import Share
 from planner.layers.model import layer_of
 from planner.plan.plan import evaluated, make_plan, one_configuration
 from planner.specs.catalogue import Catalogue

@@ -8,8 +8,8 @@ import pytest
 
 import planner
 from planner.errors import LaunchError, SearchSpaceError
-from planner.estimators.estimate import Estimate
-from planner.estimators.flops import adapter_parameter_count, matmul_parameters
+from planner.estimators.training.estimate import Estimate
+from planner.estimators.training.flops import adapter_parameter_count, matmul_parameters
 from planner.launch.read import read_launch
 from planner.launch.write import launch_of
 from planner.question.request import Request

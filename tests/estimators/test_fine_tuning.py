@@ -8,8 +8,8 @@ import pytest
 import planner
 from planner.base.units import GIB
 from planner.errors import SearchSpaceError
-from planner.estimators.estimate import Estimate
-from planner.estimators.flops import adapter_parameter_count, matmul_parameters
+from planner.estimators.training.estimate import Estimate
+from planner.estimators.training.flops import adapter_parameter_count, matmul_parameters
 from planner.formulas.adapters import NF4_BYTES
 from planner.plan.plan import make_plan
 from planner.question.request import Request

@@ -8,8 +8,8 @@ from published_runs import configuration, setting
 
 from planner.base.enums import ComputePrecision, Recompute
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.estimate import Estimate, evaluate
-from planner.estimators.number_bytes import Gradients
+from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.number_bytes import Gradients
 
 BLOOM = {
     "num_gpus": 384,

@@ -10,10 +10,10 @@ from planner import Request, estimate
 from planner.base.software_enums import KeptTensors
 from planner.configurations.training_rules import RULES
 from planner.errors import SearchSpaceError
-from planner.estimators.estimate import broken_rule, evaluate
-from planner.estimators.flops import recomputed_flops_per_token
-from planner.estimators.saved_activations import layer_bytes
-from planner.estimators.share import Setting, Share
+from planner.estimators.training.estimate import broken_rule, evaluate
+from planner.estimators.training.flops import recomputed_flops_per_token
+from planner.estimators.training.saved_activations import layer_bytes
+from planner.estimators.training.share import Setting, Share
 from planner.optimize.collector import first_row
 
 # Llama-3.1 8B: 32 layers of width 4096, 32 heads and 8 key-value heads of 128, 14,336 wide inside.

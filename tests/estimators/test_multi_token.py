@@ -11,9 +11,9 @@ from published_runs import configuration
 
 from planner import Request
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.estimate import evaluate
 from planner.estimators.parameters import count_parameters
-from planner.estimators.stages import chunk_sizes, stage_layers
+from planner.estimators.training.estimate import evaluate
+from planner.estimators.training.stages import chunk_sizes, stage_layers
 from planner.plan.plan import Plan, make_plan
 from planner.specs.catalogue import find, load_model
 from planner.specs.drafting import with_mtp

@@ -13,8 +13,8 @@ from rich.console import Console
 import planner
 from planner.base.units import GIB
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
-from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
 from planner.estimators.parameters import count_parameters
+from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.optimize.collector import first_row
 from planner.report.parts import memory_table
 from planner.show.terminal import write

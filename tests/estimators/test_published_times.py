@@ -8,10 +8,10 @@ from published_runs import configuration, setting
 
 from planner.base.enums import ComputePrecision, Recompute
 from planner.base.software_enums import RecomputedModules
-from planner.estimators.cost import run_cost
-from planner.estimators.estimate import Estimate, evaluate
-from planner.estimators.flops import model_flops_per_token, recomputed_flops_per_token
-from planner.estimators.recomputation import Recomputation
+from planner.estimators.training.cost import run_cost
+from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.flops import model_flops_per_token, recomputed_flops_per_token
+from planner.estimators.training.recomputation import Recomputation
 from planner.specs.site import Site
 
 NO = np.bool_(False)

@@ -7,9 +7,9 @@ import pytest
 from published_runs import configuration, setting
 
 from planner.base.enums import ComputePrecision, Recompute
-from planner.estimators.estimate import Estimate, evaluate
-from planner.estimators.flops import recomputed_flops_per_token
-from planner.estimators.recomputation import Recomputation
+from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.flops import recomputed_flops_per_token
+from planner.estimators.training.recomputation import Recomputation
 
 LAYERS = 80  # of llama-65b
 

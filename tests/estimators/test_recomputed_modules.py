@@ -18,10 +18,10 @@ from planner import Request, estimate
 from planner.base.software_enums import RecomputedModules
 from planner.configurations.training_rules import RULES
 from planner.errors import SearchSpaceError
-from planner.estimators.estimate import broken_rule, evaluate
-from planner.estimators.flops import recomputed_flops_per_token
-from planner.estimators.saved_activations import layer_bytes
-from planner.estimators.share import Share
+from planner.estimators.training.estimate import broken_rule, evaluate
+from planner.estimators.training.flops import recomputed_flops_per_token
+from planner.estimators.training.saved_activations import layer_bytes
+from planner.estimators.training.share import Share
 from planner.optimize.collector import first_row
 
 # OPT-1.3B: 24 layers of width 2048, 32 heads, feed-forwards four times as wide, not gated.

@@ -9,7 +9,7 @@ import pytest
 from published_runs import configuration, setting
 
 from planner.base.enums import Recompute
-from planner.estimators.estimate import evaluate
+from planner.estimators.training.estimate import evaluate
 from planner.specs.catalogue import Catalogue
 
 NUM_LAYERS, NUM_MICRO_BATCHES, WAIT = 96, 4, 0.001

@@ -11,9 +11,9 @@ import pytest
 
 import planner
 from planner.errors import SpecError
-from planner.estimators.estimate import Estimate
-from planner.estimators.flops import model_flops_per_token
 from planner.estimators.parameters import count_parameters, tower_parameters
+from planner.estimators.training.estimate import Estimate
+from planner.estimators.training.flops import model_flops_per_token
 from planner.optimize.result import row_of
 from planner.plan.pinned import PinnedPlan
 from planner.report.documents import save_plan

@@ -9,9 +9,9 @@ import pytest
 from planner import Request
 from planner.base.enums import Recompute
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.estimate import Estimate, evaluate
-from planner.estimators.saved_activations import layer_bytes
-from planner.estimators.share import Share
+from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.saved_activations import layer_bytes
+from planner.estimators.training.share import Share
 from planner.plan.plan import make_plan
 
 S = 2048

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.estimators.layer_operators import KINDS_TIMED
+from planner.estimators.training.layer_operators import KINDS_TIMED
 from planner.layers.operators import Op
 
 ESTIMATORS = Path(__file__).parents[2] / "planner" / "estimators"

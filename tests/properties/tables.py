@@ -9,7 +9,7 @@ from typing import Any
 from planner import Request
 from planner.configurations.enumerate import OpenMesh, training_mesh
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.share import Setting
+from planner.estimators.training.share import Setting
 from planner.plan.plan import make_plan
 
 MODELS = ("llama-65b", "gpt-3-175b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b")

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tables import FRAMEWORKS, GPUS, MODELS, mesh, setting, table, with_gpu, with_links
 
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.data_parallel import data_parallel_time
-from planner.estimators.estimate import Estimate, evaluate
-from planner.estimators.sharding import stage_parameters
-from planner.estimators.share import Setting
+from planner.estimators.training.data_parallel import data_parallel_time
+from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.sharding import stage_parameters
+from planner.estimators.training.share import Setting
 
 SLOW = settings(max_examples=examples(20, 4))
 SOME_MODEL, SOME_FRAMEWORK = st.sampled_from(MODELS), st.sampled_from(FRAMEWORKS)

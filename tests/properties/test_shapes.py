@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tables import FRAMEWORKS, MODELS, mesh, setting, table
 
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.estimate import Estimate, evaluate
+from planner.estimators.training.estimate import Estimate, evaluate
 
 SLOW = settings(max_examples=examples(15, 3))
 

@@ -10,8 +10,8 @@ import scalar_twin
 from scalar_machine import Layout, World
 from scalar_parameters import stage_parameters, stages
 
-from planner.estimators import sharding
-from planner.estimators.estimate import Estimate
+from planner.estimators.training import sharding
+from planner.estimators.training.estimate import Estimate
 
 EXACT = {"rel": 1e-9, "abs": 0.0}
 

@@ -32,7 +32,7 @@ from planner.base.software_enums import (
     TorchCompile,
 )
 from planner.configurations.training import NAMES, TrainingConfigurations
-from planner.estimators.share import Setting
+from planner.estimators.training.share import Setting
 from planner.plan.plan import make_plan
 from planner.specs.catalogue import Catalogue, names
 from planner.specs.framework import FrameworkProfile

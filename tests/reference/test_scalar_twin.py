@@ -28,8 +28,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scalar_machine import Layout, World
 
-from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
-from planner.estimators.share import Setting
+from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
+from planner.estimators.training.share import Setting
 
 FRAMEWORKS_OF_ADAPTERS = ["hf-trainer", "nemo", "megatron-bridge", "fsdp", "torchtitan"]
 MODELS_OF_ADAPTERS = [

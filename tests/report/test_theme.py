@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS
-from planner.estimators.memory import MEMORY_PARTS
-from planner.estimators.step_time import TIME_PARTS
+from planner.estimators.training.memory import MEMORY_PARTS
+from planner.estimators.training.step_time import TIME_PARTS
 from planner.show.theme import (
     FAMILIES,
     MEMORY_ORDER,

@@ -11,8 +11,14 @@ import pytest
 import planner
 from planner.base.units import DAY, GIB
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.cost import LOSSES, calendar_factors, checkpoint_size, goodput, run_cost
 from planner.estimators.parameters import count_parameters
+from planner.estimators.training.cost import (
+    LOSSES,
+    calendar_factors,
+    checkpoint_size,
+    goodput,
+    run_cost,
+)
 from planner.plan.given import make_request
 from planner.plan.plan import make_plan
 from planner.specs.catalogue import Catalogue

@@ -11,7 +11,7 @@ from planner.decide.open_facts import MovingFact, moving_facts
 from planner.decide.sizing.fleet import Fleet, Size
 from planner.decide.sizing.floor import Floor
 from planner.decide.sizing.reasons import Missed, reason_of
-from planner.estimators.share import Setting
+from planner.estimators.training.share import Setting
 from planner.optimize.other_terms import searched
 from planner.optimize.result import SearchResult
 from planner.plan.plan import make_plan

@@ -9,12 +9,6 @@ import numpy as np
 from planner.base.arrays import FloatArray, first
 from planner.base.enums import PipelineSchedule
 from planner.base.records import record
-from planner.estimators.estimate import Estimate, evaluate
-from planner.estimators.memory import MemoryBreakdown
-from planner.estimators.operators import Operator
-from planner.estimators.recomputation import Recomputation
-from planner.estimators.stages import chunk_layers
-from planner.estimators.step_time import Block
 from planner.estimators.timeline.placed import Pipeline, placed
 from planner.estimators.timeline.schedules import BACKWARD, FORWARD, WEIGHTS, Work
 from planner.estimators.timeline.spans import (
@@ -27,6 +21,12 @@ from planner.estimators.timeline.spans import (
     Span,
     Timeline,
 )
+from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.memory import MemoryBreakdown
+from planner.estimators.training.operators import Operator
+from planner.estimators.training.recomputation import Recomputation
+from planner.estimators.training.stages import chunk_layers
+from planner.estimators.training.step_time import Block
 
 PASSES = (FORWARD, BACKWARD, WEIGHTS)
 
@@ -47,7 +47,7 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     """The chunks of the one configuration of an estimate, from the input to the output.
 
     ``splits``: gradients of weights are a pass of their own. All passes over the chunks of a rank
-    add up to the seconds of its stage (`planner.estimators.step_time.StepTime`).
+    add up to the seconds of its stage (`planner.estimators.training.step_time.StepTime`).
     """
     time, model = estimate.time, estimate.setting.model
     layout = estimate.setting.workload.pipeline_layout

@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.base.enums import AttentionKind
 from planner.errors import LaunchError, SpecError
-from planner.estimators.stages import chunk_split, layer_kinds
+from planner.estimators.training.stages import chunk_split, layer_kinds
 from planner.launch.job import Job
 from planner.launch.option_table import Remark
 from planner.launch.shape import shape_of

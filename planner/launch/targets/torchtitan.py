@@ -12,7 +12,7 @@ from typing import Any
 from planner.base.enums import AttentionKind
 from planner.base.records import record
 from planner.errors import LaunchError, PlannerError
-from planner.estimators.stages import chunk_split
+from planner.estimators.training.stages import chunk_split
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
 from planner.launch.option_table import Dialect, Quantities, Remark, Settings, shipped_rows

@@ -19,7 +19,7 @@ from planner.confidence.intervals import TRAINING_TABLES
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
-from planner.estimators.share import Setting
+from planner.estimators.training.share import Setting
 from planner.specs.checked import Faults
 from planner.specs.drafting import with_mtp
 from planner.specs.framework import FrameworkProfile

@@ -13,7 +13,7 @@ from planner.confidence.fits import default_fit_confidence
 from planner.confidence.intervals import TRAINING_TABLES
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import RULES
-from planner.estimators.estimate import REJECTIONS, Estimate, evaluate
+from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.validation.columns import MemoryKind
 from planner.validation.prediction import MEMORY, Prediction
 from planner.validation.training.cases import TrainingCase

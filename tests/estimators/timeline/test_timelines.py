@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import planner
-from planner.estimators.estimate import evaluate
 from planner.estimators.timeline.spans import BUBBLE, MORE, Timeline
 from planner.estimators.timeline.training import ONCE, training_timeline
+from planner.estimators.training.estimate import evaluate
 from planner.report.details import details_of
 
 LLAMA = {"model": "llama-65b", "global_batch_size": 256}

@@ -8,12 +8,12 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
-from planner.estimators.adapters import adapted_matrices, expert_matrices
 from planner.estimators.compilation import keeps_eager_copies, kept_activations
-from planner.estimators.expert_operators import expert_pairs
-from planner.estimators.kept_tensors import kept_tensor_bytes
-from planner.estimators.number_bytes import is_narrow, widened
-from planner.estimators.share import Share
+from planner.estimators.training.adapters import adapted_matrices, expert_matrices
+from planner.estimators.training.expert_operators import expert_pairs
+from planner.estimators.training.kept_tensors import kept_tensor_bytes
+from planner.estimators.training.number_bytes import is_narrow, widened
+from planner.estimators.training.share import Share
 from planner.formulas.activations import dropout_mask_bytes, kept_bytes, score_bytes
 from planner.layers.model import Layer, layer_of
 from planner.layers.sizes import Element, Kept, Spread

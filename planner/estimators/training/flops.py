@@ -11,11 +11,11 @@ from planner.base.adapter_names import ExpertAdapters
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterKind
 from planner.errors import PlannerError
-from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
-from planner.estimators.kept_tensors import spared
 from planner.estimators.parameters import count_parameters, logits_met, tower_parameters
-from planner.estimators.recomputation import Recomputation
-from planner.estimators.share import Setting, trained_length
+from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
+from planner.estimators.training.kept_tensors import spared
+from planner.estimators.training.recomputation import Recomputation
+from planner.estimators.training.share import Setting, trained_length
 from planner.formulas.attention import attention_core_flops
 from planner.formulas.linear_attention import recurrence_flops
 from planner.layers.model import Layer, layer_of

@@ -13,15 +13,15 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, add, largest
 from planner.base.enums import PipelineSchedule, ZeroStage
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.adapters import adapter_block, adapter_launches, without_adapters
-from planner.estimators.attention_core import softmax_launches
 from planner.estimators.compilation import layer_launch_time
-from planner.estimators.data_parallel import DataParallelTime, data_parallel_time
-from planner.estimators.expert_operators import loop_launches
-from planner.estimators.layer_operators import layer_operators
 from planner.estimators.ledger import attributed
-from planner.estimators.model_states import ModelStates, muon_time
-from planner.estimators.offload import (
+from planner.estimators.training.adapters import adapter_block, adapter_launches, without_adapters
+from planner.estimators.training.attention_core import softmax_launches
+from planner.estimators.training.data_parallel import DataParallelTime, data_parallel_time
+from planner.estimators.training.expert_operators import loop_launches
+from planner.estimators.training.layer_operators import layer_operators
+from planner.estimators.training.model_states import ModelStates, muon_time
+from planner.estimators.training.offload import (
     HostCopies,
     host_copies,
     host_update_time,
@@ -31,11 +31,16 @@ from planner.estimators.offload import (
     paging_time,
     streamed_states_time,
 )
-from planner.estimators.operators import LayerTime, Operator, gradient_accumulation, layer_time
-from planner.estimators.sharding import StageParameters
-from planner.estimators.share import Share
-from planner.estimators.step_time import Block, StepTime
-from planner.estimators.tower import TowerShare
+from planner.estimators.training.operators import (
+    LayerTime,
+    Operator,
+    gradient_accumulation,
+    layer_time,
+)
+from planner.estimators.training.sharding import StageParameters
+from planner.estimators.training.share import Share
+from planner.estimators.training.step_time import Block, StepTime
+from planner.estimators.training.tower import TowerShare
 from planner.formulas.overlap import exposed_time, partly_hidden
 from planner.formulas.pipeline import (
     bubble_time,

@@ -10,8 +10,8 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.records import record
 from planner.estimators.ledger import Work
-from planner.estimators.recomputation import Recomputation
-from planner.estimators.share import Share
+from planner.estimators.training.recomputation import Recomputation
+from planner.estimators.training.share import Share
 from planner.layers.operators import Op
 
 COLLECTIVES = ("tensor_parallel", "context_parallel", "expert_parallel")

@@ -11,11 +11,11 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterKind, ZeroStage
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.machine import Group
 from planner.estimators.parameters import tower_parameters
-from planner.estimators.share import Setting
-from planner.estimators.stages import StageLayers, stage_layers
+from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
+from planner.estimators.training.share import Setting
+from planner.estimators.training.stages import StageLayers, stage_layers
 from planner.formulas.model_states import sharded_bytes
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of, prediction_of
 from planner.layers.operators import Experts, Product
@@ -29,7 +29,7 @@ class StageParameters:
     """Parameters on one GPU: those every data-parallel rank has, and routed experts.
 
     ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of
-    `planner.estimators.stages.StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
+    `planner.estimators.training.stages.StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
     layer of each group, ``end`` the embedding or logits matrix. ``is_first`` and
     ``is_last`` tell where embedding and logits stand. ZeRO shards over ``dense_group`` and
     ``expert_group``; ranks of ``dense_replicas`` and ``expert_replicas`` hold the same shard.

@@ -11,10 +11,10 @@ from planner.base.adapter_names import ExpertAdapters
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterKind, AdapterTargets
 from planner.base.records import record
-from planner.estimators.expert_operators import expert_pairs
-from planner.estimators.operators import Operator
 from planner.estimators.parameters import layer_parameters
-from planner.estimators.share import Setting, Share
+from planner.estimators.training.expert_operators import expert_pairs
+from planner.estimators.training.operators import Operator
+from planner.estimators.training.share import Setting, Share
 from planner.formulas.adapters import adapter_parameters, dequantize_bytes
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Product, Split

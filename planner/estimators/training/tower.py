@@ -21,15 +21,15 @@ from planner.base.enums import ZeroStage
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.compilation import layer_launch_time
-from planner.estimators.data_parallel import DataParallelTime
-from planner.estimators.layer_operators import layer_operators
 from planner.estimators.ledger import attributed
-from planner.estimators.operators import LayerTime, Operator, layer_time
 from planner.estimators.parameters import layer_parameters, tower_parameters
-from planner.estimators.saved_activations import layer_bytes
-from planner.estimators.sharding import StageParameters, sharded
-from planner.estimators.share import Setting, Share
-from planner.estimators.step_time import Block
+from planner.estimators.training.data_parallel import DataParallelTime
+from planner.estimators.training.layer_operators import layer_operators
+from planner.estimators.training.operators import LayerTime, Operator, layer_time
+from planner.estimators.training.saved_activations import layer_bytes
+from planner.estimators.training.sharding import StageParameters, sharded
+from planner.estimators.training.share import Setting, Share
+from planner.estimators.training.step_time import Block
 from planner.layers.model import Layer
 from planner.layers.tower import patch_embedding, projector, tower_layer
 from planner.specs.model import ModelSpec, VisionTower

@@ -15,9 +15,15 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.number_bytes import WIDE_BYTES, Gradients, compute_bytes, is_narrow, is_wide
-from planner.estimators.sharding import StageParameters
-from planner.estimators.share import Setting, recipe_of
+from planner.estimators.training.number_bytes import (
+    WIDE_BYTES,
+    Gradients,
+    compute_bytes,
+    is_narrow,
+    is_wide,
+)
+from planner.estimators.training.sharding import StageParameters
+from planner.estimators.training.share import Setting, recipe_of
 from planner.formulas.model_states import block_scaled_bytes, newton_schulz_flops
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Product, Split

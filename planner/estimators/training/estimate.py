@@ -10,17 +10,17 @@ from planner.base.records import record
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
-from planner.estimators.flops import (
+from planner.estimators.training.flops import (
     forward_flops_per_token,
     model_flops_per_token,
     recomputed_flops_per_token,
 )
-from planner.estimators.memory import Memory, peak_memory
-from planner.estimators.pretraining import step_time
-from planner.estimators.sharding import stage_parameters
-from planner.estimators.share import Setting, fullest_and_mean_share, tokens_of_sample
-from planner.estimators.stages import logits_in_layers
-from planner.estimators.step_time import StepTime
+from planner.estimators.training.memory import Memory, peak_memory
+from planner.estimators.training.pretraining import step_time
+from planner.estimators.training.sharding import stage_parameters
+from planner.estimators.training.share import Setting, fullest_and_mean_share, tokens_of_sample
+from planner.estimators.training.stages import logits_in_layers
+from planner.estimators.training.step_time import StepTime
 
 REJECTIONS = tuple(rule.name for rule in REJECTING)
 

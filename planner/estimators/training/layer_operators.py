@@ -10,13 +10,18 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray
 from planner.base.software_enums import LossKernel
-from planner.estimators.attention_core import attention_core, index_scores, scan
 from planner.estimators.compilation import elementwise_tensors, is_other_way
-from planner.estimators.expert_operators import expert_bias, expert_exchange, experts, permute
-from planner.estimators.kept_tensors import spared
 from planner.estimators.machine import Group
-from planner.estimators.operators import Operator, timed
-from planner.estimators.share import Share
+from planner.estimators.training.attention_core import attention_core, index_scores, scan
+from planner.estimators.training.expert_operators import (
+    expert_bias,
+    expert_exchange,
+    experts,
+    permute,
+)
+from planner.estimators.training.kept_tensors import spared
+from planner.estimators.training.operators import Operator, timed
+from planner.estimators.training.share import Share
 from planner.layers.model import Layer
 from planner.layers.operators import (
     AttentionCore,

@@ -10,8 +10,8 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.records import record
 from planner.estimators.ledger import Work
-from planner.estimators.operators import COLLECTIVES, LayerTime, Operator
-from planner.estimators.recomputation import Recomputation
+from planner.estimators.training.operators import COLLECTIVES, LayerTime, Operator
+from planner.estimators.training.recomputation import Recomputation
 
 _ONCE_A_STEP = ("pipeline_bubble", "data_parallel", "optimizer", "overhead", "slow_nodes")
 TIME_PARTS = (

@@ -11,9 +11,9 @@ from planner.base.enums import AdapterKind, ZeroStage
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.machine import Group
-from planner.estimators.number_bytes import Gradients, compute_bytes, widened
-from planner.estimators.sharding import StageParameters, sharded
-from planner.estimators.share import Setting
+from planner.estimators.training.number_bytes import Gradients, compute_bytes, widened
+from planner.estimators.training.sharding import StageParameters, sharded
+from planner.estimators.training.share import Setting
 from planner.formulas.adapters import nf4_bytes
 from planner.specs.workload import TrainingWorkload
 

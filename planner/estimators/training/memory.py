@@ -13,16 +13,16 @@ from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, 
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.data_parallel import (
+from planner.estimators.training.data_parallel import (
     end_bytes,
     frozen_bytes,
     gathered_bytes,
     stage_gathered_bytes,
 )
-from planner.estimators.layer_operators import logit_bytes
-from planner.estimators.model_states import ModelStates
-from planner.estimators.number_bytes import Gradients, is_wide
-from planner.estimators.offload import (
+from planner.estimators.training.layer_operators import logit_bytes
+from planner.estimators.training.model_states import ModelStates
+from planner.estimators.training.number_bytes import Gradients, is_wide
+from planner.estimators.training.offload import (
     HOST_GRADIENT_BYTES,
     host_bytes,
     host_updates,
@@ -33,15 +33,15 @@ from planner.estimators.offload import (
     moved_activations,
     moved_away,
 )
-from planner.estimators.saved_activations import (
+from planner.estimators.training.saved_activations import (
     all_bytes,
     layer_bytes,
     layer_input_bytes,
     remade_at_once,
 )
-from planner.estimators.sharding import StageParameters, sharded
-from planner.estimators.share import Setting, Share
-from planner.estimators.tower import TowerShare, frozen_tower_bytes
+from planner.estimators.training.sharding import StageParameters, sharded
+from planner.estimators.training.share import Setting, Share
+from planner.estimators.training.tower import TowerShare, frozen_tower_bytes
 from planner.formulas.pipeline import micro_batches_in_flight
 
 _LOGIT_GRADIENT = 4.0

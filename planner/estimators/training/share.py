@@ -14,8 +14,8 @@ from planner.base.records import record
 from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.machine import Group, Machine
-from planner.estimators.number_bytes import Gradients, compute_bytes, is_wide, widened
-from planner.estimators.recomputation import Recomputation
+from planner.estimators.training.number_bytes import Gradients, compute_bytes, is_wide, widened
+from planner.estimators.training.recomputation import Recomputation
 from planner.formulas.overlap import partly_hidden
 from planner.formulas.samples import longest_sample, mean_square_length
 from planner.layers.sizes import heads_on_rank

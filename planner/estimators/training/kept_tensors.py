@@ -18,9 +18,9 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
 from planner.estimators.compilation import kept_activations
-from planner.estimators.expert_operators import expert_pairs
-from planner.estimators.recomputation import Recomputation
-from planner.estimators.share import Share
+from planner.estimators.training.expert_operators import expert_pairs
+from planner.estimators.training.recomputation import Recomputation
+from planner.estimators.training.share import Share
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan, Split
 from planner.layers.sizes import Spread

@@ -11,8 +11,8 @@ from planner.base.enums import TokenDispatcher, ZeroStage
 from planner.base.software_enums import ExpertCompute
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.machine import Group
-from planner.estimators.operators import Operator, timed
-from planner.estimators.share import Share
+from planner.estimators.training.operators import Operator, timed
+from planner.estimators.training.share import Share
 from planner.formulas.collectives import distinct_share
 from planner.formulas.overlap import partly_hidden
 from planner.layers.model import Layer

@@ -11,9 +11,9 @@ from planner.base.enums import AttentionKernels, ContextExchange
 from planner.estimators.compilation import layer_launch_time
 from planner.estimators.kernel_rows import rates
 from planner.estimators.machine import Group
-from planner.estimators.operators import Operator, timed
 from planner.estimators.scans import scan_work
-from planner.estimators.share import Share
+from planner.estimators.training.operators import Operator, timed
+from planner.estimators.training.share import Share
 from planner.formulas.attention import (
     attention_core_bytes,
     attention_core_flops,

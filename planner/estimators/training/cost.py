@@ -9,10 +9,10 @@ import numpy as np
 from planner.base.arrays import FloatArray
 from planner.base.enums import Contract
 from planner.base.records import record
-from planner.estimators.estimate import Estimate
-from planner.estimators.flops import adapter_parameter_count
 from planner.estimators.parameters import count_parameters
-from planner.estimators.share import Setting
+from planner.estimators.training.estimate import Estimate
+from planner.estimators.training.flops import adapter_parameter_count
+from planner.estimators.training.share import Setting
 from planner.formulas import goodput as formulas
 from planner.formulas.goodput import calendar_time
 from planner.formulas.money import gpu_seconds, time_to_train

@@ -1,0 +1,1 @@
+"""Training: a layer as operators, a step in time, what a GPU holds."""
