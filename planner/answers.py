@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from planner.base.records import record
 from planner.decide.api_comparison import ApiComparison, check_comparable, compared_with_apis
+from planner.decide.explaining.compared import ComparedPlans
+from planner.decide.explaining.explanation import Explanation
+from planner.decide.explaining.operators import OperatorTimes
 from planner.decide.open_facts import MovingFact, moving_facts
 from planner.decide.sizing.size import Sizes
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.explaining.compared import ComparedPlans
-from planner.explaining.explanation import Explanation
-from planner.explaining.operators import OperatorTimes
 from planner.optimize.result import SearchResult
 from planner.plan.plan import Plan, answered, result_of
 from planner.workloads.base import Evaluation

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from planner.answers import Answer, Compared, Estimated, Explained, Operators, Sized
 from planner.base.processes import num_cores
+from planner.decide.explaining.against import changed_request
+from planner.decide.explaining.largest import Largest
+from planner.decide.explaining.largest import largest_batch as _largest_batch
+from planner.decide.explaining.largest import largest_length as _largest_length
+from planner.decide.explaining.methods import Methods, methods_of_layouts
+from planner.decide.explaining.operators import operator_times, read_question
 from planner.decide.sizing.load import read_load
 from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import SearchSpaceError
-from planner.explaining.against import changed_request
-from planner.explaining.largest import Largest
-from planner.explaining.largest import largest_batch as _largest_batch
-from planner.explaining.largest import largest_length as _largest_length
-from planner.explaining.methods import Methods, methods_of_layouts
-from planner.explaining.operators import operator_times, read_question
 from planner.launch.read import read_launch as read_file
 from planner.launch.write import Launch, launch_of, save_launch, with_profiles
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
@@ -226,7 +226,7 @@ def operators(
 
     Parameters
     ----------
-    operator : one or more of `planner.explaining.operators.KINDS`: ``gemm``, ``send`` ...
+    operator : one or more of `planner.decide.explaining.operators.KINDS`: ``gemm``, ``send`` ...
     specs : folder of own spec files
     asked : ``gpu``, ``cluster``, ``framework``, ``num_gpus``, ``precision``, and sizes: ``rows``,
         ``columns``, ``depth``, ``num_bytes`` ... of which each may be several

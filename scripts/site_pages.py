@@ -62,17 +62,17 @@ Results
    :members:
 .. autoclass:: planner.workloads.base.Evaluation
    :members:
-.. autoclass:: planner.explaining.explanation.Explanation
+.. autoclass:: planner.decide.explaining.explanation.Explanation
    :members:
-.. autoclass:: planner.explaining.compared.ComparedPlans
+.. autoclass:: planner.decide.explaining.compared.ComparedPlans
    :members:
-.. autoclass:: planner.explaining.largest.Largest
+.. autoclass:: planner.decide.explaining.largest.Largest
    :members:
-.. autoclass:: planner.explaining.methods.Methods
+.. autoclass:: planner.decide.explaining.methods.Methods
    :members:
-.. autoclass:: planner.explaining.methods.Method
+.. autoclass:: planner.decide.explaining.methods.Method
    :members:
-.. autoclass:: planner.explaining.operators.OperatorTimes
+.. autoclass:: planner.decide.explaining.operators.OperatorTimes
    :members:
 .. autoclass:: planner.decide.api_comparison.ApiComparison
    :members:

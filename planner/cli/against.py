@@ -21,8 +21,8 @@ def against_request(given: Given, base: Request) -> Request | None:
         A name or a value is unknown, or a file holds no plan.
     """
     from planner.cli.source import option_of
+    from planner.decide.explaining.against import changed_request
     from planner.errors import SearchSpaceError
-    from planner.explaining.against import changed_request
     from planner.report.compared_things import file_and_row
     from planner.sweeps.any_plan import request_in
 

@@ -10,7 +10,7 @@ from planner.cli import options
 from planner.cli.request import as_started, given_answers, make_request
 
 if TYPE_CHECKING:
-    from planner.explaining.largest import Largest
+    from planner.decide.explaining.largest import Largest
     from planner.plan.plan import Plan
     from planner.question.request import Request
     from planner.workloads.base import Evaluation
@@ -24,9 +24,9 @@ _HOW = (
 @options.taking("question", "limit", without=("space",), how=(*_HOW, "csv"))
 def max_batch(given: options.Given) -> None:
     """Find the largest micro-batch, or the most requests at once, that fits and keeps limits."""
+    from planner.decide.explaining.largest import largest_batch
+    from planner.decide.explaining.methods import has_several
     from planner.errors import SearchSpaceError
-    from planner.explaining.largest import largest_batch
-    from planner.explaining.methods import has_several
 
     request = make_request(given)
     if not _is_open(given) and has_several(request):
@@ -42,7 +42,7 @@ def max_batch(given: options.Given) -> None:
 @options.taking("question", "limit", without=("space",), how=_HOW)
 def max_length(given: options.Given) -> None:
     """Find the longest sequence, prompt or answer that fits and keeps limits."""
-    from planner.explaining.largest import largest_length
+    from planner.decide.explaining.largest import largest_length
 
     _show(
         given,
@@ -59,8 +59,8 @@ def _is_open(given: options.Given) -> bool:
 def _show_methods(given: options.Given, request: Request) -> None:
     """A row for each method that the question lists."""
     from planner.base.files import check_outputs
+    from planner.decide.explaining.methods import methods_of_layouts
     from planner.errors import SearchSpaceError
-    from planner.explaining.methods import methods_of_layouts
     from planner.report.largest import add_methods, check_some, methods_blocks
     from planner.report.rows import row_files
     from planner.show.terminal import make_console, write

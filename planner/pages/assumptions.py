@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base import text
+from planner.decide.explaining.explanation import Explanation
 from planner.decide.open_facts import MovingFact
 from planner.errors import PlannerError, SpecError
-from planner.explaining.explanation import Explanation
 from planner.pages.document import Document, numbers
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import evaluated, one_configuration

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from planner.base.records import record
+from planner.decide.explaining.compared import ComparedPlans
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.explaining.compared import ComparedPlans
 from planner.launch import MANIFEST
 from planner.plan.given import Said, make_request
 from planner.question.request import Request

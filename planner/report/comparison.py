@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from planner.base import text
-from planner.explaining.compared import ComparedPlans, Result
+from planner.decide.explaining.compared import ComparedPlans, Result
 from planner.report.infeasible import impossible_words
 from planner.report.overview import question_title
 from planner.report.short import short_plan

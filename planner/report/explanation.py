@@ -7,13 +7,13 @@ from typing import Any
 
 from planner.base import text
 from planner.base.units import GIB
+from planner.decide.explaining.against import Difference, Seen, Term
+from planner.decide.explaining.explanation import MEMORY, Explanation
+from planner.decide.explaining.formulas import FORMULAS, seconds
+from planner.decide.explaining.sources import Sources
+from planner.decide.explaining.steps import ExplainedPart, ExplainedStep, keys_of
+from planner.decide.explaining.what_if import SOFTWARE, Sensitivity, change
 from planner.errors import InfeasibleError
-from planner.explaining.against import Difference, Seen, Term
-from planner.explaining.explanation import MEMORY, Explanation
-from planner.explaining.formulas import FORMULAS, seconds
-from planner.explaining.sources import Sources
-from planner.explaining.steps import ExplainedPart, ExplainedStep, keys_of
-from planner.explaining.what_if import SOFTWARE, Sensitivity, change
 from planner.plan.plan import evaluated, one_configuration, result_of
 from planner.question.request import Request
 from planner.question.terms import term_of_column

@@ -8,9 +8,9 @@ from typing import Any
 
 from planner.base.text import chance
 from planner.base.text import value as shown
+from planner.decide.explaining.largest import largest_length
 from planner.decide.improve import Change
 from planner.estimators.inference.setting import ServingSetting
-from planner.explaining.largest import largest_length
 from planner.launch.imported import Imported, Line, Status
 from planner.launch.rewrite import Rewritten
 from planner.launch.trainer.answers import UNPACKED

@@ -10,7 +10,7 @@ from planner.base import text
 from planner.base.units import GIB
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.decide.advice import remedies
-from planner.explaining.against import Seen
+from planner.decide.explaining.against import Seen
 from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult

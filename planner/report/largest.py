@@ -8,9 +8,9 @@ from typing import Any
 
 from planner.base import text
 from planner.base.units import GIB
+from planner.decide.explaining.largest import Largest
+from planner.decide.explaining.methods import Methods
 from planner.errors import InfeasibleError
-from planner.explaining.largest import Largest
-from planner.explaining.methods import Methods
 from planner.plan.plan import Plan
 from planner.report.documents import plan_manifest
 from planner.report.overview import question_title

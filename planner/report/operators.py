@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from planner.base import text
-from planner.explaining.formulas import quantity, seconds
-from planner.explaining.operators import KINDS, OperatorTimes, work_dict
+from planner.decide.explaining.formulas import quantity, seconds
+from planner.decide.explaining.operators import KINDS, OperatorTimes, work_dict
 from planner.question.terms import glossary, term_of_column
 from planner.report.documents import command_manifest
 from planner.report.rows import RowFiles, blocks

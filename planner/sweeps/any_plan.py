@@ -10,8 +10,8 @@ from typing import Any
 from planner.base.cells import cell_value
 from planner.base.files import manifest_path
 from planner.base.reading import RESULT, opened, read_csv, read_json
+from planner.decide.explaining.against import changed_request
 from planner.errors import LaunchError, PlannerError, SpecError
-from planner.explaining.against import changed_request
 from planner.launch import MANIFEST
 from planner.launch.imported import Imported
 from planner.launch.judge import as_started

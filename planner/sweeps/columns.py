@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from planner.base.units import DAY, GIB, HOUR, parse_quantity
+from planner.decide.explaining.compared import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.explaining.compared import is_better_high
 from planner.optimize.result_columns import ends_of
 from planner.question.inputs import full_name
 from planner.question.terms import glossary, term_of_column

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.explaining.largest import largest_batch, largest_length
+from planner.decide.explaining.largest import largest_batch, largest_length
 from planner.report.largest import largest_lines
 
 TRAINED: dict[str, Any] = {

@@ -10,9 +10,9 @@ import pytest
 
 import planner
 from planner.cli.complete import OPERATORS
+from planner.decide.explaining.operators import KINDS
+from planner.decide.explaining.steps import explained_steps
 from planner.errors import SearchSpaceError, SpecError
-from planner.explaining.operators import KINDS
-from planner.explaining.steps import explained_steps
 
 # A100: 2.039 TB/s of memory, of which 78 % are reached after 2 us; 300 GB/s of NVLink.
 _A100_MEMORY, _A100_LINK = 2.039e12, 300e9

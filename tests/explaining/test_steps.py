@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import planner
-from planner.explaining.formulas import FORMULAS, UNITS, quantity, references_of
-from planner.explaining.sources import Sources
-from planner.explaining.steps import explained_steps, recorded, step_dict
+from planner.decide.explaining.formulas import FORMULAS, UNITS, quantity, references_of
+from planner.decide.explaining.sources import Sources
+from planner.decide.explaining.steps import explained_steps, recorded, step_dict
 from planner.formulas.roofline import roofline_time
 from planner.plan.plan import Plan
 from planner.workloads.base import Evaluation

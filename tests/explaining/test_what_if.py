@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.explaining.what_if import change, outcome, scaled
+from planner.decide.explaining.what_if import change, outcome, scaled
 from planner.specs.checked import unchecked
 
 LLAMA: dict[str, Any] = {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from planner.decide.explaining.against import Term
 from planner.decide.improve import Change
-from planner.explaining.against import Term
 from planner.report.explanation import against_lines
 from planner.report.imported import change_text
 

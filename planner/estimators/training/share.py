@@ -242,7 +242,9 @@ def recipe_of(setting: Setting, c: TrainingConfigurations) -> CodeArray:
 def trained_length(work: TrainingWorkload) -> float:
     """Mean tokens of a sequence that are trained: those that pad it are not."""
     if work.padding is Padding.PACKED:
-        return work.sequence_length * 1.0  # `planner.explaining.largest` has arrays of lengths
+        return (
+            work.sequence_length * 1.0
+        )  # `planner.decide.explaining.largest` has arrays of lengths
     return float(longest_sample(samples=1.0, **_lengths(work)))
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from planner.base.records import record
 from planner.base.units import TERA
+from planner.decide.explaining.steps import ExplainedStep, explained_steps
 from planner.errors import SearchSpaceError
-from planner.explaining.steps import ExplainedStep, explained_steps
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan

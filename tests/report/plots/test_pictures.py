@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.explaining.steps import explained_steps
+from planner.decide.explaining.steps import explained_steps
 from planner.optimize.result import row_of
 from planner.report.details import details_of
 from planner.report.front_points import front_points

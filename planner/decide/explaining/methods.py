@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from planner.base.records import record
+from planner.decide.explaining.largest import Largest, largest_batch_of
 from planner.errors import SearchSpaceError
-from planner.explaining.largest import Largest, largest_batch_of
 from planner.optimize.collector import known_value
 from planner.plan.plan import Plan, make_plan
 from planner.question.request import ALL, Request

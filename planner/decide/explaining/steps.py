@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from planner.base.records import record
-from planner.explaining.formulas import FORMULAS, UNITS, WAITS, references_of
-from planner.explaining.sources import Sources
+from planner.decide.explaining.formulas import FORMULAS, UNITS, WAITS, references_of
+from planner.decide.explaining.sources import Sources
 from planner.plan.plan import Plan
 from planner.workloads.base import Evaluation
 from planner.workloads.timed import Done, TimedPart, TimedStep, with_ledger

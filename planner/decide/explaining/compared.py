@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from planner.base.records import record
-from planner.explaining.against import Seen
+from planner.decide.explaining.against import Seen
 from planner.optimize.collector import known_value
 from planner.optimize.result_columns import FOLLOWING
 

@@ -13,13 +13,13 @@ from planner.base.arrays import FloatArray
 from planner.base.enums import AttentionKernels, ComputePrecision, Fp8Recipe
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
+from planner.decide.explaining.formulas import FORMULAS
+from planner.decide.explaining.steps import largest_term
 from planner.errors import SearchSpaceError
 from planner.estimators.kernel_rows import rates
 from planner.estimators.ledger import Ledger, Work
 from planner.estimators.machine import Group, Machine
 from planner.estimators.training.attention_core import fused_work
-from planner.explaining.formulas import FORMULAS
-from planner.explaining.steps import largest_term
 from planner.question.inputs import chosen, read, read_all, several, whole
 from planner.question.request import ALL
 from planner.question.terms import glossary

@@ -9,9 +9,9 @@ from typing import Any
 
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
+from planner.decide.explaining.steps import ExplainedStep, explained_steps
+from planner.decide.explaining.what_if import broken, change
 from planner.decide.open_facts import MovingFact, moving_facts, widened
-from planner.explaining.steps import ExplainedStep, explained_steps
-from planner.explaining.what_if import broken, change
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import intervals
 from planner.plan.given import Said, make_request

@@ -9,12 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from planner.base.records import record
-from planner.decide.open_facts import MovingFact
-from planner.errors import PlannerError
-from planner.explaining.against import Difference, Seen
-from planner.explaining.sources import Sources
-from planner.explaining.steps import ExplainedStep, keys_of, step_dict
-from planner.explaining.what_if import (
+from planner.decide.explaining.against import Difference, Seen
+from planner.decide.explaining.sources import Sources
+from planner.decide.explaining.steps import ExplainedStep, keys_of, step_dict
+from planner.decide.explaining.what_if import (
     STEP,
     Sensitivity,
     change,
@@ -23,6 +21,8 @@ from planner.explaining.what_if import (
     scaled,
     sensitivities,
 )
+from planner.decide.open_facts import MovingFact
+from planner.errors import PlannerError
 from planner.optimize.collector import first_row, known_value
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import Plan, evaluated
