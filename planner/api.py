@@ -68,7 +68,7 @@ def search(
     progress: Progress | None = None,
     sink: Sink | None = None,
     base: Request | None = None,
-    **request: Any,
+    **request: object,
 ) -> Answer:
     """The Pareto front of a search space.
 
@@ -113,7 +113,9 @@ def search(
     return Answer.showing(optuna_search(plan.problem, progress=progress, **how), asked=plan)
 
 
-def estimate(*, burst: int | None = None, base: Request | None = None, **request: Any) -> Estimated:
+def estimate(
+    *, burst: int | None = None, base: Request | None = None, **request: object
+) -> Estimated:
     """The prediction for one configuration: ``settings`` gives one value per parameter.
 
     Parameters that are not set keep their defaults, not those of a space. ``inference`` is
@@ -140,7 +142,7 @@ def size(
     load: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     workers: int = 1,
-    **request: Any,
+    **request: object,
 ) -> Sized:
     """The fewest and the cheapest GPUs that keep limits, for each GPU and contract.
 
@@ -220,7 +222,7 @@ def sweep(
 
 
 def operators(
-    operator: str | Sequence[str], *, specs: str | os.PathLike[str] | None = None, **asked: Any
+    operator: str | Sequence[str], *, specs: str | os.PathLike[str] | None = None, **asked: object
 ) -> Operators:
     """How long one kernel, one collective or one copy takes, and what bounds it.
 
@@ -257,7 +259,7 @@ def write_launch(
     *,
     plan: str | os.PathLike[str] | None = None,
     wrapper: str = "script",
-    **request: Any,
+    **request: object,
 ) -> Launch:
     """The files that start a plan with a tool: the plan of a file, or what a search recommends.
 
@@ -356,7 +358,7 @@ def explain(
     against: Mapping[str, Any] | str | os.PathLike[str] | Request | None = None,
     burst: int | None = None,
     base: Request | None = None,
-    **request: Any,
+    **request: object,
 ) -> Explained:
     """Why a plan takes the time and the memory that it takes, and what would change that.
 
@@ -437,7 +439,7 @@ def max_batch(
     *,
     row: int | None = None,
     base: Request | None = None,
-    **request: Any,
+    **request: object,
 ) -> Largest:
     """The largest micro-batch, or the most requests at once, that fits and keeps limits.
 
@@ -463,7 +465,7 @@ def max_batches(
     *,
     row: int | None = None,
     base: Request | None = None,
-    **request: Any,
+    **request: object,
 ) -> Methods:
     """The largest batch of each of several methods: every combination of what is listed.
 
@@ -494,7 +496,7 @@ def max_length(
     row: int | None = None,
     base: Request | None = None,
     length: str | None = None,
-    **request: Any,
+    **request: object,
 ) -> Largest:
     """The longest sequence, prompt or answer that fits and keeps limits.
 
@@ -517,7 +519,7 @@ def _one_plan(
     plan: str | os.PathLike[str] | None,
     row: int | None,
     base: Request | None,
-    request: Mapping[str, Any],
+    request: Mapping[str, object],
 ) -> tuple[Plan, Evaluation]:
     if plan is not None:
         base = pinned_in(Path(plan), row).request()

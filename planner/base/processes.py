@@ -136,7 +136,7 @@ def _end_with(ends: Connection) -> None:
     os._exit(1)
 
 
-def _run(task: Any) -> Any:
+def _run(task: object) -> Any:
     if _work is None:
         raise RuntimeError("The worker was not begun.")
     _tell_working(True)

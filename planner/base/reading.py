@@ -158,7 +158,7 @@ def _reason(failure: BaseException) -> str:
     return "nested too deep" if isinstance(failure, RecursionError) else str(failure)
 
 
-def _computable(value: Any, where: str, error: Error) -> Any:
+def _computable(value: object, where: str, error: Error) -> Any:
     """The value, whose depth, numbers and texts are such that everything can be done with them."""
     waiting: list[tuple[Any, tuple[Any, ...]]] = [(value, ())]
     while waiting:
@@ -180,12 +180,12 @@ def _computable(value: Any, where: str, error: Error) -> Any:
     return value
 
 
-def _dotted(place: tuple[Any, ...]) -> str:
+def _dotted(place: tuple[object, ...]) -> str:
     shown = ".".join(str(key)[:60] for key in place)
     return f"{shown} " if shown else ""
 
 
-def _fault(value: Any) -> str:
+def _fault(value: object) -> str:
     """What is wrong with a number or a text; empty where nothing is."""
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
         return f"is a whole number beyond {_LARGEST:,}"

@@ -48,7 +48,7 @@ def _init(kind: Any) -> Callable[..., None]:
     in_order = [field.name for field in fields if not field.kw_only]
     after = getattr(kind, "__post_init__", None)
 
-    def init(self: Any, *positional: Any, **values: Any) -> None:
+    def init(self: object, *positional: object, **values: object) -> None:
         if positional:
             values = _with_positional(kind, in_order, positional, values)
         if not needed <= values.keys() <= names:
@@ -90,13 +90,13 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__}({pairs})"
 
 
-def _equals(self: Any, other: Any) -> Any:
+def _equals(self: object, other: object) -> Any:
     return _compared(self) == _compared(other) if type(self) is type(other) else NotImplemented
 
 
-def _hash(self: Any) -> int:
+def _hash(self: object) -> int:
     return hash(_compared(self))
 
 
-def _refuse(self: Any, name: str, *_: Any) -> None:
+def _refuse(self: object, name: str, *_: object) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot change {name!r} of {type(self).__qualname__}")

@@ -151,7 +151,7 @@ class NamedCommand(TyperCommand):
             app.command(self.name, cls=kind)(self.source)
         return typer.main.get_command(app)
 
-    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+    def make_context(self, *arguments: object, **extra: object) -> Any:
         """The context of the command that is built, which is what runs."""
         return self.built.make_context(*arguments, **extra)
 

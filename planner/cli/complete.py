@@ -96,12 +96,12 @@ def for_words(name: str) -> Completer | None:
     return None if words is None else _several(lambda _: words)
 
 
-def workloads(ctx: Any, incomplete: str) -> Found:
+def workloads(ctx: object, incomplete: str) -> Found:
     """Names of workloads."""
     return _starting(workload_names(), incomplete)
 
 
-def objectives(ctx: Any, incomplete: str) -> Found:
+def objectives(ctx: object, incomplete: str) -> Found:
     """Names of objectives of the workload."""
     known = terms_of(_workload(ctx), "objective")
     done, last = _split(incomplete)
@@ -110,18 +110,18 @@ def objectives(ctx: Any, incomplete: str) -> Found:
     ]
 
 
-def precisions(ctx: Any, incomplete: str) -> Found:
+def precisions(ctx: object, incomplete: str) -> Found:
     """Number formats to train in, types of weights to serve with."""
     kind = ComputePrecision if _workload(ctx) == "train" else Quantization
     return _several(lambda _: [*kind.words(), *kind.aliases(), ALL])(ctx, incomplete)
 
 
-def kinds(ctx: Any, incomplete: str) -> Found:
+def kinds(ctx: object, incomplete: str) -> Found:
     """Kinds of specs."""
     return _starting(KINDS, incomplete)
 
 
-def sweeps(ctx: Any, incomplete: str) -> Found:
+def sweeps(ctx: object, incomplete: str) -> Found:
     """The plans of sweeps that are shipped."""
     return _starting(names("sweeps", ctx), incomplete)
 
@@ -132,12 +132,12 @@ def of_kind(ctx: Any, incomplete: str) -> Found:
     return _starting(names(kind if kind in KINDS else f"{kind}s", ctx), incomplete)
 
 
-def profiles(ctx: Any, incomplete: str) -> Found:
+def profiles(ctx: object, incomplete: str) -> Found:
     """Frameworks and engines."""
     return _starting([*names("frameworks", ctx), *names("engines", ctx)], incomplete)
 
 
-def settings(ctx: Any, incomplete: str) -> Found:
+def settings(ctx: object, incomplete: str) -> Found:
     """``name=`` of parameters, and their values."""
     known = terms_of(_workload(ctx), "parameter", "pool")
     del known["num_gpus"]
@@ -179,7 +179,7 @@ def _workload(ctx: Any) -> str:
 def _several(words: Callable[[Any], Iterable[str]]) -> Completer:
     """Completions of the last of some words between commas."""
 
-    def complete(ctx: Any, incomplete: str) -> Found:
+    def complete(ctx: object, incomplete: str) -> Found:
         return _starting(words(ctx), incomplete)
 
     return complete

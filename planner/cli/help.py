@@ -224,7 +224,7 @@ def examples(name: str) -> list[str]:
     return [f"{name} {line}" for lines in _EXAMPLES[name].values() for line in lines]
 
 
-def _asked_workload(words: Any) -> str | None:
+def _asked_workload(words: object) -> str | None:
     """The workload that a command line names; None where it names none."""
     given = list(words) if isinstance(words, list | tuple) else []
     for word, following in zip(given, [*given[1:], ""], strict=True):

@@ -62,7 +62,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
 
 
 def _changes(
-    given: options.Given, request: Request, plan: Plan, found: Evaluation, row: Mapping[str, Any]
+    given: options.Given, request: Request, plan: Plan, found: Evaluation, row: Mapping[str, object]
 ) -> list[Change]:
     """What is better near the plan, and can be said in its file."""
     from planner.decide.improve import best_changes

@@ -64,7 +64,7 @@ def taking(
     }
 
     def decorate(command: Callable[[Given], None]) -> Callable[..., None]:
-        def run(context: typer.Context, **values: Any) -> None:
+        def run(context: typer.Context, **values: object) -> None:
             command({"context": context, **values})
 
         rows: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
@@ -82,7 +82,7 @@ def of_rows(rows: Mapping[str, tuple[Any, Any]]) -> Callable[..., Any]:
     """A command that takes options as one mapping: of each its annotation and usual value."""
 
     def decorate(command: Callable[[Given], None]) -> Callable[..., None]:
-        def run(**values: Any) -> None:
+        def run(**values: object) -> None:
             command(values)
 
         return _signed(run, rows, command)

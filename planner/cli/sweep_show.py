@@ -21,7 +21,7 @@ planner sweep show DIR --pivot gpu,num_gpus --value time; planner sweep show DIR
 _PATH = Path | None
 
 
-def _text(words: str, metavar: str, kind: Any = str) -> Any:
+def _text(words: str, metavar: str, kind: object = str) -> Any:
     return Annotated[kind, typer.Option(help=words, metavar=metavar)]
 
 

@@ -56,7 +56,7 @@ def sure_share(published: str, setting: Any, num_gpus: int, confidence: float | 
 
 
 def confidence(
-    published: str, setting: Any, num_gpus: int, *, spans_nodes: bool = False
+    published: str, setting: object, num_gpus: int, *, spans_nodes: bool = False
 ) -> Confidence:
     """The confidence in predictions of a setting on so many GPUs.
 

@@ -28,7 +28,7 @@ class AsGiven:
     gradient_accumulation_steps: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> AsGiven:
+    def of(cls, settings: Mapping[str, object]) -> AsGiven:
         """Those of a user's settings."""
         given = {name: listed(settings[name], {}) for name in FOLLOWING if name in settings}
         return cls(**{name: tuple(checked(name, values)) for name, values in given.items()})
@@ -79,14 +79,14 @@ NOTHING_GIVEN = AsGiven()
 class _Disagree(SearchSpaceError):
     """A number that was given is none that the others make."""
 
-    def __init__(self, name: str, given: Sequence[float], made: str, found: Any) -> None:
+    def __init__(self, name: str, given: Sequence[float], made: str, found: object) -> None:
         super().__init__(
             f"{name}={_text(given)} is given, but {made} is {_text(distinct(found))}: change one "
             f"of them, or leave out {name}, which follows from the others."
         )
 
 
-def batch_of(settings: Mapping[str, Any], num_gpus: int, plain: int | None) -> tuple[int, str]:
+def batch_of(settings: Mapping[str, object], num_gpus: int, plain: int | None) -> tuple[int, str]:
     """The global batch that accumulation steps say, and how; ``plain``: degrees left out.
 
     ``plain`` is None in a search, whose degrees are open.
@@ -114,7 +114,7 @@ def batch_of(settings: Mapping[str, Any], num_gpus: int, plain: int | None) -> t
     return batch, f"{copies:,.0f} data-parallel x {micro:,} x {steps:,.0f} micro-batches"
 
 
-def _single(settings: Mapping[str, Any], name: str, plain: int | None) -> int | None:
+def _single(settings: Mapping[str, object], name: str, plain: int | None) -> int | None:
     values = checked(name, listed(settings[name], {})) if name in settings else [plain]
     return values[0] if len(values) == 1 else None
 

@@ -20,7 +20,7 @@ from planner.specs.search_space import (
 
 
 def refuse_unknown(
-    space: SearchSpace, settings: Mapping[str, Any], known: Sequence[str], derived: Sequence[str]
+    space: SearchSpace, settings: Mapping[str, object], known: Sequence[str], derived: Sequence[str]
 ) -> None:
     """Check that a space and the user's settings name parameters; ``derived`` follow from others.
 
@@ -47,14 +47,14 @@ def refuse_unknown(
         raise SearchSpaceError(where + problem)
 
 
-def listed(choice: Any, bases: Mapping[str, int]) -> list[Any]:
+def listed(choice: object, bases: Mapping[str, int]) -> list[Any]:
     """The values of a choice of a space, or of a value or several that a user gave."""
     if isinstance(choice, PowersOfTwo | Divisors | Multiples | Dense):
         return expand(choice, bases)
     return list(choice) if isinstance(choice, list | tuple) else [choice]
 
 
-def checked(name: str, values: Iterable[Any]) -> list[Any]:
+def checked(name: str, values: Iterable[object]) -> list[Any]:
     """Values of a parameter as codes, flags and numbers, without repetitions.
 
     Raises
@@ -78,7 +78,7 @@ def checked(name: str, values: Iterable[Any]) -> list[Any]:
     return known
 
 
-def _coded(name: str, value: Any) -> Any:
+def _coded(name: str, value: object) -> Any:
     if type(value) in (str, int, float, bool):
         return _known_code(name, value)
     term = glossary()[name]

@@ -90,7 +90,7 @@ def training_mesh(values: Mapping[str, Sequence[Any]]) -> OpenMesh[TrainingConfi
     )
 
 
-def factor(kind: type[ConfigurationTable], name: str, values: Sequence[Any]) -> Factor:
+def factor(kind: type[ConfigurationTable], name: str, values: Sequence[object]) -> Factor:
     """The values of one parameter that is chosen for itself."""
     return {name: kind.cast(name, values)}
 

@@ -41,7 +41,7 @@ def uneven_widths(c: Any, context: Any) -> BoolArray:
     return violated
 
 
-def first_broken(rules: Sequence[Rule], configurations: Any, context: Any) -> CodeArray:
+def first_broken(rules: Sequence[Rule], configurations: object, context: object) -> CodeArray:
     """One-based number of the first rule each configuration breaks, else 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return first_true(rule.violated(configurations, context) for rule in rules)
@@ -52,7 +52,7 @@ def predicted(name: str, description: str) -> Rule:
     return Rule(name=name, description=description, violated=_never)
 
 
-def _never(*_: Any) -> BoolArray:
+def _never(*_: object) -> BoolArray:
     return np.zeros((), dtype=np.bool_)
 
 

@@ -31,7 +31,7 @@ class ConfigurationTable:
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @classmethod
-    def of(cls, **values: Any) -> Self:
+    def of(cls, **values: object) -> Self:
         """Configurations from numbers, lists or arrays; each is cast to its type.
 
         Parameters that are not given have the plain value of the table of terms.
@@ -47,7 +47,7 @@ class ConfigurationTable:
         return {name: glossary()[name].coded(words[name]) for name in cls.names() if name in words}
 
     @classmethod
-    def cast(cls, name: str, value: Any) -> Any:
+    def cast(cls, name: str, value: object) -> Any:
         """``value`` in the array type of the parameter ``name``."""
         term = glossary()[name]
         if term.codes is not None:
@@ -123,7 +123,7 @@ class ConfigurationTable:
         )
 
 
-def word(name: str, value: Any) -> Any:
+def word(name: str, value: object) -> Any:
     """A value of the parameter ``name`` as it is shown: a word, a bool or a number."""
     return glossary()[name].shown(value)
 

@@ -106,7 +106,7 @@ def _changed(plan: Plan, option: str, **changes: Any) -> _Remedy:
     return _Remedy(option=option, request=request, is_single=_is_single(plan))
 
 
-def _with_settings(plan: Plan, settings: Mapping[str, Any]) -> _Remedy:
+def _with_settings(plan: Plan, settings: Mapping[str, object]) -> _Remedy:
     option = " with ".join(f"--set {name}={value}" for name, value in settings.items())
     given = {name: [value] for name, value in settings.items()}
     return _changed(plan, option, settings={**plan.request.settings, **given})

@@ -93,7 +93,7 @@ def _fits(found: Evaluation) -> float:
 
 
 def _changes(
-    problem: Problem, objective: Objective, own: Mapping[str, Any], before: float, surely: float
+    problem: Problem, objective: Objective, own: Mapping[str, object], before: float, surely: float
 ) -> list[Change]:
     """The best for each number of changed parameters that gains something over fewer."""
     changes: list[Change] = []
@@ -162,7 +162,7 @@ def _is_kept(term: Term, workload: str) -> bool:
 
 
 def _values(
-    wide: Plan, own: Mapping[str, Any], fixed: set[str], may_be: Callable[[str, Any], bool]
+    wide: Plan, own: Mapping[str, object], fixed: set[str], may_be: Callable[[str, Any], bool]
 ) -> dict[str, list[Any]]:
     """Of each parameter that is free the values of the space that may be, and the user's own."""
     values: dict[str, list[Any]] = {}
@@ -178,7 +178,7 @@ def _values(
     return values
 
 
-def _own_limits(plan: Plan, own: Mapping[str, Any]) -> dict[str, float]:
+def _own_limits(plan: Plan, own: Mapping[str, object]) -> dict[str, float]:
     """To serve: nobody is to wait longer than now, or than is assumed to be good enough."""
     limits = {}
     for name, bound in assumed_limits(plan.workload.name, ()).items():
@@ -188,7 +188,7 @@ def _own_limits(plan: Plan, own: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _best_by_distance(
-    problem: Problem, objective: Objective, own: Mapping[str, Any], surely: float
+    problem: Problem, objective: Objective, own: Mapping[str, object], surely: float
 ) -> Iterator[tuple[Candidates, int, float]]:
     """For each number of changed parameters the best configuration, and its objective.
 
@@ -220,7 +220,7 @@ def _has_room(candidates: Candidates, rows: IndexArray, surely: float) -> BoolAr
     return np.asarray(candidates.at(candidates.value("fit_probability"), rows) >= surely)
 
 
-def _distance(candidates: Candidates, own: Mapping[str, Any], rows: IndexArray) -> FloatArray:
+def _distance(candidates: Candidates, own: Mapping[str, object], rows: IndexArray) -> FloatArray:
     """How many parameters differ from the user's, of the rows at flat indices."""
     configurations, total = candidates.configurations, np.zeros(rows.size)
     for name, term in glossary().items():
@@ -234,7 +234,7 @@ def _distance(candidates: Candidates, own: Mapping[str, Any], rows: IndexArray) 
 
 
 def _change(
-    candidates: Candidates, place: int, own: Mapping[str, Any], value: float, gain: float
+    candidates: Candidates, place: int, own: Mapping[str, object], value: float, gain: float
 ) -> Change:
     source = candidates.source
     table = source.judged(candidates.configurations.rows(np.array([place]))).columns()

@@ -91,7 +91,7 @@ def moving_facts(plan: Plan, candidates: Candidates) -> list[MovingFact]:
 
 
 def _moving(
-    plan: Plan, fact: OpenFact, candidates: Candidates, own: Mapping[str, Any]
+    plan: Plan, fact: OpenFact, candidates: Candidates, own: Mapping[str, object]
 ) -> MovingFact:
     """What a fact moves, of a plan with the row ``own``; nothing where it moves nothing."""
     first_memory = candidates.source.num_rules + 1
@@ -156,7 +156,7 @@ def _known(ends: Sequence[Any]) -> Ends:
     return low, high
 
 
-def _columns(plan: Plan, row: Mapping[str, Any]) -> list[str]:
+def _columns(plan: Plan, row: Mapping[str, object]) -> list[str]:
     """The predictions that an answer shows first, then all others with published errors."""
     followed = [name for same, inverse in FOLLOWING.values() for name in (*same, *inverse)]
     shown = plan.workload.wording.told

@@ -602,7 +602,7 @@ def _where(used: Node, place: Place) -> tuple[int, Span]:
     return place.key.line, Span(place.key.start, used.end)
 
 
-def flattened(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def flattened(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, Any]]:
     """The values of nested tables by dotted names, in order.
 
     >>> dict(flattened({"a": {"b": 1, "c": {"d": 2}}, "e": 3}))

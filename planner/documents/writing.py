@@ -57,7 +57,7 @@ def _number(value: float | None) -> str:
 
 
 def yaml_text(
-    document: Mapping[str, Any], notes: Mapping[str, str] | None = None, *, list_by: str = "  "
+    document: Mapping[str, object], notes: Mapping[str, str] | None = None, *, list_by: str = "  "
 ) -> str:
     """A document of sections, lists and scalars; texts of several lines are written as blocks.
 
@@ -97,7 +97,7 @@ def _pair(key: str, value: Any, notes: Mapping[str, str], path: str, list_by: st
     return [f"{name}: {head}{remark}", *rest]
 
 
-def _item(value: Any, notes: Mapping[str, str], list_by: str) -> list[str]:
+def _item(value: object, notes: Mapping[str, str], list_by: str) -> list[str]:
     is_several = isinstance(value, Mapping | list | tuple) and bool(value)
     head, *rest = _lines(value, notes, "", list_by) if is_several else _scalar(value)
     return [f"- {head}", *(f"  {line}" if is_several and line else line for line in rest)]

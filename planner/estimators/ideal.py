@@ -141,7 +141,7 @@ def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
     return unchecked(measured, forward=ratio, backward=ratio)
 
 
-def _with_numbers(spec: Any, numbers: Mapping[str, float]) -> Any:
+def _with_numbers(spec: object, numbers: Mapping[str, float]) -> Any:
     """A tree of efficiencies with these numbers, by name, in the place of each kernel's own."""
     if isinstance(spec, Mapping):
         return {key: _with_numbers(value, numbers) for key, value in spec.items()}

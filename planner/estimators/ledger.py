@@ -55,7 +55,7 @@ class Ledger:
         found, self._open = tuple(self._open), []
         return found
 
-    def of(self, seconds: Any) -> tuple[Work, ...]:
+    def of(self, seconds: object) -> tuple[Work, ...]:
         """The same; of seconds that were worked out before, the work recorded then."""
         found = self.taken()
         if not found:

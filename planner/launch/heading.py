@@ -229,7 +229,7 @@ def _settings(job: Job) -> str:
     return " ".join(said)
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)

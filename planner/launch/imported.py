@@ -152,7 +152,7 @@ class Imported:
         """The options of which this became."""
         return [line for line in self.lines if line.status is status]
 
-    def request(self, asked: Mapping[str, Any], specs: Path | None, said: Said = str) -> Request:
+    def request(self, asked: Mapping[str, object], specs: Path | None, said: Said = str) -> Request:
         """The question; ``asked`` are answers that the user gives beside the file.
 
         Raises
@@ -178,7 +178,7 @@ class Imported:
         except PlannerError as error:
             raise type(error)(f"{self.path}: {error}") from error
 
-    def _values(self, asked: Mapping[str, Any], specs: Path | None) -> Mapping[str, Any]:
+    def _values(self, asked: Mapping[str, object], specs: Path | None) -> Mapping[str, Any]:
         """The values of the file, with the profile of a release that the user names."""
         number = asked.get("engine_version")
         if number is None or "engine" in asked or "engine" not in self.values:
@@ -192,7 +192,7 @@ class Imported:
         )
         return {**self.values, "engine": profile}
 
-    def lacking(self, asked: Mapping[str, Any]) -> tuple[str, ...]:
+    def lacking(self, asked: Mapping[str, object]) -> tuple[str, ...]:
         """What is neither in the file nor among these answers, by term."""
         known = {*self.values, *asked}
         enough = {"gpu": _OF_GPUS, "num_gpus": _OF_NUMBERS}
@@ -200,7 +200,7 @@ class Imported:
         open_terms = [name for name in self.answers.asked if name not in known]
         return tuple(dict.fromkeys([*needed, *open_terms]))
 
-    def _refuse_open(self, asked: Mapping[str, Any], said: Said) -> None:
+    def _refuse_open(self, asked: Mapping[str, object], said: Said) -> None:
         lacking = self.lacking(asked)
         if not lacking:
             return
@@ -211,7 +211,7 @@ class Imported:
         raise LaunchError(f"{self.path} does not tell {words}: give it beside --from.{reasons}")
 
 
-def _effective(all_values: Mapping[str, Any], of_file: Mapping[str, Any]) -> dict[str, Any]:
+def _effective(all_values: Mapping[str, object], of_file: Mapping[str, object]) -> dict[str, Any]:
     """The values of a file without what does nothing on these GPUs.
 
     Frameworks take a distributed optimizer of one rank and sequence parallelism of one GPU, and
@@ -227,7 +227,7 @@ def _effective(all_values: Mapping[str, Any], of_file: Mapping[str, Any]) -> dic
     return values
 
 
-def _number(value: Any) -> int:
+def _number(value: object) -> int:
     """A whole number as the file or the user gives it; 0 where it is none, or several."""
     (text, *more) = value if isinstance(value, list | tuple) else [value]
     try:
@@ -318,7 +318,7 @@ def _require_counts(reading: Reading) -> None:
 
 
 def _profile(
-    version: Version, target: Target, values: Mapping[str, Any], catalogue: Catalogue
+    version: Version, target: Target, values: Mapping[str, object], catalogue: Catalogue
 ) -> tuple[str, str]:
     """The engine profile of a version that was read, and what is said of it.
 
@@ -350,7 +350,7 @@ def _repeated(target: Target, found: Found) -> list[str]:
 
 
 def _model(
-    shape: Mapping[str, Any], catalogue: Catalogue, path: Path, tokens: int
+    shape: Mapping[str, object], catalogue: Catalogue, path: Path, tokens: int
 ) -> tuple[str | None, str]:
     """The model of a shape, None where it lacks a size, and what is said of it."""
     model = find_model(shape, catalogue, path.name, tokens)
@@ -362,7 +362,7 @@ def _model(
     return str(written), f"No model that planner knows has its sizes: they are kept in {written}."
 
 
-def _unpredicted(values: Mapping[str, Any], catalogue: Catalogue) -> list[str]:
+def _unpredicted(values: Mapping[str, object], catalogue: Catalogue) -> list[str]:
     """Splits of a training that planner's profile of the framework does not have."""
     name = values.get("framework")
     splits = [split for split in _SPLITS if (_count_of(values.get(split)) or 1) > 1]
@@ -398,7 +398,7 @@ def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) ->
     return notes
 
 
-def _checkpoint(name: Any, specs: Path | None) -> Checkpoint | None:
+def _checkpoint(name: object, specs: Path | None) -> Checkpoint | None:
     """What the name of a checkpoint tells; None of a model that is known by it."""
     if name is None or os.path.exists(str(name)) or aliased(SpecKind.MODELS, str(name), specs):
         return None
@@ -406,7 +406,7 @@ def _checkpoint(name: Any, specs: Path | None) -> Checkpoint | None:
     return None if told.model == str(name) else told
 
 
-def _whole_recomputation(values: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+def _whole_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> dict[str, Any]:
     """No number of layers where it is all of a stage: that is full recomputation."""
     number = _count_of(values.get("recompute_num_layers"))
     if not number or values.get("model") is None:
@@ -443,7 +443,7 @@ def _untold(target: Target, reading: Reading) -> list[str]:
     ]
 
 
-def _copied(values: Mapping[str, Any], copies: int | None) -> dict[str, Any]:
+def _copied(values: Mapping[str, object], copies: int | None) -> dict[str, Any]:
     """What several copies of the whole service come to."""
     found = {name: _count_of(values.get(name)) for name in _OF_COPIES}
     return {name: number * (copies or 1) for name, number in found.items() if number}
@@ -467,7 +467,7 @@ def _count(given: Given | None) -> int | None:
     return None if given is None else _whole(given.texts)
 
 
-def _count_of(value: Any) -> int | None:
+def _count_of(value: object) -> int | None:
     return None if value is None else _whole((str(value),))
 
 

@@ -95,7 +95,7 @@ def _with_cap(request: Request, cap: int) -> Request:
     return replace(request, settings={**request.settings, _CAP: cap})
 
 
-def _first(value: Any) -> Any:
+def _first(value: object) -> Any:
     return value[0] if isinstance(value, tuple | list) else value
 
 

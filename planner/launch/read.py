@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from planner.base import reading
 from planner.documents.tree import Tree, flattened, plain_text, read_trees
@@ -365,7 +364,7 @@ def _target_of(tree: Tree) -> str:
     return _target_of_values({name: leaf.value for name, leaf in tree.values.items()})
 
 
-def _target_of_values(values: Mapping[str, Any]) -> str:
+def _target_of_values(values: Mapping[str, object]) -> str:
     return next((one.name for one in targets().values() if one.is_of(values)), "")
 
 

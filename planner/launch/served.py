@@ -95,7 +95,7 @@ class Told(Gathered):
         return self.made(workload, asked=() if self.values.get("model") else ("model",))
 
 
-def _of_prefill(values: Mapping[str, Any]) -> dict[str, Any]:
+def _of_prefill(values: Mapping[str, object]) -> dict[str, Any]:
     return {
         PREFILL + name if name in OF_PREFILL else name: value
         for name, value in values.items()
@@ -271,7 +271,7 @@ def put_offload(told: Told, model: ModelSpec | None, option: str) -> None:
     told.values["weight_offload"] = min(round(size / whole_size, 4), 0.99)
 
 
-def weights_per_gpu(model: ModelSpec, values: Mapping[str, Any]) -> float:
+def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
     """Bytes of the weights of a GPU of one server, wherever they are kept.
 
     ``values`` has its parameters and the name of its ``engine``.

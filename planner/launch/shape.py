@@ -215,7 +215,7 @@ _UNSAID = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")
 
 
 def find_model(
-    shape: Mapping[str, Any], catalogue: Catalogue, said: str, tokens: int = 0
+    shape: Mapping[str, object], catalogue: Catalogue, said: str, tokens: int = 0
 ) -> ModelSpec | None:
     """The shipped model, or one of an own folder, of this shape; what it leaves open may be any.
 
@@ -242,7 +242,7 @@ def find_model(
     )
 
 
-def _known(shape: Mapping[str, Any]) -> dict[str, Any]:
+def _known(shape: Mapping[str, object]) -> dict[str, Any]:
     return {name: value for name, value in shape.items() if value is not None}
 
 
@@ -328,7 +328,7 @@ def _table(spec: Any) -> dict[str, Any]:
     return {name: _plain(value) for name, (value, usual) in values.items() if value != usual}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if is_dataclass(value):
         return _table(value)
     return [_plain(one) for one in value] if isinstance(value, tuple) else value

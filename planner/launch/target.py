@@ -213,7 +213,7 @@ class Target:
             notes=(*notes, *draft.notes),
         )
 
-    def is_of_release(self, profile: Any) -> bool:
+    def is_of_release(self, profile: object) -> bool:
         """Whether a profile tells of the tool in other releases."""
         return str(getattr(profile, "since", "")).startswith(f"{self.name} ")
 

@@ -92,12 +92,12 @@ class Gathered:
     asked: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def put(self, name: str, value: Any) -> None:
+    def put(self, name: str, value: object) -> None:
         """A value, unless it is None."""
         if value is not None:
             self.values[name] = value
 
-    def assume(self, name: str, value: Any, why: str) -> None:
+    def assume(self, name: str, value: object, why: str) -> None:
         """A value that the file does not give."""
         if name not in self.values:
             self.values[name] = value

@@ -39,7 +39,7 @@ def plain_number(given: Any) -> float | None:
     return found if abs(found) <= _LARGEST else None
 
 
-def plain_count(given: Any) -> int:
+def plain_count(given: object) -> int:
     """A whole number of a log; 0 where it is none that a run can have."""
     return int(plain_number(given) or 0)
 

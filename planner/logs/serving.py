@@ -81,7 +81,7 @@ def read_bench_table(log: Log) -> Reading:
     )
 
 
-def is_bench(found: Any) -> bool:
+def is_bench(found: object) -> bool:
     """Whether an object is a result file of such a benchmark."""
     return isinstance(found, Mapping) and "mean_ttft_ms" in found and "request_throughput" in found
 
@@ -129,7 +129,7 @@ def _facts(numbers: Mapping[str, float]) -> dict[str, float]:
     return facts
 
 
-def _spread(found: Mapping[str, Any], numbers: Mapping[str, float]) -> dict[str, float]:
+def _spread(found: Mapping[str, object], numbers: Mapping[str, float]) -> dict[str, float]:
     """How lengths differ: of those of each request where a file has them, else of their sums.
 
     Lengths that are drawn hardly ever add up to the same whole number for each request, prompts
@@ -220,13 +220,13 @@ def read_trtllm_table(log: Log) -> Reading:
     return _trtllm(values, facts, percentiles)
 
 
-def is_trtllm(found: Any) -> bool:
+def is_trtllm(found: object) -> bool:
     """Whether an object is a report of trtllm-bench."""
     performance = found.get("performance") if isinstance(found, Mapping) else None
     return isinstance(performance, Mapping) and "request_throughput_req_s" in performance
 
 
-def read_trtllm(found: Mapping[str, Any]) -> Reading:
+def read_trtllm(found: Mapping[str, object]) -> Reading:
     """A report that ``trtllm-bench --report_json`` wrote."""
     performance, streaming = _table(found, "performance"), _table(found, "streaming_metrics")
     requests, world = _table(found, "request_info"), _table(found, "world_info")
@@ -293,7 +293,7 @@ _AIPERF_FACTS = {
 }
 
 
-def is_aiperf(found: Any) -> bool:
+def is_aiperf(found: object) -> bool:
     """Whether an object is a profile that genai-perf or aiperf exported."""
     throughput = found.get("request_throughput") if isinstance(found, Mapping) else None
     return isinstance(throughput, Mapping) and "avg" in throughput
@@ -364,7 +364,7 @@ def _cells(header: Iterable[str], cells: Iterable[str]) -> dict[str, float]:
 _DEEPEST = 20
 
 
-def _numbers_named(found: Any, name: str, deep: int = 0) -> Iterator[float]:
+def _numbers_named(found: object, name: str, deep: int = 0) -> Iterator[float]:
     """Numbers under a key, in tables of tables too."""
     if not isinstance(found, Mapping):
         return
@@ -383,12 +383,12 @@ def _picked(wanted: Mapping[str, tuple[Mapping[str, Any], str, float]]) -> dict[
     }
 
 
-def _table(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _table(found: Mapping[str, object], name: str) -> Mapping[str, Any]:
     table = found.get(name)
     return table if isinstance(table, Mapping) else {}
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and plain_number(value) is not None
 
 
@@ -413,13 +413,13 @@ def read_llama_table(log: Log) -> Reading:
     )
 
 
-def is_llama_bench(found: Any) -> bool:
+def is_llama_bench(found: object) -> bool:
     """Whether an object is a result of llama-bench, or all results of one run."""
     rows = found if isinstance(found, list) else [found]
     return bool(rows) and all(isinstance(row, Mapping) and "avg_ts" in row for row in rows)
 
 
-def read_llama_bench(objects: Iterable[Any]) -> Reading:
+def read_llama_bench(objects: Iterable[object]) -> Reading:
     """The results that ``llama-bench -o json`` or ``-o jsonl`` wrote."""
     return _bench(_speeds(objects))
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from statistics import median
-from typing import Any
 
 from planner.base.records import record
 from planner.base.units import GIB
@@ -347,12 +346,12 @@ def read_trainer_log(log: Log) -> Reading:
     return _reading(summary, memory, bars, events)
 
 
-def is_state(found: Any) -> bool:
+def is_state(found: object) -> bool:
     """Whether an object is a ``trainer_state.json``, or results that the Trainer saved."""
     return isinstance(found, Mapping) and ("log_history" in found or RUNTIME in found)
 
 
-def read_state(found: Mapping[str, Any]) -> Reading:
+def read_state(found: Mapping[str, object]) -> Reading:
     """What a ``trainer_state.json``, a ``train_results.json`` or an ``all_results.json`` tells.
 
     With ``include_num_input_tokens_seen`` each entry has the time so far: steps follow from it.

@@ -228,7 +228,7 @@ def known_value(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def rows_of(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def rows_of(table: Mapping[str, object]) -> Iterator[dict[str, Any]]:
     """The rows of columns, one after the other."""
     for row in zip(*table.values(), strict=True):
         yield dict(zip(table, row, strict=True))

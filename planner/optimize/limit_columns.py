@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ _PARTS = {
 _UNITLESS = ("1", "1/s", "count")
 
 
-def with_limits(table: Mapping[str, Any], limits: Sequence[Constraint]) -> Columns:
+def with_limits(table: Mapping[str, object], limits: Sequence[Constraint]) -> Columns:
     """Result columns in full with the probability that a row keeps all ``limits``.
 
     It is the least of those of each limit that published errors tell of, [1]; NaN where they tell
@@ -41,7 +40,7 @@ def with_limits(table: Mapping[str, Any], limits: Sequence[Constraint]) -> Colum
         return {**table, PROBABILITY: np.fmin.reduce(found)}
 
 
-def _chances(table: Mapping[str, Any], limit: Constraint) -> FloatArray | None:
+def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | None:
     """The probability that each row keeps a limit; None where no errors are published of it."""
     column = _column(table, limit.name)
     if column is None:
@@ -67,7 +66,7 @@ def _column(table: Iterable[str], name: str) -> str | None:
 
 
 def _ends(
-    table: Mapping[str, Any], name: str, column: str, values: FloatArray
+    table: Mapping[str, object], name: str, column: str, values: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
     """The ends of a column's intervals, which a percentile has from its mean."""
     mean = percentile_of(name)
@@ -83,7 +82,7 @@ def _ends(
     return None if factors is None else (values * factors[0], values * factors[1])
 
 
-def _ends_of_mean(table: Mapping[str, Any], column: str) -> tuple[FloatArray, FloatArray] | None:
+def _ends_of_mean(table: Mapping[str, object], column: str) -> tuple[FloatArray, FloatArray] | None:
     """The ends of a column's intervals over its values."""
     names = ends_of(column)
     if column not in table or not all(name in table for name in names):

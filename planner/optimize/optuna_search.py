@@ -278,7 +278,7 @@ _VIOLATION = "constraints:violation"
 
 
 def optuna_search(
-    problem: Problem, *, progress: Progress | None = None, **how: Any
+    problem: Problem, *, progress: Progress | None = None, **how: object
 ) -> SearchResult:
     """Search spaces that are too large to enumerate; sources without a mesh are searched whole.
 
@@ -473,7 +473,9 @@ class _Search:
             asked.append(row)
         return asked
 
-    def _trial(self, row: IndexArray, attributes: Mapping[str, Any] | None = None) -> FrozenTrial:
+    def _trial(
+        self, row: IndexArray, attributes: Mapping[str, object] | None = None
+    ) -> FrozenTrial:
         """A finished trial of an evaluated row."""
         from optuna.trial import create_trial
 
@@ -489,7 +491,7 @@ class _Search:
         named = zip(self._words, row, strict=True)
         return {name: self._words[name][at] for name, at in named if name in self._distributions}
 
-    def _row(self, parameters: Mapping[str, Any]) -> IndexArray:
+    def _row(self, parameters: Mapping[str, object]) -> IndexArray:
         """Positions of values; a parameter of one value is not among the parameters."""
         places = (
             self._positions[name][parameters[name]] if name in parameters else 0

@@ -149,7 +149,7 @@ class SearchResult:
 
         return pd.DataFrame(full_columns(self.scaled(self.table), self.problem.sources))
 
-    def scaled(self, table: Mapping[str, Any]) -> Mapping[str, Any]:
+    def scaled(self, table: Mapping[str, object]) -> Mapping[str, Any]:
         """Columns of its plans with their scaling efficiency.
 
         It is there where the search has several numbers of GPUs, of one kind and one model.
@@ -180,7 +180,7 @@ class SearchResult:
             without_plan=without,
         )
 
-    def _refusal(self, axis: str, value: Any) -> str:
+    def _refusal(self, axis: str, value: object) -> str:
         """Why nothing was to be searched for a value of an axis; empty where something was."""
         reasons = (why for cell, why in self.problem.refused if cell.get(axis) == value)
         return next(reasons, "")
@@ -191,7 +191,7 @@ def columns_of(pieces: Pieces) -> Columns:
     return in_order([(places, judged.columns()) for places, judged in pieces])
 
 
-def _is_same(choice: Choice, source: Source, configuration: Any) -> bool:
+def _is_same(choice: Choice, source: Source, configuration: object) -> bool:
     """Whether a choice is this one: each parameter has the same value."""
     mine = choice.configuration
     return choice.source is source and all(

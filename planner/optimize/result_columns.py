@@ -77,7 +77,7 @@ def ends_of(column: str) -> tuple[str, str]:
     return f"{stem}_low{unit}", f"{stem}_high{unit}"
 
 
-def full_columns(table: Mapping[str, Any], sources: Sequence[Source]) -> Columns:
+def full_columns(table: Mapping[str, object], sources: Sequence[Source]) -> Columns:
     """The columns of results; behind them the ends of 90 % intervals, and what was asked."""
     if not table:
         return {}
@@ -85,7 +85,7 @@ def full_columns(table: Mapping[str, Any], sources: Sequence[Source]) -> Columns
     return {**_with_intervals(table, sources, which), **_asked(table, sources, which)}
 
 
-def intervals(row: Mapping[str, Any], sure: Confidence | None) -> dict[str, tuple[float, float]]:
+def intervals(row: Mapping[str, object], sure: Confidence | None) -> dict[str, tuple[float, float]]:
     """The ends of the 90 % intervals of a row, by column."""
     found: dict[str, tuple[float, float]] = {}
     for quantity, (low, high) in (sure.factors if sure else {}).items():

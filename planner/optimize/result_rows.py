@@ -10,7 +10,7 @@ from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Source
 
 
-def full_rows(table: Mapping[str, Any], sources: Sequence[Source]) -> list[dict[str, Any]]:
+def full_rows(table: Mapping[str, object], sources: Sequence[Source]) -> list[dict[str, Any]]:
     """The rows of `full_columns`, each by column; a number that is not known is None."""
     columns = full_columns(table, sources)
     return [*rows_of({name: [*map(known_value, plain(each))] for name, each in columns.items()})]

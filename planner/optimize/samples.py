@@ -162,7 +162,7 @@ def _worded(mesh: OpenMesh[Any]) -> dict[str, list[Any]]:
     return worded
 
 
-def _entries(own: Sequence[Any], words: Sequence[Any]) -> IndexArray:
+def _entries(own: Sequence[object], words: Sequence[object]) -> IndexArray:
     """Where each of all words is among a source's own; -1 where it is not."""
     places = {word: place for place, word in enumerate(own)}
     return np.array([places.get(word, -1) for word in words], dtype=np.intp)

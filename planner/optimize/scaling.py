@@ -31,7 +31,7 @@ def with_scaling(table: Mapping[str, Any], by_number: Mapping[str, Any]) -> Mapp
     return with_column(table, np.asarray(table[BESIDE], dtype=np.float64) / one)
 
 
-def with_column(table: Mapping[str, Any], column: Any) -> dict[str, Any]:
+def with_column(table: Mapping[str, object], column: object) -> dict[str, Any]:
     """The same with the efficiency behind the throughput per GPU."""
     found: dict[str, Any] = {}
     for name, values in table.items():

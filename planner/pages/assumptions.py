@@ -84,7 +84,7 @@ def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, st
         yield title, f"{words} and {more} more" if more > 0 else words, source
 
 
-def specs_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
     """The specs that rows name, of which no digest is known."""
     names = ("model", "gpu", "prefill_gpu", "framework", "engine", "reliability")
     found: dict[str, str] = {}
@@ -95,7 +95,7 @@ def specs_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return found
 
 
-def used_specs(specs: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def used_specs(specs: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
     """Of the specs of a manifest those that the rows are of, and those that are no choice."""
     used = specs_of_rows(rows)
     choices = ("gpu", "framework", "engine", "model")
@@ -114,7 +114,7 @@ _COUNTS = {
 }
 
 
-def manifest_section(manifest: Mapping[str, Any], **more: str) -> Section:
+def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
     """The command, versions, counts and specs of a manifest, and what there is ``more``."""
     pairs = {name: _words(manifest[name]) for name in _TOLD if manifest.get(name)}
     pairs |= {words: _words(manifest[name]) for name, words in _COUNTS.items() if name in manifest}
@@ -132,7 +132,7 @@ def manifest_section(manifest: Mapping[str, Any], **more: str) -> Section:
     return Section(title="How this was made", blocks=blocks, is_folded=True)
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return text.value(value)

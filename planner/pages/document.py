@@ -28,7 +28,7 @@ _WANTED = (
 class Row(dict[str, Any]):
     """A row of results; one that lacks a column says so. Results that are unknown are NaN."""
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+    def __init__(self, values: Mapping[str, object], where: str) -> None:
         super().__init__(
             {n: math.nan if v is None and is_result(n) else v for n, v in values.items()}
         )
@@ -83,7 +83,7 @@ class Document:
         return named(self.where, self.manifest)
 
     @classmethod
-    def of(cls, table: Any, where: str) -> Self:
+    def of(cls, table: object, where: str) -> Self:
         """The document of the object of a JSON file.
 
         Raises
@@ -113,7 +113,7 @@ class Document:
         )
 
 
-def read_row(where: str, row: Any) -> dict[str, Any]:
+def read_row(where: str, row: object) -> dict[str, Any]:
     """The values of a row of results by the terms of its columns.
 
     Raises
@@ -136,18 +136,18 @@ def version_notes(version: str) -> list[str]:
     return [f"Made by planner {version}; this page by {__version__}, which may predict otherwise."]
 
 
-def named(where: str, manifest: Mapping[str, Any]) -> str:
+def named(where: str, manifest: Mapping[str, object]) -> str:
     """A file in a message about a column that it lacks."""
     version = manifest.get("version")
     return where if version == __version__ else f"{where} (made by planner {version})"
 
 
-def _again(manifest: Mapping[str, Any]) -> str:
+def _again(manifest: Mapping[str, object]) -> str:
     command = manifest.get("command")
     return f" Run its command again: {command}" if command else ""
 
 
-def _kind(where: str, rows: Sequence[Mapping[str, Any]], more: Mapping[str, Any]) -> str:
+def _kind(where: str, rows: Sequence[Mapping[str, object]], more: Mapping[str, object]) -> str:
     for kind, part in _TELLING.items():
         if part in more:
             return kind
@@ -156,7 +156,7 @@ def _kind(where: str, rows: Sequence[Mapping[str, Any]], more: Mapping[str, Any]
     raise SpecError(f"{where}: is no result that a page can be made of: {_WANTED}.")
 
 
-def numbers(values: Iterable[Any]) -> list[float]:
+def numbers(values: Iterable[object]) -> list[float]:
     """The finite numbers among values."""
     return [
         float(one)

@@ -188,11 +188,11 @@ def _short(name: str) -> str:
     return _HEADS.get(name) or label(name)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_known(value: Any) -> bool:
+def _is_known(value: object) -> bool:
     return value not in (None, "") and not (isinstance(value, float) and not math.isfinite(value))
 
 

@@ -55,7 +55,7 @@ NEEDS = {
 
 
 def make_request(
-    given: Mapping[str, Any], *, base: Request | None = None, said: Said = str
+    given: Mapping[str, object], *, base: Request | None = None, said: Said = str
 ) -> Request:
     """A request of the fields of `planner.Request`; None stands for what was not given.
 
@@ -134,7 +134,7 @@ def question_of(plan: Request) -> Request:
     return replace(plan, settings=kept)
 
 
-def read_driver(given: Mapping[str, Any], said: Said = str) -> dict[str, Any]:
+def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Any]:
     """The ``driver`` and, of Optuna, its ``trials``, ``seed``, ``sampler`` and ``storage``.
 
     Raises
@@ -159,7 +159,7 @@ def read_driver(given: Mapping[str, Any], said: Said = str) -> dict[str, Any]:
     }
 
 
-def read_burst(workload: str, given: Any, said: Said = str) -> int | None:
+def read_burst(workload: str, given: object, said: Said = str) -> int | None:
     """Requests that arrive at once, None where nobody asked for that.
 
     Raises
@@ -174,13 +174,13 @@ def read_burst(workload: str, given: Any, said: Said = str) -> int | None:
     return whole(given, said("burst"), 1, _MOST_AT_ONCE)
 
 
-def _workload(given: Any) -> str:
+def _workload(given: object) -> str:
     if not isinstance(given, str):
         raise SearchSpaceError(f"The workload is a word, not {shown(given)}.")
     return known_workload(str(given).strip().lower())
 
 
-def _answer(term: Term, given: Any, said: str) -> Any:
+def _answer(term: Term, given: object, said: str) -> Any:
     """The value of a question, a tuple of several where the term takes them."""
     if not term.takes_several:
         return read(term, given, said)
@@ -195,7 +195,7 @@ def _goes_to_settings(name: str) -> bool:
     return "parameter" in glossary()[name].kind and name != "num_gpus"
 
 
-def _settings(workload: str, given: Any, said: Said) -> dict[str, Any]:
+def _settings(workload: str, given: object, said: Said) -> dict[str, Any]:
     known = terms_of(workload, "parameter", "pool", "derived")
     read_settings: dict[str, Any] = {}
     for word, value in _items("settings", given):
@@ -206,7 +206,7 @@ def _settings(workload: str, given: Any, said: Said) -> dict[str, Any]:
     return read_settings
 
 
-def _setting(term: Term | None, given: Any, name: str) -> Any:
+def _setting(term: Term | None, given: object, name: str) -> Any:
     """The values of a parameter; an unknown one, and choices of spaces, are judged with these."""
     is_choice = not isinstance(given, str | os.PathLike | Iterable | Real)
     if term is None or (is_choice and not hasattr(given, "tolist")):
@@ -218,14 +218,14 @@ def _setting(term: Term | None, given: Any, name: str) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _refuse_twice(names: Iterable[str], settings: Mapping[str, Any]) -> None:
+def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
     """Refuse settings of parameters that an option of their own was given for."""
     for name in names:
         if name in settings:
             raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
 
 
-def _objectives(workload: str, given: Any, said: Said) -> tuple[str, ...]:
+def _objectives(workload: str, given: object, said: Said) -> tuple[str, ...]:
     known = terms_of(workload, "objective")
     words = several(given, "objectives") if not _is_empty(given) else []
     for word in words:
@@ -234,7 +234,7 @@ def _objectives(workload: str, given: Any, said: Said) -> tuple[str, ...]:
     return tuple(full_name(word, known) for word in words)
 
 
-def _trained_for(asked: Mapping[str, Any], said: Said) -> dict[str, Any]:
+def _trained_for(asked: Mapping[str, object], said: Said) -> dict[str, Any]:
     """What training minimizes where a word for it stands among what is best."""
     given = asked.get("objectives")
     if given is None or _is_empty(given):
@@ -251,11 +251,11 @@ def _trained_for(asked: Mapping[str, Any], said: Said) -> dict[str, Any]:
     return {"training_objective": named[0], "objectives": others or None}
 
 
-def _is_empty(given: Any) -> bool:
+def _is_empty(given: object) -> bool:
     return isinstance(given, str | tuple | list | set | frozenset) and not given
 
 
-def _constraints(workload: str, given: Any, said: Said) -> dict[str, float]:
+def _constraints(workload: str, given: object, said: Said) -> dict[str, float]:
     known = terms_of(workload, "limit")
     others = {name: term for name, term in glossary().items() if "limit" in term.kind}
     bounds = {}
@@ -273,7 +273,7 @@ def _constraints(workload: str, given: Any, said: Said) -> dict[str, float]:
     return bounds
 
 
-def _items(part: str, given: Any) -> Iterable[tuple[str, Any]]:
+def _items(part: str, given: object) -> Iterable[tuple[str, Any]]:
     """The entries of a mapping; those without a value were not given."""
     if not isinstance(given, Mapping):
         raise SearchSpaceError(f"{part} is a mapping of names to values, not {shown(given)}.")
@@ -283,13 +283,13 @@ def _items(part: str, given: Any) -> Iterable[tuple[str, Any]]:
     return [(name, value) for name, value in given.items() if value is not None]
 
 
-def _words(given: Any, said: str) -> Any:
+def _words(given: object, said: str) -> Any:
     """A word or several that are read once the workload says of what they are."""
     words = [read(glossary()["model"], word, said) for word in several(given, said)]
     return words[0] if len(words) == 1 else tuple(words)
 
 
-def _path(given: Any, said: str) -> str:
+def _path(given: object, said: str) -> str:
     return str(read(glossary()["space"], given, said))
 
 
@@ -302,7 +302,7 @@ _PARTS: Mapping[str, Callable[[str, Any, Said], Any]] = {
 }
 
 
-def _refuse_others(workload: str, answers: Mapping[str, Any], said: Said) -> None:
+def _refuse_others(workload: str, answers: Mapping[str, object], said: Said) -> None:
     """Refuse answers to questions of other workloads."""
     for name, value in answers.items():
         term = glossary().get(name)
@@ -312,7 +312,7 @@ def _refuse_others(workload: str, answers: Mapping[str, Any], said: Said) -> Non
             raise _of_others(said(name), term.of, said)
 
 
-def _refuse_useless(request: Request, answers: Mapping[str, Any], said: Said) -> None:
+def _refuse_useless(request: Request, answers: Mapping[str, object], said: Said) -> None:
     for name, needed in NEEDS.items():
         if answers.get(name) and not getattr(request, needed) and needed not in answers:
             raise SearchSpaceError(f"{said(name)} needs {said(needed)}.")

@@ -49,7 +49,7 @@ class PinnedPlan:
     defaulted: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, plan: Plan, row: Mapping[str, Any]) -> Self:
+    def of(cls, plan: Plan, row: Mapping[str, object]) -> Self:
         """The plan of a row of result columns that a search of ``plan`` found."""
         workload = plan.workload.name
         given = answers_of(plan, row)
@@ -88,7 +88,7 @@ class PinnedPlan:
         return {name: _plain(getattr(self, name)) for name in _file_parts()}
 
     @classmethod
-    def from_dict(cls, table: Any, where: str) -> Self:
+    def from_dict(cls, table: object, where: str) -> Self:
         """A plan out of what `to_dict` made, here or in an older version.
 
         Raises
@@ -159,7 +159,7 @@ class PinnedPlan:
         return cls.from_dict(table, str(path))
 
 
-def answers_of(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
+def answers_of(plan: Plan, row: Mapping[str, object]) -> dict[str, Any]:
     """Every question but that of the space, answered: as the user did, or as the row was made."""
     settled, profile = plan.settled(row), plan.workload.profile_kind
     answers = {}
@@ -189,7 +189,7 @@ def asked_of(request: Request) -> dict[str, Any]:
     return answers
 
 
-def settings_of(workload: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(workload: str, row: Mapping[str, object]) -> dict[str, Any]:
     """The parameters of a row that are set by name, without those at their plain values.
 
     Prefill workers have the plain names' values where they have no other.
@@ -210,7 +210,7 @@ def settings_of(workload: str, row: Mapping[str, Any]) -> dict[str, Any]:
     return settings | own
 
 
-def _parameters(workload: str, row: Mapping[str, Any]) -> list[str]:
+def _parameters(workload: str, row: Mapping[str, object]) -> list[str]:
     """The parameters of a row, those of its pools among them if it has pools."""
     pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
     return [*terms_of(workload, "parameter"), *pools]
@@ -222,7 +222,7 @@ def _file_parts() -> list[str]:
 
 
 def _read_part(
-    table: Mapping[str, Any], part: str, known: Mapping[str, Term], faults: list[str]
+    table: Mapping[str, object], part: str, known: Mapping[str, Term], faults: list[str]
 ) -> dict[str, Any]:
     """The values of a part by the terms they are of, one each; ``faults`` gets what is wrong."""
     values = table.get(part)
@@ -243,7 +243,7 @@ def _read_part(
     return found
 
 
-def _texts(table: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
+def _texts(table: Mapping[str, object], faults: list[str]) -> dict[str, Any]:
     """The parts that are texts, and the digests of specs."""
     found: dict[str, Any] = {}
     for name in ("version", "specs_folder"):
@@ -268,7 +268,7 @@ def _absolute(path: str) -> str:
     return str(Path(path).absolute())
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -276,7 +276,7 @@ def _key(name: str) -> str:
     return name if name.replace("_", "").isalnum() and name.isascii() else json.dumps(name)
 
 
-def toml_value(value: Any) -> str:
+def toml_value(value: object) -> str:
     """A word, number or list of them as TOML, which for these is JSON."""
     text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=True)
     tomllib.loads(f"value = {text}")

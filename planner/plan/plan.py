@@ -52,14 +52,14 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan to {self.workload.name}: {self.problem!r}>"
 
-    def source_of(self, row: Mapping[str, Any]) -> Source:
+    def source_of(self, row: Mapping[str, object]) -> Source:
         """The source that a row of result columns comes from."""
         for source, cell in zip(self.problem.sources, self.problem.cells, strict=True):
             if all(row[name] == value for name, value in cell.items()):
                 return source
         raise KeyError(f"No source has this row: {row}.")
 
-    def settled(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def settled(self, row: Mapping[str, object]) -> dict[str, Any]:
         """Answers to questions that a row was made with, each as it can be asked again."""
         answers = {**self.workload.settled(self.source_of(row)), "model": row["model"]}
         if "adapter" in row:

@@ -48,25 +48,25 @@ def limit_column(name: str) -> str:
     return f"{name}_limit"
 
 
-def _plain(column: str, value: Any) -> Any:
+def _plain(column: str, value: object) -> Any:
     if not isinstance(value, bool | int | float | str | None):
         raise SearchSpaceError(f"{column} of a row is no word or number.")
     return value
 
 
-def _of_type(column: str, kind: type, value: Any) -> Any:
+def _of_type(column: str, kind: type, value: object) -> Any:
     if type(value) is not kind and value is not None:
         raise SearchSpaceError(f"{column} of a row cannot be {shown(value)}.")
     return value
 
 
-def _number(column: str, value: Any) -> Any:
+def _number(column: str, value: object) -> Any:
     if type(value) not in (float, int) and value is not None:
         raise SearchSpaceError(f"{column} of a row is no number: {shown(value)}.")
     return value
 
 
-def _setting(term: Term, column: str, value: Any) -> Any:
+def _setting(term: Term, column: str, value: object) -> Any:
     if value is None or column != term.term:
         return _plain(column, value)
     return read(term, _plain(column, value), f"{column} of a row")

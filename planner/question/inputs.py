@@ -41,7 +41,7 @@ _SEPARATED = re.compile(r"[1-9]\d{0,2}(,\d{3})*,0\d\d(,\d{3})*")
 _ZEROS_FIRST = re.compile(r"0\d")
 
 
-def read(term: Term, given: Any, said: str = "") -> Any:
+def read(term: Term, given: object, said: str = "") -> Any:
     """One value of a term: a whole number, number in SI units, flag or word.
 
     Raises
@@ -56,7 +56,7 @@ def read(term: Term, given: Any, said: str = "") -> Any:
     return _READERS[term.type.partition(":")[0]](term, value, said)
 
 
-def read_all(term: Term, given: Any, said: str = "") -> list[Any]:
+def read_all(term: Term, given: object, said: str = "") -> list[Any]:
     """The values of a term that takes several, without repetitions: one, or some kind of list.
 
     Raises
@@ -76,7 +76,7 @@ def read_all(term: Term, given: Any, said: str = "") -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def several(given: Any, said: str) -> list[Any]:
+def several(given: object, said: str) -> list[Any]:
     """The items of a list, set, array or text with commas; what is none of these alone.
 
     Raises
@@ -101,7 +101,7 @@ def several(given: Any, said: str) -> list[Any]:
     return items
 
 
-def whole(value: Any, said: str, least: int = 0, most: int = LARGEST, unit: str = "") -> int:
+def whole(value: object, said: str, least: int = 0, most: int = LARGEST, unit: str = "") -> int:
     """A whole number, of tokens or of anything else.
 
     Raises
@@ -118,7 +118,7 @@ def whole(value: Any, said: str, least: int = 0, most: int = LARGEST, unit: str 
     return found
 
 
-def chosen(value: Any, said: str, known: Iterable[str]) -> str:
+def chosen(value: object, said: str, known: Iterable[str]) -> str:
     """One of some words, in any case.
 
     Raises
@@ -157,7 +157,7 @@ def suggestion(word: str, known: Mapping[str, Term]) -> str:
     return f" Did you mean {name}?" if name in known else did_you_mean(name, [*known, *shorts])
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value in a message, cut where it is long."""
     try:
         text = repr(value)
@@ -175,7 +175,7 @@ def _plain(value: Any) -> Any:
     return str(value).strip() if isinstance(value, str) else value
 
 
-def _whole(value: Any, dimension: str) -> int | None:
+def _whole(value: object, dimension: str) -> int | None:
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, str) and _ZEROS_FIRST.match(value):
@@ -184,7 +184,7 @@ def _whole(value: Any, dimension: str) -> int | None:
     return int(number) if number is not None and number == math.floor(number) else None
 
 
-def _real(value: Any, dimension: str) -> float | None:
+def _real(value: object, dimension: str) -> float | None:
     """A finite number, None where it is none; what is wrong with a unit is a ValueError."""
     if isinstance(value, bool) or not isinstance(value, str | Real):
         return None
@@ -195,14 +195,14 @@ def _real(value: Any, dimension: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _count(term: Term, value: Any, said: str) -> int:
+def _count(term: Term, value: object, said: str) -> int:
     most = MOST_GPUS if term.term == "num_gpus" else LARGEST
     if term.unit == "parameters":
         most = MOST_PARAMETERS
     return whole(value, said, int(term.least or 0), most, term.unit)
 
 
-def _number(term: Term, value: Any, said: str) -> float:
+def _number(term: Term, value: object, said: str) -> float:
     unit = term.unit.removeprefix("1")
     text = value.removesuffix(unit) if isinstance(value, str) else value
     number = _real(text, "number")
@@ -213,7 +213,7 @@ def _number(term: Term, value: Any, said: str) -> float:
     return number
 
 
-def _share(term: Term, value: Any, said: str) -> float:
+def _share(term: Term, value: object, said: str) -> float:
     number = _real(value, "1")
     if number is None or not 0 <= number <= 1:
         told = f"{said} is a share from 0 to 1 or a percentage such as 90%, not {shown(value)}"
@@ -221,14 +221,14 @@ def _share(term: Term, value: Any, said: str) -> float:
     return number
 
 
-def _flag(term: Term, value: Any, said: str) -> bool:
+def _flag(term: Term, value: object, said: str) -> bool:
     text = _lower(value)
     if text not in (*_TRUE, *_FALSE):
         raise SearchSpaceError(f"{said} is true or false, not {shown(value)}.")
     return text in _TRUE
 
 
-def _code(term: Term, value: Any, said: str) -> Any:
+def _code(term: Term, value: object, said: str) -> Any:
     if isinstance(value, term.codes):
         return term.shown(value)
     words = {str(term.shown(code)): term.shown(code) for code in term.codes}
@@ -242,13 +242,13 @@ def _code(term: Term, value: Any, said: str) -> Any:
     return words[text]
 
 
-def _lower(value: Any) -> str:
+def _lower(value: object) -> str:
     """A word, flag or digit as text, empty for what is none."""
     is_digit = isinstance(value, int) and 0 <= value <= 9
     return str(value).lower() if isinstance(value, str) or is_digit else ""
 
 
-def _word(term: Term, value: Any, said: str) -> str:
+def _word(term: Term, value: object, said: str) -> str:
     if not isinstance(value, str):
         raise SearchSpaceError(f"{said} is text, not {shown(value)}.")
     if "\0" in value:
@@ -262,7 +262,7 @@ def _word(term: Term, value: Any, said: str) -> str:
     return value
 
 
-def _peak(term: Term, value: Any, said: str) -> float | str:
+def _peak(term: Term, value: object, said: str) -> float | str:
     """A share of a peak as a number; a rate stays text until the peak is known."""
     share = _real(value, "1")
     if share is None and not isinstance(value, str):
@@ -270,7 +270,7 @@ def _peak(term: Term, value: Any, said: str) -> float | str:
     return str(value) if share is None else share
 
 
-def _quantity(term: Term, value: Any, said: str) -> float:
+def _quantity(term: Term, value: object, said: str) -> float:
     dimension, unit = term.type, _UNITS.get(term.type)
     if not isinstance(value, str):
         number = _real(value, "1")
@@ -287,7 +287,7 @@ def _quantity(term: Term, value: Any, said: str) -> float:
         raise SearchSpaceError(f"{said} {value}: {error}.{_unseparated(value)}") from error
 
 
-def _tokens(term: Term, value: Any, said: str) -> float:
+def _tokens(term: Term, value: object, said: str) -> float:
     tokens = _quantity(term, value, said)
     if 0 < tokens < _FEWEST_TOKENS:
         raise SearchSpaceError(
@@ -296,7 +296,7 @@ def _tokens(term: Term, value: Any, said: str) -> float:
     return tokens
 
 
-def _price(term: Term, value: Any, said: str) -> float | str:
+def _price(term: Term, value: object, said: str) -> float | str:
     """USD per GPU-hour as a number, or those of several GPUs as text."""
     if isinstance(value, Mapping):
         pairs = list(value.items())
@@ -315,7 +315,7 @@ def _price(term: Term, value: Any, said: str) -> float | str:
     return ",".join(f"{name}={number}" for name, number in found.items())
 
 
-def _contract(term: Term, value: Any, said: str) -> str:
+def _contract(term: Term, value: object, said: str) -> str:
     words = [str(contract) for contract in Contract]
     text = re.sub(r"[\s_]+", "-", _lower(value))
     if text not in words:
@@ -324,7 +324,7 @@ def _contract(term: Term, value: Any, said: str) -> str:
     return text
 
 
-def _unseparated(value: Any) -> str:
+def _unseparated(value: object) -> str:
     """A hint for a number with separators of thousands."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d*)?", value.strip()):
         return f" Write {value.strip().replace(',', '')}: commas stand between several values."

@@ -107,7 +107,7 @@ def _numbers(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[tuple[
     yield from _flat(table, "")
 
 
-def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
     for key, value in table.items():
         if key in _WORDS:
             continue

@@ -76,7 +76,7 @@ def file_and_row(text: str) -> tuple[Path, int | None]:
 
 
 def compared_plans(
-    things: Sequence[Thing], asked: Mapping[str, Any], read: Reading, said: Said = str
+    things: Sequence[Thing], asked: Mapping[str, object], read: Reading, said: Said = str
 ) -> ComparedPlans:
     """The plan of each thing beside those of the others; ``asked`` as `make_request` takes it.
 
@@ -107,7 +107,7 @@ def compared_plans(
     return ComparedPlans(seens=seens, missing=missing)
 
 
-def has_question(things: Sequence[Thing], asked: Mapping[str, Any]) -> bool:
+def has_question(things: Sequence[Thing], asked: Mapping[str, object]) -> bool:
     """Whether plans are compared: files hold them, names and folders need a question."""
     kind = things[0].kind
     counted = any(asked.get(name) is not None for name in ("num_gpus", "request_rate"))
@@ -155,7 +155,7 @@ def _request(thing: Thing, asked: Mapping[str, Any], read: Reading, said: Said) 
     return recommended_of(asked_of).request()
 
 
-def _read(thing: Thing, changes: Mapping[str, Any], read: Reading) -> Request:
+def _read(thing: Thing, changes: Mapping[str, object], read: Reading) -> Request:
     """That of a file: its row, or what its search recommends, or the first row of a table."""
     path = thing.path
     assert path is not None

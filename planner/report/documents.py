@@ -37,7 +37,7 @@ def command_manifest(command: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def write_document(path: Path | None, manifest: Mapping[str, Any], **parts: Any) -> None:
+def write_document(path: Path | None, manifest: Mapping[str, object], **parts: object) -> None:
     """One JSON object: a manifest, and its parts; nothing where there is no path.
 
     Raises
@@ -57,8 +57,8 @@ def finish_search(
     plan: Plan,
     result: SearchResult,
     command: Sequence[str],
-    how: Mapping[str, Any],
-    **more: Any,
+    how: Mapping[str, object],
+    **more: object,
 ) -> None:
     """What stands behind the rows of a search that found something.
 
@@ -132,7 +132,7 @@ def object_text(add: Callable[[RowFiles], None]) -> str:
 
 
 def add_estimate(
-    files: RowFiles, plan: Plan, found: Evaluation, command: Sequence[str], **more: Any
+    files: RowFiles, plan: Plan, found: Evaluation, command: Sequence[str], **more: object
 ) -> None:
     """The row of one configuration, the time by operator, and what there is ``more``."""
     files.add(result_blocks(plan, found.table()))

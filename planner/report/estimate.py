@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from planner.optimize.collector import first_row
 from planner.plan.plan import Plan
@@ -45,7 +44,7 @@ def _head_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
 
 
 def write_estimate(
-    path: Path | None, plan: Plan, found: Evaluation, command: Sequence[str], **more: Any
+    path: Path | None, plan: Plan, found: Evaluation, command: Sequence[str], **more: object
 ) -> None:
     """One JSON object: the manifest, the row, the time by operator, and what there is ``more``.
 

@@ -262,7 +262,7 @@ def _told_columns(explained: Explanation, one: Sensitivity, *, is_full: bool) ->
     return [goal] if goal in moved else (moved[:1] or [goal])
 
 
-def _change(row: Mapping[str, Any], own: Mapping[str, Any], column: str) -> str:
+def _change(row: Mapping[str, object], own: Mapping[str, object], column: str) -> str:
     moved = change(row[column], own[column])
     return "-" if moved is None else signed(moved)
 
@@ -391,7 +391,7 @@ def _signed(term: Term) -> str:
     return "-" if moved is None else f"{100 * moved:+.1f} %"
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     return "none" if value is None else text.value(value)
 
 

@@ -58,7 +58,7 @@ def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
 
 
 def short_front_blocks(
-    plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, Any]
+    plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, object]
 ) -> Iterator[Block]:
     """The front with each layout in a column; rows that are the recommended plan have a star."""
     number = len(result.table["num_gpus"])
@@ -130,18 +130,18 @@ def _columns(
     ]
 
 
-def limited(plan: Plan, table: Mapping[str, Any]) -> list[str]:
+def limited(plan: Plan, table: Mapping[str, object]) -> list[str]:
     """The columns of limits on what a share of the requests does not exceed."""
     return percentile_columns([limit.name for limit in plan.problem.constraints], table)
 
 
-def percentile_columns(limits: Iterable[str], table: Mapping[str, Any]) -> list[str]:
+def percentile_columns(limits: Iterable[str], table: Mapping[str, object]) -> list[str]:
     """The same of limits by their names."""
     names = {name for name in limits if percentile_of(name)}
     return [column for column in table if (term := term_of_column(column)) and term.term in names]
 
 
-def _goals(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
+def _goals(plan: Plan, shown: Mapping[str, object]) -> list[str]:
     return [of_objective(plan, goal.name, shown) for goal in plan.problem.objectives]
 
 
@@ -163,7 +163,7 @@ def _with_layout(
     return {**table, "layout": [layout(row) for row in rows_of(table)]}
 
 
-def _settings(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
+def _settings(plan: Plan, shown: Mapping[str, object]) -> list[str]:
     """The columns that say what a configuration is, in the order of the terms."""
     hidden = {*_REDUNDANT, *plan.workload.wording.in_layout}
     named = [*plan.problem.cells[0], "num_gpus", "layout"]
@@ -189,13 +189,13 @@ def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
     return other == name or other not in shown or list(shown[name]) != list(shown[other])
 
 
-def of_objective(plan: Plan, name: str, table: Mapping[str, Any]) -> str:
+def of_objective(plan: Plan, name: str, table: Mapping[str, object]) -> str:
     """The column that tells an objective: the workload's choice, or its own."""
     return objective_column(plan.workload.wording, plan.problem.axes, name, table)
 
 
 def objective_column(
-    wording: Wording, axes: Collection[str], name: str, table: Mapping[str, Any]
+    wording: Wording, axes: Collection[str], name: str, table: Mapping[str, object]
 ) -> str:
     """The same of a table of which several values of ``axes`` were compared."""
     chosen = wording.of_objective.get(name)
@@ -215,7 +215,7 @@ def tied_with_first(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[lis
     return ties(table[of_objective(plan, goal, table)], sure), sure.layout
 
 
-def _column(name: str, values: Sequence[Any]) -> Column:
+def _column(name: str, values: Sequence[object]) -> Column:
     term = term_of_column(name)
     is_degree = name.endswith(_PARALLEL) and name != "sequence_parallel"
     return Column(
@@ -227,7 +227,7 @@ def _column(name: str, values: Sequence[Any]) -> Column:
     )
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(name: str, value: object) -> str:
     if not isinstance(value, float):
         words = text.value(value)
         return SHORT_WORDS.get(words, words)

@@ -78,14 +78,14 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
     )
 
 
-def _columns(plan: Plan, table: Mapping[str, Any]) -> tuple[str, str]:
+def _columns(plan: Plan, table: Mapping[str, object]) -> tuple[str, str]:
     goals = [of_objective(plan, goal.name, table) for goal in plan.problem.objectives]
     others = (_MEMORY, *plan.workload.wording.told)
     first, second = [*dict.fromkeys(name for name in (*goals, *others) if name in table)][:2]
     return first, second
 
 
-def _points(column: str, table: Mapping[str, Any]) -> Points:
+def _points(column: str, table: Mapping[str, object]) -> Points:
     values = np.asarray(table[column], dtype=np.float64)
     ends = [np.asarray(table[name], float) for name in ends_of(column) if name in table]
     known = ends if len(ends) == 2 else [np.full(values.shape, np.nan)] * 2

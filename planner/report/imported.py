@@ -82,12 +82,12 @@ def _said(imported: Imported) -> str:
     return ", ".join(words)
 
 
-def _is_plain(term: Term, value: Any) -> bool:
+def _is_plain(term: Term, value: object) -> bool:
     """Whether a parameter is as it is where nobody thinks of it."""
     return "parameter" in term.kind and str(value).lower() == str(term.plain).lower()
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = str(value)
     return text.rpartition("/")[2] if text.endswith(".toml") else shown(value)
 
@@ -119,7 +119,7 @@ def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
         yield said(f"Of the step are lost: {', '.join(words)}.")
 
 
-def started_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
+def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
     """What the engine's log has at its start; nothing of training."""
     setting = plan.source_of(row).setting
     pairs = start_pairs(setting, row) if isinstance(setting, ServingSetting) else {}
@@ -162,7 +162,7 @@ def diff_blocks(rewritten: Rewritten, *, is_written: bool) -> Iterator[Block]:
 def change_blocks(
     workload: str,
     change: Change | None,
-    own: Mapping[str, Any],
+    own: Mapping[str, object],
     *,
     is_running: bool,
     fits: float,
@@ -178,7 +178,7 @@ def change_blocks(
     yield said(change_text(workload, change, own))
 
 
-def change_text(workload: str, change: Change, own: Mapping[str, Any]) -> str:
+def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str:
     """A change in a sentence: what instead of what, what it gains, how surely it fits.
 
     To serve more at once may make each wait longer: the times of a request stand beside it,

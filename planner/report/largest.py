@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from planner.base import text
 from planner.base.units import GIB
@@ -26,7 +25,9 @@ _PEAK = "peak_memory_gib"
 _COLUMNS = 3
 
 
-def largest_blocks(plan: Plan, row: Mapping[str, Any], found: Sequence[Largest]) -> Iterator[Block]:
+def largest_blocks(
+    plan: Plan, row: Mapping[str, object], found: Sequence[Largest]
+) -> Iterator[Block]:
     """The plan, and for each thing that grows what fits, what does not, and what it costs."""
     yield said(question_title(plan), mark=TOTAL, indent="")
     yield said(short_plan(plan, row))

@@ -75,7 +75,7 @@ def _columns(times: OperatorTimes) -> list[Column]:
     ]
 
 
-def _is_shown(name: str, values: Sequence[Any]) -> bool:
+def _is_shown(name: str, values: Sequence[object]) -> bool:
     """Whether a column tells something: not what all have in common, or by default."""
     if name in (*_NAMED, *_words()):
         return len(set(values)) > 1
@@ -92,7 +92,7 @@ _CELLS: dict[str, Callable[[Any], str]] = {
 }
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(name: str, value: object) -> str:
     if value is None:
         return ""
     if name in _CELLS:

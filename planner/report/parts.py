@@ -61,7 +61,7 @@ def host_words(row: Mapping[str, Any], machine: Machine) -> str:
     return f"{needed:,.1f} of {room:,.0f} GiB of a node" + ("" if known else ASSUMED_HOST)
 
 
-def paged_words(row: Mapping[str, Any]) -> str:
+def paged_words(row: Mapping[str, object]) -> str:
     """What a paged optimizer moves of a GPU's states; "" if nothing."""
     moved = row.get("paged_states_gib") or 0.0
     if not moved:

@@ -77,7 +77,7 @@ class RowFiles:
             self._json.write("{" + "},\n{".join(rows) + "}")
         self._empty = False
 
-    def finish(self, manifest: Mapping[str, Any], **more: Any) -> None:
+    def finish(self, manifest: Mapping[str, object], **more: object) -> None:
         """Write the manifest, in the JSON object with whatever else belongs to it."""
         if self._manifest is not None:
             self._manifest.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
@@ -116,7 +116,7 @@ AnyArray = NDArray[Any]
 Cell = Callable[[Any], str]
 
 
-def csv_cell(value: Any) -> str:
+def csv_cell(value: object) -> str:
     """A value in CSV: numbers as Python writes them, what is unknown empty.
 
     A text loses its control characters; before a leading ``=``, ``+``, ``-`` or ``@`` it gets
@@ -144,7 +144,7 @@ def plain_cell(words: str) -> str:
     return words
 
 
-def json_cell(value: Any) -> str:
+def json_cell(value: object) -> str:
     """A value in JSON; what is unknown is null."""
     if isinstance(value, float) and not math.isfinite(value):
         return "null"
@@ -173,7 +173,7 @@ def _repeated(words: Sequence[str], between: str, number: int) -> list[list[str]
     return [[between.join(words)] * number] if words else []
 
 
-def _is_array(values: Any) -> bool:
+def _is_array(values: object) -> bool:
     return isinstance(values, np.ndarray)
 
 

@@ -188,7 +188,7 @@ def own_line(plan: Plan, row: Mapping[str, Any], own: Mapping[str, Any], rejecte
     return f"{name}; {words}, {share(away)} off" if away >= _SAME else f"{name}; {words}, the same"
 
 
-def _are_numbers(*values: Any) -> bool:
+def _are_numbers(*values: object) -> bool:
     return all(isinstance(value, float | int) for value in values)
 
 
@@ -259,7 +259,7 @@ def _change(plan: Plan, loss: float) -> str:
 
 
 def _table_blocks(
-    plan: Plan, compared: Comparison, columns: Mapping[str, Any], most: int
+    plan: Plan, compared: Comparison, columns: Mapping[str, object], most: int
 ) -> Iterator[Block]:
     axis, table = compared.axis, full_columns(columns, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, table)
@@ -294,7 +294,7 @@ def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
     ]
 
 
-def estimate_command(plan: Plan, row: Mapping[str, Any]) -> str:
+def estimate_command(plan: Plan, row: Mapping[str, object]) -> str:
     """``planner estimate`` for a row of result columns of a plan."""
     workload, request = plan.workload, plan.request
     words = [] if workload.name == Request.workload else ["--workload", workload.name]
@@ -315,7 +315,7 @@ def estimate_command(plan: Plan, row: Mapping[str, Any]) -> str:
     return "planner estimate " + shlex.join(words)
 
 
-def _option(term: Term, answer: Any, plain: Any) -> list[str]:
+def _option(term: Term, answer: object, plain: object) -> list[str]:
     """An option and its value; none where the answer is the plain one."""
     if answer is None or answer == plain:
         return []

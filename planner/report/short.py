@@ -18,13 +18,13 @@ _PLACES = ("mode", "model", "gpu", "framework", "engine", "adapter")
 _RARE = 29
 
 
-def short_plan(plan: Plan, row: Mapping[str, Any]) -> str:
+def short_plan(plan: Plan, row: Mapping[str, object]) -> str:
     """A row in a few words, with everything of which several values were searched."""
     wording = plan.workload.wording
     return ", ".join([*_where(plan, row), (wording.brief or wording.in_short)(row)])
 
 
-def shortest_plan(plan: Plan, row: Mapping[str, Any], without: str) -> str:
+def shortest_plan(plan: Plan, row: Mapping[str, object], without: str) -> str:
     """A row's layout and where it runs, but for the axis ``without``."""
     wording = plan.workload.wording
     layout = wording.layout or wording.brief or wording.in_short
@@ -52,7 +52,7 @@ def share(loss: float) -> str:
     return f"{100 * loss:.1f} %" if loss < 0.1 else f"{100 * loss:,.0f} %"
 
 
-def layout_of(workload: Workload, row: Mapping[str, Any]) -> str:
+def layout_of(workload: Workload, row: Mapping[str, object]) -> str:
     """A row's degrees of parallelism in short."""
     wording = workload.wording
     if wording.layout is not None:
@@ -60,7 +60,7 @@ def layout_of(workload: Workload, row: Mapping[str, Any]) -> str:
     return degrees(row, wording.degrees)
 
 
-def plan_of(workload: Workload, row: Mapping[str, Any]) -> str:
+def plan_of(workload: Workload, row: Mapping[str, object]) -> str:
     """A row's software and layout as its users write it."""
     wording = workload.wording
     software = [row.get(name) for name in ("mode", "framework", "engine")]
@@ -68,7 +68,7 @@ def plan_of(workload: Workload, row: Mapping[str, Any]) -> str:
     return ", ".join([*words, (wording.brief or wording.in_short)(row)])
 
 
-def settings_text(plan: Plan, row: Mapping[str, Any]) -> str:
+def settings_text(plan: Plan, row: Mapping[str, object]) -> str:
     """Where a row runs and the values of every parameter, in one paragraph."""
     parameters = terms_of(plan.workload.name, "parameter", "derived", "pool")
     names = dict.fromkeys(["mode", "gpu", plan.workload.profile_kind, *parameters])
@@ -79,7 +79,7 @@ def settings_text(plan: Plan, row: Mapping[str, Any]) -> str:
     )
 
 
-def _goes_without_saying(name: str, value: Any) -> bool:
+def _goes_without_saying(name: str, value: object) -> bool:
     """Whether it follows from others, or is the default of an engine or of what few plans set."""
     if name.removeprefix(PREFILL) == "gpu_memory_utilization" and not value:
         return True

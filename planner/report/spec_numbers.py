@@ -189,11 +189,11 @@ def _is_section(value: Any) -> bool:
     return isinstance(value, Mapping) and not _is_quantity(value) and not is_choice
 
 
-def _is_quantity(value: Any) -> bool:
+def _is_quantity(value: object) -> bool:
     return isinstance(value, Mapping) and "value" in value and "source" in value
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key.replace('_', ' ')} {given}" for key, given in value.items())
     if isinstance(value, list):
@@ -212,7 +212,7 @@ def _mark(source: str, sources: Mapping[str, str]) -> str:
     return f"[{source}]"
 
 
-def _is_given(table: Any, keys: list[str]) -> bool:
+def _is_given(table: object, keys: list[str]) -> bool:
     for key in keys:
         if not isinstance(table, Mapping) or key not in table:
             return False

@@ -39,7 +39,7 @@ _OF_PROMPTS = "cost_per_million_input_tokens_usd"
 
 
 def sure_pairs(
-    row: Mapping[str, Any],
+    row: Mapping[str, object],
     sure: Confidence,
     capacity: float,
     facts: Sequence[MovingFact] = (),
@@ -69,7 +69,7 @@ def told_ends(plan: Plan, candidates: Candidates) -> dict[str, tuple[float, floa
     return widened(intervals(row, sure), moving_facts(plan, candidates))
 
 
-def says_nothing(column: str, row: Mapping[str, Any]) -> bool:
+def says_nothing(column: str, row: Mapping[str, object]) -> bool:
     """Whether a column equals the one that it goes beyond, so that nobody needs to see both.
 
     Beside the capacity neither the stated rate does, nor the same per GPU.
@@ -79,7 +79,7 @@ def says_nothing(column: str, row: Mapping[str, Any]) -> bool:
     return column in _SAME_AS and row[column] == row.get(_SAME_AS[column])
 
 
-def fits_words(row: Mapping[str, Any]) -> str:
+def fits_words(row: Mapping[str, object]) -> str:
     """``fits with 97 %``; empty where nothing tells.
 
     An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
@@ -211,8 +211,8 @@ def told_names(
     wording: Wording,
     goals: Sequence[str],
     limited: Iterable[str],
-    row: Mapping[str, Any],
-    asked: Mapping[str, Any],
+    row: Mapping[str, object],
+    asked: Mapping[str, object],
 ) -> list[str]:
     """The columns to tell of a row: the workload's own, those of limits, the first of ``goals``.
 
@@ -228,7 +228,7 @@ def told_names(
 
 
 def reached_pairs(
-    names: Iterable[str], row: Mapping[str, Any], ends: Mapping[str, Ends], capacity: float
+    names: Iterable[str], row: Mapping[str, object], ends: Mapping[str, Ends], capacity: float
 ) -> dict[str, str]:
     """Columns of a row in words with the ends of their intervals, and how much memory of the
     ``capacity`` [GiB] it takes.

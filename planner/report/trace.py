@@ -29,7 +29,7 @@ _MOST = 12_000
 """Spans from which those of a pass are one."""
 
 
-def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, Any]) -> None:
+def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, object]) -> None:
     """Write timelines one after the other in the Trace Event Format [1]_.
 
     A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``about``

@@ -32,7 +32,7 @@ _PLAIN_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
 
 
 class _Console(Console):
-    def print(self, *objects: Any, **options: Any) -> None:
+    def print(self, *objects: object, **options: object) -> None:
         """As rich does, without its padding at the end of lines where a file takes them."""
         try:
             self._print(*objects, **options)

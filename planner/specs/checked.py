@@ -111,7 +111,7 @@ def checked(cls: type[Made]) -> type[Made]:
     return typing.cast(type[Made], made)
 
 
-def checked_of(kind: type[Made], values: Mapping[str, Any], context: Any) -> Made:
+def checked_of(kind: type[Made], values: Mapping[str, object], context: object) -> Made:
     """A ``kind`` of values that share a ``context``.
 
     Raises
@@ -124,7 +124,7 @@ def checked_of(kind: type[Made], values: Mapping[str, Any], context: Any) -> Mad
     return made
 
 
-def unchecked(spec: Made, **values: Any) -> Made:
+def unchecked(spec: Made, **values: object) -> Made:
     """A copy with other values, which nobody checks: files may not say infinity, or an array."""
     changed = copy.copy(spec)
     for name, value in values.items():
@@ -133,12 +133,12 @@ def unchecked(spec: Made, **values: Any) -> Made:
 
 
 @cache
-def field_types(kind: Any) -> Mapping[str, Any]:
+def field_types(kind: object) -> Mapping[str, Any]:
     """The fields of a checked class with their types, without their limits; empty for others."""
     return typing.get_type_hints(kind) if hasattr(kind, "__checked__") else {}
 
 
-def _init(self: Any, **values: Any) -> None:
+def _init(self: object, **values: object) -> None:
     _fill(self, values, None)
 
 
@@ -213,7 +213,7 @@ def _check(hint: Any) -> _Check:
     return _SIMPLE[hint] if hint in _SIMPLE else _nested(hint)
 
 
-def _wrong(what: str, value: Any) -> ValueError:
+def _wrong(what: str, value: object) -> ValueError:
     if isinstance(value, Mapping | list | tuple):
         return ValueError(
             f"must be {what}, not a {'table' if isinstance(value, Mapping) else 'list'}"
@@ -223,7 +223,7 @@ def _wrong(what: str, value: Any) -> ValueError:
     return ValueError(f"must be {what}, not {shown}")
 
 
-def _exact_whole(value: Any, _: Any) -> int:
+def _exact_whole(value: object, _: object) -> int:
     if type(value) is not int:
         raise _wrong("a whole number", value)
     return value
@@ -254,7 +254,7 @@ def _number(value: Any, _: Any) -> float:
     raise _wrong("a number", value)
 
 
-def _flag(value: Any, _: Any) -> bool:
+def _flag(value: object, _: object) -> bool:
     if type(value) is bool:
         return value
     if not isinstance(value, str) and value in (0, 1):
@@ -262,7 +262,7 @@ def _flag(value: Any, _: Any) -> bool:
     raise _wrong("true or false", value)
 
 
-def _text(value: Any, _: Any) -> str:
+def _text(value: object, _: object) -> str:
     if type(value) is str:
         return value
     if isinstance(value, str):
@@ -270,12 +270,12 @@ def _text(value: Any, _: Any) -> str:
     raise _wrong("text", value)
 
 
-def _nothing(value: Any, _: Any) -> None:
+def _nothing(value: object, _: object) -> None:
     if value is not None:
         raise _wrong("left out", value)
 
 
-def _anything(value: Any, _: Any) -> Any:
+def _anything(value: object, _: object) -> Any:
     return value
 
 
@@ -285,7 +285,7 @@ _SIMPLE: Mapping[Any, _Check] = {
 
 
 def _word(words: Iterable[str], make: Callable[[str], Any]) -> _Check:
-    def check(value: Any, _: Any) -> Any:
+    def check(value: object, _: object) -> Any:
         if isinstance(value, str):
             with suppress(ValueError):
                 return make(value)
@@ -306,7 +306,7 @@ def _nested(kind: Any) -> _Check:
 
 
 def _sequence(element: _Check) -> _Check:
-    def check(value: Any, context: Any) -> Any:
+    def check(value: object, context: object) -> Any:
         if not isinstance(value, list | tuple):
             raise _wrong("a list", value)
         numbered = ((str(number), one) for number, one in enumerate(value))
@@ -316,7 +316,7 @@ def _sequence(element: _Check) -> _Check:
 
 
 def _mapping(of_key: _Check, of_value: _Check) -> _Check:
-    def check(value: Any, context: Any) -> Any:
+    def check(value: object, context: object) -> Any:
         if not isinstance(value, Mapping):
             raise _wrong("a table", value)
         pairs = _each(
@@ -341,11 +341,11 @@ def _each(items: Iterable[tuple[Any, Any]], check: _Check) -> list[Any]:
     return made
 
 
-def _one_of(kinds: Sequence[Any]) -> _Check:
+def _one_of(kinds: Sequence[object]) -> _Check:
     """The kind that a value is of, or the first that it can be converted to."""
     checks = [(kind, _check(kind)) for kind in kinds if kind is not type(None)]
 
-    def check(value: Any, context: Any) -> Any:
+    def check(value: object, context: object) -> Any:
         if value is None and len(checks) < len(kinds):
             return None
         likely = sorted(checks, key=lambda one: -_likeness(one[0], value))
@@ -360,13 +360,13 @@ def _one_of(kinds: Sequence[Any]) -> _Check:
     return check
 
 
-def _likeness(kind: Any, value: Any) -> int:
+def _likeness(kind: object, value: object) -> int:
     if isinstance(value, Mapping):
         return len(field_types(kind).keys() & value.keys())
     return (tuple if isinstance(value, list) else type(value)) in (kind, typing.get_origin(kind))
 
 
-def _limited(kind: Any, metadata: tuple[Any, ...]) -> _Check:
+def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
     """A check between the validators of an annotation, within its bounds."""
     is_strict = any(isinstance(one, Strict) for one in metadata)
     check = _exact_whole if is_strict and kind is int else _check(kind)
@@ -379,7 +379,7 @@ def _limited(kind: Any, metadata: tuple[Any, ...]) -> _Check:
         if getattr(one, name, None) is not None
     ]
 
-    def limited(value: Any, context: Any) -> Any:
+    def limited(value: object, context: object) -> Any:
         for convert in before:
             value = convert(value, context)
         value = check(value, context)
@@ -393,12 +393,12 @@ def _limited(kind: Any, metadata: tuple[Any, ...]) -> _Check:
     return limited
 
 
-def field_words(spec: Any) -> dict[str, str]:
+def field_words(spec: object) -> dict[str, str]:
     """Dotted name of each field of a spec, and of the specs inside it -> what it means."""
     return dict(_words(spec, ""))
 
 
-def _words(spec: Any, prefix: str) -> Iterator[tuple[str, str]]:
+def _words(spec: object, prefix: str) -> Iterator[tuple[str, str]]:
     texts = _texts(spec)
     for name, kind in field_types(spec).items():
         if name in texts:

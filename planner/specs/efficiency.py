@@ -29,7 +29,7 @@ _LINK_CLASSES = {
 
 
 def with_defaults(
-    table: Mapping[str, Any], where: str, folder: Path | None = None
+    table: Mapping[str, object], where: str, folder: Path | None = None
 ) -> tuple[dict[str, Any], list[Path]]:
     """A GPU's table completed from its defaults, and the files they came from.
 
@@ -128,7 +128,7 @@ def _default_file(name: str, where: str, folder: Path | None) -> Path:
     raise SpecError(f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, known)}")
 
 
-def _renamed(table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, Any]:
     """The table with ``prefix.`` before the source of each quantity in it."""
     renamed = {}
     for key, value in table.items():

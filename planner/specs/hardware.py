@@ -137,7 +137,7 @@ def loaded(kind: type[Spec], table: Mapping[str, Any], path: Path, *others: Path
     return Loaded(spec=spec, path=path, provenance=origins, digest=digest(path, *others))
 
 
-def _kernel_files(table: Mapping[str, Any], where: str, folder: Path | None) -> list[Path]:
+def _kernel_files(table: Mapping[str, object], where: str, folder: Path | None) -> list[Path]:
     efficiency = table.get("efficiency")
     name = efficiency.get("gemm_table") if isinstance(efficiency, Mapping) else None
     if not name or not isinstance(name, str):

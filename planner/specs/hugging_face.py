@@ -154,7 +154,7 @@ def _download(name: str) -> Path:
         raise SpecError(f"The config.json of {name} cannot be downloaded: {error}.") from error
 
 
-def published_types(values: Mapping[str, Any]) -> dict[str, Any]:
+def published_types(values: Mapping[str, object]) -> dict[str, Any]:
     """``quantization``, ``expert_quantization`` and ``checkpoints`` of a model; empty for 16 bit.
 
     A method that leaves the attention of a mixture of experts in 16 bit is read as one that
@@ -185,7 +185,7 @@ def published_types(values: Mapping[str, Any]) -> dict[str, Any]:
     return words
 
 
-def _left_out(config: Mapping[str, Any]) -> list[str]:
+def _left_out(config: Mapping[str, object]) -> list[str]:
     """The names and expressions of modules that stay as they were."""
     names = config.get("ignore") or config.get("modules_to_not_convert") or []
     named = [str(name) for name in names] if isinstance(names, list) else []
@@ -215,7 +215,7 @@ def _kept(left_out: list[str], num_layers: int) -> dict[str, Any]:
     return kept | ({"sixteen_bit_layers": len(layers)} if layers else {})
 
 
-def _groups(config: Mapping[str, Any]) -> dict[str, Any]:
+def _groups(config: Mapping[str, object]) -> dict[str, Any]:
     """The group of weights that share a scale, where it is not the usual one of 128."""
     weights: Mapping[str, Any] = config
     if config.get("quant_method") == "compressed-tensors":
@@ -248,7 +248,7 @@ def _word(config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _compressed(group: Mapping[str, Any]) -> str | None:
+def _compressed(group: Mapping[str, object]) -> str | None:
     weights, inputs = group.get("weights"), group.get("input_activations")
     if not isinstance(weights, dict):
         return None

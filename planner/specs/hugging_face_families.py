@@ -342,11 +342,11 @@ def _attention(row: Row, config: ConfigReader, mixer: str) -> Table:
     return base(config, **_filled(_ATTENTION, fields, config))  # type: ignore[no-any-return]
 
 
-def _filled(kinds: Mapping[str, Any], fields: Row, config: ConfigReader) -> Table:
+def _filled(kinds: Mapping[str, object], fields: Row, config: ConfigReader) -> Table:
     return {name: _value(kinds[name], given, config) for name, given in fields.items()}
 
 
-def _value(kind: Any, given: Any, config: ConfigReader) -> Any:
+def _value(kind: object, given: object, config: ConfigReader) -> Any:
     if not isinstance(given, str):
         return given
     if given.startswith("@"):

@@ -32,7 +32,7 @@ _NAMES = {name: (name, *group) for group in _SYNONYMS for name in group}
 class ConfigReader:
     """One JSON object; a faulty value is noted in ``faults`` and a harmless one returned."""
 
-    def __init__(self, values: Mapping[str, Any], faults: list[str], prefix: str = "") -> None:
+    def __init__(self, values: Mapping[str, object], faults: list[str], prefix: str = "") -> None:
         self.values = values
         self.faults = faults
         self.prefix = prefix
@@ -93,7 +93,7 @@ class ConfigReader:
         if self.flag(key, only) != only:
             self.fault(key, f"must be {str(only).lower()}: the other way is not supported")
 
-    def demand(self, key: str, only: Any, why: str, silent: Any = None) -> None:
+    def demand(self, key: str, only: object, why: str, silent: object = None) -> None:
         """Note a fault if ``key`` has another value than ``only``; silence means ``silent``."""
         value = self.values.get(key)
         meant = silent if value is None else value
@@ -121,7 +121,7 @@ class ConfigReader:
         inner = value if isinstance(value, dict) else {}
         return ConfigReader(inner, self.faults, f"{self.prefix}{key}.")
 
-    def or_else(self, defaults: Mapping[str, Any]) -> ConfigReader:
+    def or_else(self, defaults: Mapping[str, object]) -> ConfigReader:
         """This object, with ``defaults`` where it is silent."""
         own = {key: value for key, value in self.values.items() if value is not None}
         return ConfigReader({**defaults, **own}, self.faults, self.prefix)
@@ -130,11 +130,11 @@ class ConfigReader:
         """Whether the object names ``key``, if only to say null."""
         return any(name in self.values for name in _NAMES.get(key, (key,)))
 
-    def completed(self, defaults: Mapping[str, Any]) -> ConfigReader:
+    def completed(self, defaults: Mapping[str, object]) -> ConfigReader:
         """This object, with ``defaults`` for what it does not name: null stays null."""
         return self.replaced({key: value for key, value in defaults.items() if not self.names(key)})
 
-    def replaced(self, values: Mapping[str, Any]) -> ConfigReader:
+    def replaced(self, values: Mapping[str, object]) -> ConfigReader:
         """This object, with ``values`` in place of its own."""
         return ConfigReader({**self.values, **values}, self.faults, self.prefix)
 
@@ -142,7 +142,7 @@ class ConfigReader:
         """The part of a language model within that of several modes, or this one."""
         return self.table("text_config") if self.values.get("text_config") is not None else self
 
-    def _number(self, key: str, value: Any, least: int) -> int | None:
+    def _number(self, key: str, value: object, least: int) -> int | None:
         if isinstance(value, bool) or not isinstance(value, int):
             self.fault(key, f"must be a whole number, not {_short(value)}")
         elif not least <= value <= LARGEST:
@@ -152,7 +152,7 @@ class ConfigReader:
         return None
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     if isinstance(value, int) and abs(value) > 10**18:

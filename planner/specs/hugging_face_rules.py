@@ -229,7 +229,7 @@ def _head_dim(config: ConfigReader, heads: int) -> int:
     return max(hidden // heads, 1)
 
 
-def latent_attention(config: ConfigReader, **fields: Any) -> Table:
+def latent_attention(config: ConfigReader, **fields: object) -> Table:
     """Latent attention by the names of DeepSeek; ``fields`` are what the family fixes."""
     heads = config.size("num_attention_heads")
     rotary = config.size("qk_rope_head_dim")
@@ -246,7 +246,7 @@ def latent_attention(config: ConfigReader, **fields: Any) -> Table:
     }
 
 
-def square_attention(config: ConfigReader, **fields: Any) -> Table:
+def square_attention(config: ConfigReader, **fields: object) -> Table:
     """Attention whose output projection is square, whatever the heads are."""
     table = attention(config, **fields)
     if table["num_attention_heads"] * table["head_dim"] != config.size("hidden_size"):
@@ -254,7 +254,7 @@ def square_attention(config: ConfigReader, **fields: Any) -> Table:
     return table
 
 
-def unequal_heads(config: ConfigReader, **fields: Any) -> Table:
+def unequal_heads(config: ConfigReader, **fields: object) -> Table:
     """Attention whose values have another width per head than keys, which a mean stands for."""
     key, value = config.size("head_dim", 192), config.size("v_head_dim", 128)
     if (key + value) % 2:

@@ -68,7 +68,7 @@ def read_spec(kind: type[Spec], path: Path) -> Spec:
     return check_spec(kind, read_toml(path), where=str(path))
 
 
-def check_spec(kind: type[Spec], table: Mapping[str, Any], where: str) -> Spec:
+def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spec:
     """``table`` as a ``kind``; ``where`` names it in error messages.
 
     Raises
@@ -91,7 +91,7 @@ def check_spec(kind: type[Spec], table: Mapping[str, Any], where: str) -> Spec:
     return spec
 
 
-def provenance(table: Mapping[str, Any]) -> dict[str, str]:
+def provenance(table: Mapping[str, object]) -> dict[str, str]:
     """Dotted key of every quantity in a spec table -> the source it names."""
     return {key: quantity["source"] for key, quantity in _quantities(table, "")}
 
@@ -110,7 +110,9 @@ def _short(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-def _quantities(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _quantities(
+    table: Mapping[str, object], prefix: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for key, value in table.items():
         if isinstance(value, Mapping):
             if "value" in value and "source" in value:
@@ -119,7 +121,7 @@ def _quantities(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Ma
                 yield from _quantities(value, f"{prefix}{key}.")
 
 
-def _source_faults(sources: Any) -> Iterator[str]:
+def _source_faults(sources: object) -> Iterator[str]:
     if not isinstance(sources, dict):
         yield "sources must be a table of name = text"
         return
@@ -128,7 +130,7 @@ def _source_faults(sources: Any) -> Iterator[str]:
             yield f"sources.{name} must say where the figures come from"
 
 
-def field_names(kind: Any) -> set[str]:
+def field_names(kind: object) -> set[str]:
     """Names of the fields of a spec and of the specs inside it."""
     names: set[str] = set()
     for name, hint in field_types(kind).items():

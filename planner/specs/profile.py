@@ -91,7 +91,7 @@ def _load(kind: SpecKind, profile: type[Spec], name: str, folder: Path | None) -
     return loaded(profile, table, path, *others)
 
 
-def _parent(kind: SpecKind, parent: Any, path: Path, folder: Path | None) -> Path:
+def _parent(kind: SpecKind, parent: object, path: Path, folder: Path | None) -> Path:
     if not isinstance(parent, str):
         raise SpecError(f"{path}: extends must be the name or the path of a profile.")
     try:

@@ -18,7 +18,7 @@ class FileContext:
 
 
 def _read(dimension: str) -> Callable[[Any, Any], Any]:
-    def read(value: Any, context: Any) -> Any:
+    def read(value: object, context: object) -> Any:
         if not isinstance(context, FileContext):
             return value
         if not isinstance(value, dict):

@@ -48,7 +48,7 @@ def is_launch_file(path: Path) -> bool:
 def request_in(
     path: Path,
     row: int | None,
-    asked: Mapping[str, Any],
+    asked: Mapping[str, object],
     specs: Path | None = None,
     said: Said = str,
     beside: Request | None = None,
@@ -77,13 +77,13 @@ def request_in(
 
 
 def _imported(
-    path: Path, row: int | None, asked: Mapping[str, Any], specs: Path | None
+    path: Path, row: int | None, asked: Mapping[str, object], specs: Path | None
 ) -> Imported:
     num_gpus, gpu = _alone(asked.get("num_gpus")), _alone(asked.get("gpu"))
     return read_launch(path, row, specs, num_gpus=num_gpus, gpu=gpu)
 
 
-def _alone(given: Any) -> str | None:
+def _alone(given: object) -> str | None:
     """One answer as text; None where there is none, or several."""
     is_one = given is not None and not isinstance(given, list | tuple) and "," not in str(given)
     return str(given) if is_one else None
@@ -141,7 +141,7 @@ def _require_row(path: Path, row: int | None, most: int) -> None:
         raise LaunchError(f"{path}: has rows 1 to {most:,}, not {1 if row is None else row}.")
 
 
-def _pinned(path: Path, row: Mapping[str, Any], manifest: Mapping[str, Any]) -> PinnedPlan:
+def _pinned(path: Path, row: Mapping[str, object], manifest: Mapping[str, object]) -> PinnedPlan:
     """The plan of a row; what its columns do not say is what the search was asked."""
     if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
         raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")

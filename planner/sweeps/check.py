@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from planner.base.text import count
 from planner.errors import PlannerError
@@ -54,7 +53,9 @@ def faults_of(plan: SweepPlan, said: Said = str) -> Iterator[str]:
     yield from found or (fault for work in plan.works for fault in _everywhere(work, plan, said))
 
 
-def _faults(work: Work, name: str, value: Any, catalogue: Catalogue, said: Said) -> Iterator[str]:
+def _faults(
+    work: Work, name: str, value: object, catalogue: Catalogue, said: Said
+) -> Iterator[str]:
     """What is wrong with an answer whatever the others are."""
     if name in NEEDS:
         return

@@ -51,7 +51,7 @@ def _named(keys: Sequence[Key]) -> str:
     return f"{text.count(len(keys))} ({'; '.join(words)}{more})"
 
 
-def _answer(value: Any) -> str:
+def _answer(value: object) -> str:
     return "not asked" if value is None else text.value(value)
 
 
@@ -229,7 +229,7 @@ def _sides(
         )
 
 
-def _asked_of(name: str, row: Row, values: Mapping[str, Any]) -> Any:
+def _asked_of(name: str, row: Row, values: Mapping[str, object]) -> Any:
     """What a scenario asks; specs by the names that rows have."""
     is_limit = f"{name}_limit" in row
     found = None if is_limit else row.get(name)

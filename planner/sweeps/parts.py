@@ -208,7 +208,7 @@ def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Any]:
     return found
 
 
-def _name_of(term: Term, value: Any, catalogue: Catalogue) -> Any:
+def _name_of(term: Term, value: object, catalogue: Catalogue) -> Any:
     try:
         name = name_of(catalogue, term.term, str(value))
         return read(term, value) if name is None else name
@@ -240,7 +240,7 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Any]:
     return {name: known_value(value) for name, value in row.items()}
 
 
-def _front(plan: Plan, table: Columns, asked: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _front(plan: Plan, table: Columns, asked: Mapping[str, object]) -> dict[str, list[Any]]:
     known = _of_fronts(plan.workload.name, tuple(table))
     named = plan.problem.sources[0].named
     number = len(table["num_gpus"])

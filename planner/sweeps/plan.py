@@ -188,7 +188,7 @@ class SweepPlan:
         return "".join(lines)
 
     @classmethod
-    def of_dict(cls, table: Mapping[str, Any]) -> SweepPlan:
+    def of_dict(cls, table: Mapping[str, object]) -> SweepPlan:
         """The plan of such tables.
 
         Raises
@@ -211,7 +211,7 @@ class SweepPlan:
         return hashlib.sha256(json.dumps(asked, sort_keys=False).encode()).hexdigest()
 
 
-def _work(table: Any) -> Work:
+def _work(table: object) -> Work:
     workload = known_workload(_part(table, "workload", str))
     axes = _part(table, "axes", dict)
     for name in axes:
@@ -226,7 +226,7 @@ def _work(table: Any) -> Work:
     )
 
 
-def _values(table: Any, name: str) -> Values:
+def _values(table: object, name: str) -> Values:
     values = _part(table, name, list)
     if not values and name != OBJECTIVES:
         raise SearchSpaceError(f"{name} has no value.")
@@ -244,5 +244,5 @@ def _part(table: Any, name: str, kind: Any) -> Any:
     return table[name]
 
 
-def _one_or_several(value: Any) -> str:
+def _one_or_several(value: object) -> str:
     return toml_value(value[0] if isinstance(value, tuple | list) and len(value) == 1 else value)

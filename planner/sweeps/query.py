@@ -164,7 +164,7 @@ def cell(column: str, row: Row) -> Any:
     return row.get(column)
 
 
-def _key(value: Any, sign: int) -> tuple[Any, ...]:
+def _key(value: object, sign: int) -> tuple[Any, ...]:
     """What is unknown behind texts behind numbers."""
     if isinstance(value, bool | int | float):
         return (0, sign * value, "")
@@ -183,7 +183,7 @@ def _values(column: str, text: str, specs: Path | None) -> tuple[Any, ...]:
     return (read_value(column, text, _WHERE),) if name is None else (text, name)
 
 
-def _equal(value: Any, other: Any) -> bool:
+def _equal(value: object, other: object) -> bool:
     if value is None or other is None:
         return value is other
     if _is_number(value) and _is_number(other):
@@ -191,5 +191,5 @@ def _equal(value: Any, other: Any) -> bool:
     return str(value).casefold() == str(other).casefold()
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -54,7 +54,7 @@ def read_plan(word: str, specs: Path | None = None) -> SweepPlan:
 
 
 def make_sweep(
-    table: Mapping[str, Any],
+    table: Mapping[str, object],
     specs: Path | None = None,
     name: str = DEFAULT_NAME,
     said: Said = str,
@@ -104,7 +104,7 @@ class _Reader:
         texts = {key: str(table[key]) for key in _TEXTS if key in table}
         return SweepPlan(**{"name": name, **texts}, works=tuple(works), specs=self.specs)
 
-    def _workload(self, own: Mapping[str, Any], common: Mapping[str, Any]) -> str | None:
+    def _workload(self, own: Mapping[str, object], common: Mapping[str, object]) -> str | None:
         """The workload of a kind of work; None where it has no known one."""
         word = own.get(_WORKLOAD, common.get(_WORKLOAD, Request.workload))
         if word in workload_names():
@@ -113,12 +113,12 @@ class _Reader:
         self.faults.append(f"Unknown {self.said(_WORKLOAD)} {word!r}.{hint}")
         return None
 
-    def _title(self, own: Mapping[str, Any], workload: str, every: list[Any]) -> str:
+    def _title(self, own: Mapping[str, object], workload: str, every: list[Any]) -> str:
         number = f" {every.index(own) + 1}" if len(every) > 1 else ""
         return str(own.get("name", workload + number))
 
     def _work(
-        self, title: str, workload: str, common: Mapping[str, Any], own: Mapping[str, Any]
+        self, title: str, workload: str, common: Mapping[str, object], own: Mapping[str, object]
     ) -> Work:
         """One kind of work: of what is common to all what it knows, and its own answers."""
         known = askable(workload)
@@ -140,14 +140,14 @@ class _Reader:
             objectives=self._listed(OBJECTIVES, goals) if goals else (),
         )
 
-    def _settings(self, table: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _settings(self, table: Mapping[str, object]) -> Mapping[str, Any]:
         value = table.get(SETTINGS, {})
         if isinstance(value, Mapping):
             return value
         self.faults.append(f"{SETTINGS} is a table of parameters and values, not {value!r}.")
         return {}
 
-    def _refuse_unknown(self, common: Mapping[str, Any], workloads: list[str]) -> None:
+    def _refuse_unknown(self, common: Mapping[str, object], workloads: list[str]) -> None:
         known = {name: term for one in workloads for name, term in askable(one).items()}
         for word in common:
             if full_name(word, known) not in known and word not in _OTHERS:
@@ -165,14 +165,14 @@ class _Reader:
             return f"{where}{word} is of workload {' or '.join(of)}."
         return f"{where}Unknown question or limit {word!r}.{did_you_mean(word, known)}"
 
-    def _listed(self, name: str, given: Any) -> tuple[Any, ...]:
+    def _listed(self, name: str, given: object) -> tuple[Any, ...]:
         try:
             return tuple(dict.fromkeys(several(given, name)))
         except (PlannerError, TypeError) as error:
             self.faults.append(str(error))
             return ()
 
-    def _values(self, term: Term, given: Any) -> tuple[Any, ...]:
+    def _values(self, term: Term, given: object) -> tuple[Any, ...]:
         """The values of a question, each once, whatever names it goes by."""
         if isinstance(given, Mapping) or (term.type == "price" and "=" in str(given)):
             return (given,)  # the prices of several GPUs are one answer
@@ -188,7 +188,7 @@ class _Reader:
             places.setdefault(self._place(term.term, value), str(value))
         return tuple(places.values())
 
-    def _count(self, term: Term, value: Any) -> Any:
+    def _count(self, term: Term, value: object) -> Any:
         try:
             return read(term, value, self.said(term.term))
         except PlannerError as error:
@@ -202,7 +202,7 @@ class _Reader:
             return tuple(Catalogue(self.specs).names(SPECS[term.term]))
         return CONTRACTS if term.term == "contract" else (ALL,)
 
-    def _place(self, name: str, value: Any) -> Any:
+    def _place(self, name: str, value: object) -> Any:
         """Where a spec is: names and aliases of one spec are one value."""
         try:
             return Catalogue(self.specs).find(SPECS[name], str(value))

@@ -53,7 +53,7 @@ class CsvRow(Mapping[str, Any]):
             raise self._fault(f"there is no column {name}")
         return self.get(name)
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """The value of a cell, the default where there is no such column."""
         at = self._at.get(name)
         if at is None:
@@ -80,7 +80,7 @@ class CsvRow(Mapping[str, Any]):
 class PartRow(dict[str, Any]):
     """A scenario of a sweep that is not finished; as `CsvRow` in what it raises."""
 
-    def __init__(self, row: Mapping[str, Any], path: Path) -> None:
+    def __init__(self, row: Mapping[str, object], path: Path) -> None:
         try:
             super().__init__({name: cell_reader(name)(value) for name, value in row.items()})
         except SearchSpaceError as error:

@@ -261,11 +261,11 @@ def _alone(measure: str, value: float) -> str:
     return told(MEASURES[measure][0], value)
 
 
-def _is_number(cell: Any) -> bool:
+def _is_number(cell: object) -> bool:
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
-def _word(cell: Any) -> str:
+def _word(cell: object) -> str:
     if cell is None:
         return "-"
     words = text.value(cell)

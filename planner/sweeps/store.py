@@ -133,7 +133,7 @@ class Store:
         """The files of all parts, in order."""
         yield from map(self.path, parts_of(self.plan.num_scenarios))
 
-    def finish(self, manifest: Mapping[str, Any]) -> None:
+    def finish(self, manifest: Mapping[str, object]) -> None:
         """Write the manifest, with which the sweep is complete, and remove its parts."""
         with written_whole(self.folder / MANIFEST) as file:
             file.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")

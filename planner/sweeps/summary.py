@@ -208,11 +208,11 @@ class Group:
             )
         return found
 
-    def _knows(self, measure: str, place: Place, count: Any) -> bool:
+    def _knows(self, measure: str, place: Place, count: object) -> bool:
         here = self.spots.get((place, count))
         return here is not None and measure in here.found
 
-    def _winner(self, measure: str, count: Any, places: Sequence[Place]) -> Place | None:
+    def _winner(self, measure: str, count: object, places: Sequence[Place]) -> Place | None:
         known = [place for place in places if self._knows(measure, place, count)]
         sign = better(measure)
         return min(

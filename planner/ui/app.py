@@ -361,5 +361,5 @@ def _client(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _event(kind: str, table: Mapping[str, Any]) -> str:
+def _event(kind: str, table: Mapping[str, object]) -> str:
     return f"event: {kind}\ndata: {json.dumps(table)}\n\n"

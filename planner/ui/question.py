@@ -91,7 +91,7 @@ class Question:
         return cls(command=command, workload=workload, fields=fields)
 
     @classmethod
-    def of_object(cls, command: str, table: Any) -> Self:
+    def of_object(cls, command: str, table: object) -> Self:
         """The question of a JSON object, whose values may be numbers, lists and mappings.
 
         Raises
@@ -162,7 +162,7 @@ class Question:
         return make_request({**asked, "constraints": limits}, said=option_of)
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: object) -> str:
     """A value of a JSON object as people write it."""
     if isinstance(value, bool):
         return str(value).lower()

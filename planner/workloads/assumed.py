@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from planner.base import text
 from planner.optimize.constraints import Constraint
@@ -73,7 +72,7 @@ def _some(names: Collection[str]) -> str:
 
 
 def tried_notes(
-    tried: Mapping[str, Sequence[str]], row: Mapping[str, Any] | None = None
+    tried: Mapping[str, Sequence[str]], row: Mapping[str, object] | None = None
 ) -> dict[str, str]:
     """What is said of parameters that the space had several values of: the one of a ``row``."""
     if row is None:

@@ -11,7 +11,7 @@ from planner.base.arrays import ranking
 from planner.configurations.table import word
 
 
-def repeated(values: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, list[Any]]:
+def repeated(values: Mapping[str, object], shape: tuple[int, ...]) -> dict[str, list[Any]]:
     """Columns of the same value in every row of a table of this shape."""
     number = int(np.prod(shape))
     return {name: [value] * number for name, value in values.items()}
@@ -28,7 +28,7 @@ def worded(name: str, values: Any, shape: tuple[int, ...], of: str | None = None
     return shown
 
 
-def floats(value: Any, shape: tuple[int, ...]) -> Any:
+def floats(value: object, shape: tuple[int, ...]) -> Any:
     """Numbers, one per row."""
     return np.broadcast_to(np.asarray(value, dtype=np.float64), shape).ravel()
 

@@ -17,7 +17,7 @@ _GRID = 64
 LARGEST_BATCH = _GRID**4
 
 
-def most_at_once(source: Source, configurations: Any) -> int:
+def most_at_once(source: Source, configurations: object) -> int:
     """The most requests at once with which one configuration is accepted; 0 if not even one is.
 
     Found in ever narrower grids. Nothing but this counts as room: what a sequence takes, and what
@@ -33,7 +33,7 @@ def most_at_once(source: Source, configurations: Any) -> int:
     return fewest
 
 
-def as_many_as_fit(source: Source, configurations: Any) -> Candidates | None:
+def as_many_as_fit(source: Source, configurations: object) -> Candidates | None:
     """One configuration with the most requests at once that it has room for; None without any."""
     most = most_at_once(source, configurations)
     if not most:

@@ -306,7 +306,7 @@ class Outer:
         self,
         question: Question,
         space: SearchSpace,
-        profile: Any,
+        profile: object,
         place: Place,
         others: Mapping[str, Place],
     ) -> Iterator[tuple[Scene, Cell]]:
@@ -338,7 +338,7 @@ class Outer:
                 )
 
 
-def _listed(given: Any, every: Sequence[Any]) -> Sequence[Any]:
+def _listed(given: object, every: Sequence[object]) -> Sequence[Any]:
     """One word or several as a list without repetitions; ``all`` stands for ``every`` one."""
     if given in (ALL, (ALL,), [ALL]):
         return every

@@ -92,7 +92,7 @@ def _drafted(work: ServingWorkload) -> str:
     return f"{work.draft_tokens} draft tokens, none accepted: give --acceptance-rate"
 
 
-def layout(row: Mapping[str, Any]) -> str:
+def layout(row: Mapping[str, object]) -> str:
     """``8 x tp4``: replicas and how each is split; ``2 x tp1 + 3 x tp2``: prefill and decode."""
     mine = f"{row['replicas']:,} x {_split(row, '')}"
     if row.get("prefill_replicas") is None:
@@ -106,13 +106,13 @@ def _split(row: Mapping[str, Any], prefix: str) -> str:
     return " ".join(words) or "tp1"
 
 
-def _in_short(row: Mapping[str, Any]) -> str:
+def _in_short(row: Mapping[str, object]) -> str:
     """The layout, the types, and the requests at once."""
     types = f"{row['quantization']}, {row['kv_cache']} cache"
     return f"{layout(row)}, {types}, concurrency {row['concurrency']:,}"
 
 
-def _brief(row: Mapping[str, Any]) -> str:
+def _brief(row: Mapping[str, object]) -> str:
     """The replicas or the workers, the types, and the requests at once."""
     mine, each = f"{row['replicas']:,} x {_split(row, '')}", "in each replica"
     if row.get("prefill_replicas") is not None:
@@ -314,7 +314,7 @@ def _pools(scene: Scene, mesh: Any, settings: Mapping[str, Any], rate: float | N
     )
 
 
-def _number(name: str, given: Any) -> int | None:
+def _number(name: str, given: object) -> int | None:
     """One number of workers."""
     if given is None:
         return None
@@ -343,7 +343,7 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
     return replace(setting, sure_share=share)
 
 
-def _mesh(scene: Scene, settings: Mapping[str, Any]) -> Any:
+def _mesh(scene: Scene, settings: Mapping[str, object]) -> Any:
     question = scene.question
     return serving_mesh(
         scene.space,
@@ -464,7 +464,7 @@ def _free(request: Request, burst: int | None) -> dict[str, Sequence[Any]]:
     return {"concurrency": [*range(1, _MOST_CONCURRENT + 1)]}
 
 
-def _fitting(source: Source, configurations: Any) -> dict[str, Any]:
+def _fitting(source: Source, configurations: object) -> dict[str, Any]:
     """As many requests at once as find room."""
     number = most_at_once(source, configurations)
     return {"concurrency": number} if number else {}

@@ -26,7 +26,7 @@ _ALONE = (*_CACHE, "concurrency", "max_num_batched_tokens")
 
 def serving_mesh(
     space: SearchSpace,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     *,
     counts: Sequence[int] | None,
     model: ModelSpec,
@@ -90,7 +90,7 @@ def spans_nodes(machine: Machine, mesh: OpenMesh[ServingConfigurations]) -> bool
 
 def _layouts(
     table: Mapping[str, Sequence[Any]],
-    spreads: Sequence[Any],
+    spreads: Sequence[object],
     counts: Sequence[int] | None,
     has_experts: bool,
 ) -> Factor:

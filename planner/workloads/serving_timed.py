@@ -17,7 +17,7 @@ from planner.workloads.timed import ALL_MODULES, TimedPart, TimedStep, merged
 _OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 
-def serving_steps(candidates: Any) -> Mapping[str, TimedStep]:
+def serving_steps(candidates: object) -> Mapping[str, TimedStep]:
     """A step over a prompt alone and one over sequences that decode, as requests meet them."""
     return {name: _timed(step) for name, step in inference_steps(candidates).items()}
 

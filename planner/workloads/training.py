@@ -253,7 +253,7 @@ def _sources(scene: Scene) -> list[Source]:
 
 def mesh_of(
     space: SearchSpace,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     *,
     num_gpus: Iterable[int],
     model: ModelSpec,
@@ -324,7 +324,7 @@ def _defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[s
 
 
 def _values(
-    choice: Any, counts: list[int], model: ModelSpec, workload: TrainingWorkload
+    choice: object, counts: list[int], model: ModelSpec, workload: TrainingWorkload
 ) -> list[Any]:
     bases = {
         "num_hidden_layers": model.num_hidden_layers,
@@ -393,7 +393,7 @@ def _asked(setting: Setting) -> list[str]:
     return [f"{adapters}: {count} parameters trained", *words]
 
 
-def _in_short(row: Mapping[str, Any]) -> str:
+def _in_short(row: Mapping[str, object]) -> str:
     """The values of a row that are not the plainest, as --set takes them."""
     return " ".join(
         f"{name}={str(row[name]).lower()}"

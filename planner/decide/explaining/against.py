@@ -26,7 +26,7 @@ _FIELDS = {field.name for field in fields(Request)}
 _NO_ANSWERS = {"settings", "constraints", "objectives", "workload"}
 
 
-def changed_request(base: Request, changes: Mapping[str, Any], said: Said = str) -> Request:
+def changed_request(base: Request, changes: Mapping[str, object], said: Said = str) -> Request:
     """A request with other answers and settings, by their names or short names.
 
     Raises

@@ -110,7 +110,7 @@ def _may_matter(name: str, kernels: Collection[str]) -> bool:
 
 
 def _number(
-    plan: Plan, name: str, row: Mapping[str, Any], told: Sequence[str], burst: int | None
+    plan: Plan, name: str, row: Mapping[str, object], told: Sequence[str], burst: int | None
 ) -> Assumption | None:
     """What an assumed number moves; None where it is of no spec that a prediction reads."""
     kind, _, path = name.partition(" ")

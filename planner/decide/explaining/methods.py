@@ -114,7 +114,7 @@ def methods_of_layouts(request: Request) -> Methods:
     return Methods(plan=plan, name=workload.batch, methods=methods)
 
 
-def _is_several(values: Any) -> bool:
+def _is_several(values: object) -> bool:
     return isinstance(values, list | tuple) and len(values) > 1
 
 
@@ -131,7 +131,7 @@ def _ordered(table: Any, names: Sequence[str]) -> Sequence[int]:
     return [int(place) for place in np.lexsort(columns)]
 
 
-def _method_of(largest: Largest, values: Mapping[str, Any]) -> Method:
+def _method_of(largest: Largest, values: Mapping[str, object]) -> Method:
     """The largest batch of one configuration, with what ends it."""
     if largest.largest is None or largest.following is not None:
         return Method(values=values, largest=largest, reason=largest.reason)

@@ -259,14 +259,14 @@ def read_question(operator: Any, given: Mapping[str, Any], said: Said = str) -> 
     return question
 
 
-def _counts(given: Any, said: str) -> list[float]:
+def _counts(given: object, said: str) -> list[float]:
     """Numbers of GPUs; ``all`` are powers of two, those of one left out."""
     if given in (ALL, [ALL], (ALL,)):
         return [float(count) for count in every_count(None)[1:]]
     return [float(whole(value, said, 1)) for value in several(given, said)]
 
 
-def _sizes_asked(name: str, given: Any, said: str) -> list[float]:
+def _sizes_asked(name: str, given: object, said: str) -> list[float]:
     values = [float(value) for value in read_all(glossary()[name], given, said)]
     if min(values) <= 0:
         raise SearchSpaceError(f"{said} is more than 0.")
@@ -478,7 +478,7 @@ def _rows(
 def _one(work: Work, at: int, number: int) -> Work:
     """The work of one of some operators."""
 
-    def value(values: Any) -> Any:
+    def value(values: object) -> Any:
         return np.broadcast_to(np.asarray(values, np.float64), (number,))[at]
 
     return replace(

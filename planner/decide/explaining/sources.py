@@ -78,7 +78,7 @@ class Sources:
 class _Default(dict[str, str]):
     """The origins of a cluster that is made of a GPU's own links."""
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         return _DEFAULT_CLUSTER
 
 

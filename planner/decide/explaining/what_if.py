@@ -116,13 +116,13 @@ def _measured_elsewhere(gpu: Any) -> Any:
     return unchecked(gpu, efficiency=other)
 
 
-def _scaled_specs(spec: Any, paths: Sequence[str], factor: float) -> Any:
+def _scaled_specs(spec: object, paths: Sequence[str], factor: float) -> Any:
     for path in paths:
         spec = _at(spec, path.split("."), factor)
     return spec
 
 
-def _at(spec: Any, keys: Sequence[str], factor: float) -> Any:
+def _at(spec: object, keys: Sequence[str], factor: float) -> Any:
     """A spec with the numbers at a path times a factor; ``*`` stands for all of a table."""
     if not keys:
         return spec * factor if isinstance(spec, int | float) else spec
@@ -155,7 +155,7 @@ class Sensitivity:
     group: str
     outcomes: Mapping[str, Outcome]
 
-    def to_dict(self, own: Mapping[str, Any], columns: tuple[str, ...]) -> dict[str, Any]:
+    def to_dict(self, own: Mapping[str, object], columns: tuple[str, ...]) -> dict[str, Any]:
         """Plain words and numbers, as JSON takes them; ``changes`` are shares of the plan's own."""
         return {
             "fact": self.name,
@@ -171,7 +171,7 @@ class Sensitivity:
             ],
         }
 
-    def moved(self, own: Mapping[str, Any], columns: tuple[str, ...]) -> float:
+    def moved(self, own: Mapping[str, object], columns: tuple[str, ...]) -> float:
         """The largest relative change of a column."""
         moves = (
             abs(change)
@@ -209,7 +209,7 @@ _FACTS = (
 
 
 def sensitivities(
-    plan: Plan, found: Evaluation, row: Mapping[str, Any], burst: int | None = None
+    plan: Plan, found: Evaluation, row: Mapping[str, object], burst: int | None = None
 ) -> list[Sensitivity]:
     """Each fact 10 % worse and better, other software, numbers of nodes and lengths."""
     facts = [*_FACTS, _software(plan)]
@@ -219,7 +219,7 @@ def sensitivities(
 
 
 def _others(
-    plan: Plan, found: Evaluation, row: Mapping[str, Any], burst: int | None
+    plan: Plan, found: Evaluation, row: Mapping[str, object], burst: int | None
 ) -> Iterator[Sensitivity]:
     """Each way in which the same software could compute otherwise."""
     for words, other in plan.workload.others(found.source, row).items():
@@ -287,12 +287,12 @@ def _next_possible(found: Evaluation, own: int, step: int) -> int:
     return int(steps[allowed[0]]) if allowed.size else 0
 
 
-def _plain(row: Mapping[str, Any] | None, columns: tuple[str, ...]) -> dict[str, Any] | None:
+def _plain(row: Mapping[str, object] | None, columns: tuple[str, ...]) -> dict[str, Any] | None:
     return None if row is None else {name: known_value(row[name]) for name in columns}
 
 
 def _changes(
-    row: Mapping[str, Any] | None, own: Mapping[str, Any], columns: tuple[str, ...]
+    row: Mapping[str, object] | None, own: Mapping[str, object], columns: tuple[str, ...]
 ) -> dict[str, float | None]:
     """By column the relative change; None where there is none to tell."""
     if row is None:

@@ -190,7 +190,7 @@ def _numbered(tasks: Sequence[Task], number: int) -> Sizing:
     return _sizes(tasks[number])
 
 
-def contracts_given(given: Any, said: str = "contract") -> list[str | None]:
+def contracts_given(given: object, said: str = "contract") -> list[str | None]:
     """One contract, several, or all; the usual one where none is given.
 
     Raises

@@ -82,7 +82,7 @@ _LOSSES = {
 }
 
 
-def _loss(documents: list[Found], values: Mapping[str, Any]) -> dict[str, Any]:
+def _loss(documents: list[Found], values: Mapping[str, object]) -> dict[str, Any]:
     """How the loss is computed: kernels of adapters say nothing of it."""
     named = [word for key, word in _LOSSES.items() if text_of_key(documents, key) == "true"]
     if not named:
@@ -251,7 +251,7 @@ def _starts(words: Sequence[str]) -> bool:
     return any(word in ("axolotl.cli.train", "axolotl.cli.sft") for word in plain[:2])
 
 
-def _is_of(values: Mapping[str, Any]) -> bool:
+def _is_of(values: Mapping[str, object]) -> bool:
     return "base_model" in values and bool(
         {"sequence_len", "micro_batch_size", "datasets.0.path", "adapter"} & set(values)
     )

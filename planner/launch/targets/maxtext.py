@@ -265,7 +265,7 @@ def _told(saved: Iterable[str], moved: Iterable[str]) -> dict[str, str]:
     return {"recompute": "full", **{name: word for name, word in words.items() if word}}
 
 
-def _set(word: Any) -> frozenset[str]:
+def _set(word: object) -> frozenset[str]:
     return frozenset(str(word).split("+")) - {"none"}
 
 
@@ -298,7 +298,7 @@ def starts(words: Sequence[str]) -> bool:
     return any(word.startswith(_PROGRAMS) or "/MaxText/" in word for word in words[:4])
 
 
-def is_of(values: Mapping[str, Any]) -> bool:
+def is_of(values: Mapping[str, object]) -> bool:
     """Whether a document is a configuration of MaxText."""
     return any(name.startswith(("ici_", "dcn_")) for name in values) or (
         "per_device_batch_size" in values and "base_config" in values

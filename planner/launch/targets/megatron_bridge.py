@@ -56,7 +56,7 @@ def starts(words: Sequence[str]) -> bool:
     return any(name in _PROGRAMS for name in names) or names[:1] == ["nemo"]
 
 
-def is_of(values: Mapping[str, Any]) -> bool:
+def is_of(values: Mapping[str, object]) -> bool:
     """Whether a document is one of Megatron-Bridge, NeMo or Primus."""
     parallel = ("model.tensor_model_parallel_size", "model.pipeline_model_parallel_size")
     is_bridge = any(name in values for name in parallel)

@@ -146,7 +146,7 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
 
 def _split_experts(
     reading: Reading,
-    shape: Mapping[str, Any],
+    shape: Mapping[str, object],
     found: Gathered,
     tensor: int,
 ) -> None:

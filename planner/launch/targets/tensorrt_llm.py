@@ -55,13 +55,13 @@ def starts(words: Sequence[str]) -> bool:
     return _MODULE in names
 
 
-def is_of(values: Mapping[str, Any]) -> bool:
+def is_of(values: Mapping[str, object]) -> bool:
     """Whether a document has further options of a server, or both pools of a service."""
     sections = {name.split(".")[0] for name in values}
     return _has_pools(values) or (bool(sections & _SIZES) and bool(sections & _SECTIONS))
 
 
-def _has_pools(values: Mapping[str, Any]) -> bool:
+def _has_pools(values: Mapping[str, object]) -> bool:
     return {*_POOLS} <= {name.split(".")[0] for name in values}
 
 

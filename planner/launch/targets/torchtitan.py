@@ -196,7 +196,7 @@ def starts(words: Sequence[str]) -> bool:
     return {"--module", "--config"} <= names and any(w.endswith("train.py") for w in words[:3])
 
 
-def is_of(values: Mapping[str, Any]) -> bool:
+def is_of(values: Mapping[str, object]) -> bool:
     """Whether a document is a configuration of an earlier version."""
     return "model.flavor" in values or {"job.dump_folder", "training.seq_len"} <= set(values)
 

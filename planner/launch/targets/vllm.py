@@ -76,7 +76,7 @@ def starts(words: Sequence[str]) -> bool:
     return any(word.replace("\\", "/").endswith("openai/api_server.py") for word in words[:3])
 
 
-def is_of(values: Mapping[str, Any]) -> bool:
+def is_of(values: Mapping[str, object]) -> bool:
     """Whether a document has options of ``vllm serve``."""
     return len(_OF_DOCUMENT & {*values}) > 1
 

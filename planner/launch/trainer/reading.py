@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from planner.errors import SpecError
 from planner.launch.option_table import Dialect, Meaning, OptionTable
@@ -50,7 +49,7 @@ LLAMA_FACTORY = Dialect.load("llama-factory")
 """Its words for the Trainer's and TRL's."""
 
 
-def is_llama_factory_document(values: Mapping[str, Any]) -> bool:
+def is_llama_factory_document(values: Mapping[str, object]) -> bool:
     """Whether a document has LLaMA-Factory's arguments.
 
     >>> is_llama_factory_document({"stage": "sft", "finetuning_type": "lora"})
@@ -266,14 +265,14 @@ def starts_trainer(words: Sequence[str]) -> bool:
     return bool(words) and bool(names & set(_TELLING))
 
 
-def is_trainer_document(values: Mapping[str, Any]) -> bool:
+def is_trainer_document(values: Mapping[str, object]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
     if "per_device_train_batch_size" in values or is_llama_factory_document(values):
         return True
     return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
 
 
-def is_deepspeed_document(values: Mapping[str, Any]) -> bool:
+def is_deepspeed_document(values: Mapping[str, object]) -> bool:
     """Whether a document is a ``ds_config.json``."""
     keys = set(values)
     sections = {key.partition(".")[0] for key in keys}
@@ -282,7 +281,7 @@ def is_deepspeed_document(values: Mapping[str, Any]) -> bool:
     return bool(keys & set(_DEEPSPEED_KEYS)) or {"zero_optimization"} <= sections
 
 
-def is_accelerate_document(values: Mapping[str, Any]) -> bool:
+def is_accelerate_document(values: Mapping[str, object]) -> bool:
     """Whether a document is accelerate's configuration."""
     return bool(set(values) & set(_ACCELERATE_KEYS))
 

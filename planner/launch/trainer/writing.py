@@ -280,7 +280,7 @@ def script_files(job: Job) -> tuple[File, ...]:
     return () if config is None else (json_file(CONFIG_FILE, config, "the model's shape"),)
 
 
-def json_file(name: str, values: Mapping[str, Any], meaning: str) -> File:
+def json_file(name: str, values: Mapping[str, object], meaning: str) -> File:
     """A document of JSON."""
     text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
     return File(name=name, text=text, meaning=meaning)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from planner.base.files import check_path
 from planner.base.records import record
@@ -133,7 +132,7 @@ def read_width(text: str | None) -> int:
     return whole(text, "--picture-width", LEAST_WIDTH, MOST_WIDTH)
 
 
-def draw(picture: Picture, *subject: Any) -> None:
+def draw(picture: Picture, *subject: object) -> None:
     """Draw a picture of what its name is a picture of.
 
     Raises

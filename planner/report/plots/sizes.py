@@ -44,7 +44,7 @@ def size_curves(sizes: Sizes) -> Curves:
     )
 
 
-def _known_column(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+def _known_column(rows: Sequence[Mapping[str, object]], names: Sequence[str]) -> str:
     """The first column that any row has a number in, else the number of GPUs."""
     known = (name for name in names if any(map(math.isfinite, (_value(r, name) for r in rows))))
     return next(known, "num_gpus")
@@ -103,5 +103,5 @@ def _limits(sizes: Sizes, x_column: str, y_column: str) -> dict[str, float]:
     return found
 
 
-def _point(row: Mapping[str, Any], x_column: str, y_column: str) -> tuple[float, float]:
+def _point(row: Mapping[str, object], x_column: str, y_column: str) -> tuple[float, float]:
     return _value(row, x_column), _value(row, y_column)

@@ -161,11 +161,11 @@ def _serving(planned: Planned, reading: Reading) -> Mapping[str, Any]:
     }
 
 
-def _length(reading: Reading, work: Any, name: str) -> float:
+def _length(reading: Reading, work: object, name: str) -> float:
     return round(float(reading.facts.get(name, getattr(work, name))), 1)
 
 
-def _spread(reading: Reading, work: Any) -> dict[str, Any]:
+def _spread(reading: Reading, work: object) -> dict[str, Any]:
     """Whether lengths are alike, else how they vary: as the log tells, else as the plan."""
     found: dict[str, Any] = {}
     for name in _VARIATIONS:
@@ -204,7 +204,7 @@ def planned_concurrency(planned: Planned) -> float:
     return float(planned.row["concurrency"]) * float(planned.row.get("replicas") or 1)
 
 
-def _prefill(row: Mapping[str, Any]) -> dict[str, Any]:
+def _prefill(row: Mapping[str, object]) -> dict[str, Any]:
     """The columns of the workers of a disaggregated plan."""
     if row.get("prefill_gpu") is None:
         return {}
@@ -233,7 +233,7 @@ def _machine(planned: Planned) -> dict[str, Any]:
     return cells
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, int | float):

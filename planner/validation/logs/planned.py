@@ -123,7 +123,7 @@ class Planned:
         self,
         concurrency: float | None,
         request_rate: float | None,
-        requests: Mapping[str, Any] | None = None,
+        requests: Mapping[str, object] | None = None,
     ) -> Planned | None:
         """The same deployment at another load: so many requests at once, or so many a second.
 
