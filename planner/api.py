@@ -9,7 +9,6 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.answers import Answer, Compared, Estimated, Explained, Operators, Sized
 from planner.base.processes import num_cores
 from planner.decide.explaining.against import changed_request
 from planner.decide.explaining.largest import Largest
@@ -28,9 +27,10 @@ from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import Plan, evaluated, make_plan, one_configuration
 from planner.question.inputs import shown, whole
 from planner.question.request import Request
-from planner.report.compared_things import compared_plans, has_question, things_of
-from planner.report.explanation import explained_plan
-from planner.report.recommended import planned, recommended_of
+from planner.show.answers import Answer, Compared, Estimated, Explained, Operators, Sized
+from planner.show.views.compared_things import compared_plans, has_question, things_of
+from planner.show.views.explanation import explained_plan
+from planner.show.views.recommended import planned, recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.any_plan import pinned_in, request_in
 from planner.sweeps.read import make_sweep, read_plan

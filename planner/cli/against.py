@@ -23,7 +23,7 @@ def against_request(given: Given, base: Request) -> Request | None:
     from planner.cli.source import option_of
     from planner.decide.explaining.against import changed_request
     from planner.errors import SearchSpaceError
-    from planner.report.compared_things import file_and_row
+    from planner.show.views.compared_things import file_and_row
     from planner.sweeps.any_plan import request_in
 
     texts: list[str] = given["against"] or []
@@ -41,6 +41,6 @@ def against_request(given: Given, base: Request) -> Request | None:
 
 def _is_file(text: str) -> bool:
     """Whether a text names a plan: it sets nothing, or there is such a file."""
-    from planner.report.compared_things import file_and_row
+    from planner.show.views.compared_things import file_and_row
 
     return "=" not in text or os.path.exists(file_and_row(text)[0])

@@ -55,8 +55,8 @@ def calibrate(
     from planner.calibration.kinds import CALIBRATED
     from planner.calibration.measured import measured_runs
     from planner.calibration.parameters import chosen_parameters
-    from planner.report.calibration import calibration_blocks
-    from planner.report.progress import progress_bar
+    from planner.show.views.calibration import calibration_blocks
+    from planner.show.views.progress import progress_bar
     from planner.validation.library import Library
     from planner.validation.runs import read_runs
 

@@ -23,11 +23,11 @@ from planner.plan.given import parse_settings
 def compare(given: options.Given) -> None:
     """Show things side by side: what differs, who wins where, what is a tie."""
     from planner.base.files import check_outputs
-    from planner.report.compared_specs import compared_specs, specs_blocks
-    from planner.report.compared_things import compared_plans, has_question, things_of
-    from planner.report.comparison import comparison_blocks, comparison_dict
-    from planner.report.documents import command_manifest, write_document
     from planner.show.terminal import make_console, write
+    from planner.show.views.compared_specs import compared_specs, specs_blocks
+    from planner.show.views.compared_things import compared_plans, has_question, things_of
+    from planner.show.views.comparison import comparison_blocks, comparison_dict
+    from planner.show.views.documents import command_manifest, write_document
     from planner.sweeps.any_plan import request_in
 
     json = given["json"]

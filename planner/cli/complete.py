@@ -24,7 +24,7 @@ from planner.plan.given import DRIVERS, SAMPLERS
 from planner.question.inputs import full_name
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_of
-from planner.report.plots.names import PICTURES
+from planner.show.views.plots.names import PICTURES
 from planner.workloads.registry import workload_names
 
 Found: TypeAlias = list[tuple[str, str]]

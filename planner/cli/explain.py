@@ -25,11 +25,11 @@ def explain(given: options.Given) -> None:
     request = make_request(given)
     from planner.base.files import check_outputs
     from planner.cli.against import against_request
-    from planner.report.documents import plan_manifest, write_document
-    from planner.report.explanation import explained_plan, explanation_blocks, explanation_dict
-    from planner.report.load import refuse_overload
-    from planner.report.recommended import recommended_of
     from planner.show.terminal import make_console, write
+    from planner.show.views.documents import plan_manifest, write_document
+    from planner.show.views.explanation import explained_plan, explanation_blocks, explanation_dict
+    from planner.show.views.load import refuse_overload
+    from planner.show.views.recommended import recommended_of
 
     json = given["json"]
     check_outputs(None, json)

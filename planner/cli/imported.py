@@ -27,11 +27,11 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     from planner.errors import InfeasibleError, LaunchError
     from planner.launch.judge import full_row, judged
     from planner.plan.plan import result_of
-    from planner.report.estimate import write_estimate
-    from planner.report.imported import by_hand_blocks
-    from planner.report.infeasible import infeasible_message
-    from planner.report.load import refuse_overload
     from planner.show.terminal import make_console, write
+    from planner.show.views.estimate import write_estimate
+    from planner.show.views.imported import by_hand_blocks
+    from planner.show.views.infeasible import infeasible_message
+    from planner.show.views.load import refuse_overload
 
     imported: Imported = given["imported"]
     check_outputs(None, given["json"])
@@ -173,8 +173,9 @@ def _blocks(
     notes: tuple[str, ...],
 ) -> Iterator[Block]:
     from planner.optimize.result_columns import fit_probability
-    from planner.report.estimate import estimate_blocks, misfit_blocks
-    from planner.report.imported import (
+    from planner.show.page import GAP, said
+    from planner.show.views.estimate import estimate_blocks, misfit_blocks
+    from planner.show.views.imported import (
         change_blocks,
         diff_blocks,
         shorter_blocks,
@@ -182,8 +183,7 @@ def _blocks(
         understood_blocks,
         wasted_blocks,
     )
-    from planner.report.search import one_blocks
-    from planner.show.page import GAP, said
+    from planner.show.views.search import one_blocks
 
     yield from understood_blocks(given["imported"], is_full=given["full"])
     yield said(*(f"  {note}" for note in notes))

@@ -31,7 +31,7 @@ def launch(given: options.Given) -> None:
     request = make_request(given)
     if given["plan"] is None and given["from_file"] is None:
         from planner.launch.write import with_profiles
-        from planner.report.recommended import recommended_of
+        from planner.show.views.recommended import recommended_of
 
         request = recommended_of(with_profiles(request, given["target"])).request()
     write_launch(given, request, given["target"], wrapper)
@@ -76,8 +76,8 @@ def write_launch(
 ) -> None:
     """Write the files of a request and say what they are."""
     from planner.launch.write import launch_of, save_launch
-    from planner.report.launch import launch_blocks
     from planner.show.terminal import make_console, write
+    from planner.show.views.launch import launch_blocks
 
     made = launch_of(request, target, wrapper)
     folder: Path = given["launch_output"]
@@ -90,8 +90,8 @@ def _list(given: options.Given) -> None:
     """All targets; options that ask for a plan need one."""
     from planner.cli.options import is_given
     from planner.errors import LaunchError
-    from planner.report.launch import targets_blocks
     from planner.show.terminal import make_console, write
+    from planner.show.views.launch import targets_blocks
 
     if any(is_given(given, name) for name in given if name not in ("context", "quiet")):
         raise LaunchError("Name the target first: planner launch TARGET; without options all show.")

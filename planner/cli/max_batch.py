@@ -61,9 +61,9 @@ def _show_methods(given: options.Given, request: Request) -> None:
     from planner.base.files import check_outputs
     from planner.decide.explaining.methods import methods_of_layouts
     from planner.errors import SearchSpaceError
-    from planner.report.largest import add_methods, check_some, methods_blocks
-    from planner.report.rows import row_files
     from planner.show.terminal import make_console, write
+    from planner.show.views.largest import add_methods, check_some, methods_blocks
+    from planner.show.views.rows import row_files
 
     if given.get("imported") is not None:
         raise SearchSpaceError("A launch file has one method: give one value of each parameter.")
@@ -87,13 +87,13 @@ def _show(
     from planner.errors import InfeasibleError
     from planner.optimize.collector import first_row
     from planner.plan.plan import result_of
-    from planner.report.documents import plan_manifest, write_document
-    from planner.report.engine_start import no_start
-    from planner.report.infeasible import missed_words
-    from planner.report.largest import largest_blocks, largest_lines
-    from planner.report.load import refuse_overload
-    from planner.report.recommended import planned
     from planner.show.terminal import make_console, write
+    from planner.show.views.documents import plan_manifest, write_document
+    from planner.show.views.engine_start import no_start
+    from planner.show.views.infeasible import missed_words
+    from planner.show.views.largest import largest_blocks, largest_lines
+    from planner.show.views.load import refuse_overload
+    from planner.show.views.recommended import planned
 
     json = given["json"]
     check_outputs(None, json)

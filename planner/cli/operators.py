@@ -21,9 +21,9 @@ def operators(given: options.Given) -> None:
     """Show how long one kernel, one collective or one copy takes, and what bounds it."""
     from planner.base.files import check_outputs
     from planner.decide.explaining.operators import operator_times, read_question
-    from planner.report.operators import add_operators, operators_blocks
-    from planner.report.rows import row_files
     from planner.show.terminal import make_console, write
+    from planner.show.views.operators import add_operators, operators_blocks
+    from planner.show.views.rows import row_files
     from planner.specs.catalogue import Catalogue
 
     others = {"context", "operators", "csv", "json", "specs", "quiet"}

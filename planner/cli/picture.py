@@ -10,7 +10,7 @@ from planner.cli.options import Given
 if TYPE_CHECKING:
     from planner.optimize.source import Candidates
     from planner.plan.plan import Plan
-    from planner.report.plots.picture import Picture
+    from planner.show.views.plots.picture import Picture
 
 _NAMES = ("plot", "picture", "dark", "picture_width")
 
@@ -27,7 +27,7 @@ def picture_of(command: str, given: Given) -> Picture | None:
     timeline = given.get("timeline")
     if not any((plot, name, dark, width, timeline)):
         return None
-    from planner.report.plots.picture import asked_picture, check_picture, read_width
+    from planner.show.views.plots.picture import asked_picture, check_picture, read_width
 
     others = [given.get(other) for other in ("csv", "json", "output", "save_plan")]
     if timeline is not None:
@@ -48,11 +48,11 @@ def draw_plan(given: Given, picture: Picture | None, plan: Plan, candidates: Can
         A file cannot be written, or the workload has no timeline.
     """
     if picture is not None:
-        from planner.report.plots.picture import draw
+        from planner.show.views.plots.picture import draw
 
         draw(picture, plan, candidates)
     path: Path | None = given.get("timeline")
     if path is not None:
-        from planner.report.trace import write_timeline
+        from planner.show.views.trace import write_timeline
 
         write_timeline(path, plan, candidates, dark=given["dark"], width=given["picture_width"])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from planner.optimize.result import SearchResult
     from planner.plan.plan import Plan
     from planner.question.request import Request
-    from planner.report.plots.picture import Picture
+    from planner.show.views.plots.picture import Picture
 
 
 @options.taking(
@@ -46,8 +46,8 @@ def search(given: options.Given) -> None:
         request = with_profiles(request, given["launch"])
     from planner.base.files import check_outputs
     from planner.plan.plan import answered, make_plan
-    from planner.report.documents import finish_search
-    from planner.report.rows import result_blocks, row_files
+    from planner.show.views.documents import finish_search
+    from planner.show.views.rows import result_blocks, row_files
 
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
     check_outputs(csv, json, given["save_plan"])
@@ -82,7 +82,7 @@ def search(given: options.Given) -> None:
         if given.get("own") is not None:
             _show_own(plan, result, given["own"], stdout_taken=taken)
     if given["save_plan"] is not None:
-        from planner.report.documents import save_plan
+        from planner.show.views.documents import save_plan
 
         save_plan(given["save_plan"], plan, result.recommended)
     if wrapper is not None and result.recommended is not None:
@@ -93,14 +93,14 @@ def search(given: options.Given) -> None:
         chosen = PinnedPlan.of(plan, row_of(result.recommended)).request()
         write_launch(given, chosen, given["launch"], wrapper, stdout_taken=_takes_stdout(given))
     if result.interrupted:
-        from planner.report.search import interrupted_message
+        from planner.show.views.search import interrupted_message
 
         raise KeyboardInterrupt(interrupted_message(plan, result))
 
 
 def _draw(picture: Picture, plan: Plan, result: SearchResult) -> None:
     """The front, or something of the recommended plan."""
-    from planner.report.plots.picture import draw
+    from planner.show.views.plots.picture import draw
 
     draw(picture, plan, result if picture.name == "front" else result.recommended)
 
@@ -110,9 +110,9 @@ def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: b
     from planner.errors import PlannerError
     from planner.launch.judge import full_row, judged
     from planner.optimize.result import row_of
-    from planner.report.search import own_line
     from planner.show.page import GAP, said
     from planner.show.terminal import make_console, write
+    from planner.show.views.search import own_line
 
     try:
         _, found, _ = judged(own)
@@ -130,7 +130,7 @@ def _takes_stdout(given: options.Given) -> bool:
 
 def _refuse(plan: Plan, result: SearchResult) -> NoReturn:
     from planner.errors import InfeasibleError
-    from planner.report.infeasible import infeasible_message
+    from planner.show.views.infeasible import infeasible_message
 
     raise InfeasibleError(infeasible_message(plan, result))
 
@@ -138,7 +138,7 @@ def _refuse(plan: Plan, result: SearchResult) -> NoReturn:
 def _drive(
     problem: Problem, how: dict[str, Any], sink: Sink | None, *, quiet: bool
 ) -> SearchResult:
-    from planner.report.progress import stoppable_bar
+    from planner.show.views.progress import stoppable_bar
 
     if how["driver"] == DRIVERS[0]:
         from planner.optimize.exhaustive import exhaustive_search
@@ -167,12 +167,12 @@ def _show(
     is_full: bool,
     stdout_taken: bool,
 ) -> None:
-    from planner.report.search import answer_blocks
     from planner.show.terminal import make_console, write
+    from planner.show.views.search import answer_blocks
 
     console = make_console(stderr=stdout_taken)
     write(console, answer_blocks(plan, result, top, is_full=is_full))
     if compared is not None:
-        from planner.report.api_comparison import api_comparison_blocks
+        from planner.show.views.api_comparison import api_comparison_blocks
 
         write(console, api_comparison_blocks(compared, is_full=is_full))

@@ -31,8 +31,8 @@ def size(given: options.Given) -> None:
     from planner.base.files import check_outputs
     from planner.decide.sizing.load import read_load
     from planner.decide.sizing.size import contracts_given
-    from planner.report.sizes import sizes_blocks
     from planner.show.terminal import make_console, write
+    from planner.show.views.sizes import sizes_blocks
 
     csv, json = given["csv"], given["json"]
     contracts = contracts_given(
@@ -48,8 +48,8 @@ def size(given: options.Given) -> None:
         _refuse(sizes)
     _write(given, sizes)
     if picture is not None:
-        from planner.report.plots.picture import draw
-        from planner.report.plots.sizes import size_curves, size_title
+        from planner.show.views.plots.picture import draw
+        from planner.show.views.plots.sizes import size_curves, size_title
 
         draw(picture, size_title(sizes), [size_curves(sizes)])
     if not given["quiet"]:
@@ -61,7 +61,7 @@ def _sized(
 ) -> Sizes:
     from planner.base.processes import num_cores
     from planner.decide.sizing.size import size_all, tasks_of
-    from planner.report.progress import progress_bar
+    from planner.show.views.progress import progress_bar
 
     workers = whole(given["workers"] or num_cores(), "--workers", 1)
     number = len(tasks_of(request, contracts, load=load, said=options.option_name))
@@ -78,15 +78,15 @@ def _sized(
 
 def _refuse(sizes: Sizes) -> NoReturn:
     from planner.errors import InfeasibleError
-    from planner.report.sizes import question_lines, reason_lines
+    from planner.show.views.sizes import question_lines, reason_lines
 
     lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
     raise InfeasibleError("\n".join(lines))
 
 
 def _write(given: options.Given, sizes: Sizes) -> None:
-    from planner.report.rows import row_files
-    from planner.report.sizes import add_sizes
+    from planner.show.views.rows import row_files
+    from planner.show.views.sizes import add_sizes
 
     with row_files(given["csv"], given["json"]) as files:
         add_sizes(files, sizes, given["context"].obj)

@@ -28,8 +28,8 @@ Kind = Annotated[
 @specs.command("list")
 def list_specs(kind: Kind = "", specs_folder: how.Specs = None) -> None:
     """Show all specs of a kind with key figures, or the kinds."""
-    from planner.report.spec_lists import kinds_blocks, list_blocks, spec_kind
     from planner.show.terminal import make_console, write
+    from planner.show.views.spec_lists import kinds_blocks, list_blocks, spec_kind
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(specs_folder)
@@ -52,9 +52,9 @@ def show(
     specs_folder: how.Specs = None,
 ) -> None:
     """Show every number of a spec with its unit and its source."""
-    from planner.report.spec_lists import spec_kind
-    from planner.report.spec_numbers import spec_blocks
     from planner.show.terminal import make_console, write
+    from planner.show.views.spec_lists import spec_kind
+    from planner.show.views.spec_numbers import spec_blocks
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(specs_folder)
@@ -74,7 +74,7 @@ def validate(
 ) -> None:
     """Check spec files and print every fault of every one."""
     from planner.errors import SpecError
-    from planner.report.spec_numbers import check_files, files_to_check
+    from planner.show.views.spec_numbers import check_files, files_to_check
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(specs_folder)

@@ -17,7 +17,7 @@ from planner.plan.given import parse_settings
 from planner.question.inputs import whole
 
 if TYPE_CHECKING:
-    from planner.report.plots.picture import Picture
+    from planner.show.views.plots.picture import Picture
     from planner.sweeps.plan import SweepPlan
     from planner.sweeps.run import Run
 
@@ -87,7 +87,7 @@ def run(given: options.Given) -> None:
             return
     if given["output"] is None:
         raise _usage("Give a directory for the results with --output.")
-    from planner.report.progress import stoppable_bar
+    from planner.show.views.progress import stoppable_bar
 
     with stoppable_bar(plan.num_scenarios, "scenarios", quiet=given["quiet"]) as progress:
         run_sweep(plan, given["output"], run=workers, fresh=given["fresh"], progress=progress)

@@ -13,7 +13,7 @@ from planner.cli import how
 from planner.cli.picture import picture_of
 
 if TYPE_CHECKING:
-    from planner.report.plots.picture import Picture
+    from planner.show.views.plots.picture import Picture
     from planner.specs.catalogue import Catalogue
     from planner.validation.compare import Row
     from planner.validation.library import Library
@@ -44,8 +44,8 @@ def validate_log(
     from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
     from planner.logs.formats import read_log
-    from planner.report.measured import add_row, comparison_blocks
     from planner.show.terminal import make_console, write
+    from planner.show.views.measured import add_row, comparison_blocks
     from planner.validation.inference.cases import Mode
     from planner.validation.logs.compare import compare
     from planner.validation.logs.planned import Planned
@@ -157,13 +157,13 @@ def validate(
         return
     from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
-    from planner.report.validation import (
+    from planner.show.terminal import make_console, write
+    from planner.show.views.validation import (
         not_understood,
         nothing_compared,
         validation_blocks,
         write_predictions,
     )
-    from planner.show.terminal import make_console, write
     from planner.specs.catalogue import Catalogue
     from planner.validation.kinds import kind_of
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
@@ -184,7 +184,7 @@ def validate(
     if output is not None:
         write_predictions(output, found)
     if picture is not None and any(row.compared for _, rows in found for row in rows):
-        from planner.report.plots.picture import draw
+        from planner.show.views.plots.picture import draw
 
         draw(picture, _title(files, runs is None), [rows for _, rows in found])
     if not quiet:
@@ -225,7 +225,7 @@ def _library(profile: Path | None, catalogue: Catalogue) -> Library:
 
 
 def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[Row]:
-    from planner.report.progress import progress_bar
+    from planner.show.views.progress import progress_bar
     from planner.validation.compare import joined
     from planner.validation.predict import predict
 

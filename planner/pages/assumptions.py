@@ -13,10 +13,10 @@ from planner.errors import PlannerError, SpecError
 from planner.pages.document import Document, numbers
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import evaluated, one_configuration
-from planner.report.details import details_of
-from planner.report.explanation import sensitivities_blocks
-from planner.report.sure import moved_columns, other_formats, range_words
 from planner.show.page import Block, Code, Page, Pairs, Section, grid, said
+from planner.show.views.details import details_of
+from planner.show.views.explanation import sensitivities_blocks
+from planner.show.views.sure import moved_columns, other_formats, range_words
 from planner.specs.catalogue import Catalogue
 from planner.workloads.base import Wording
 

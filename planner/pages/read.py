@@ -17,9 +17,9 @@ from planner.pages.searched import estimate_page, search_page, sizes_page
 from planner.pages.swept import sweep_page
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import evaluated, one_configuration, result_of
-from planner.report.documents import add_estimate, object_text
-from planner.report.infeasible import infeasible_message
 from planner.show.page import Page
+from planner.show.views.documents import add_estimate, object_text
+from planner.show.views.infeasible import infeasible_message
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.results import Sweep
 

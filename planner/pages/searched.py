@@ -20,11 +20,6 @@ from planner.pages.assumptions import (
 from planner.pages.document import Document, Row, numbers, read_row
 from planner.pages.table import PLACES, PLAN, breakdowns, make_table, shown_columns
 from planner.question.terms import terms_of
-from planner.report.front import objective_column, percentile_columns
-from planner.report.search import fastest_line
-from planner.report.short import layout_of, plan_of
-from planner.report.sure import fits_words, reached_pairs, sure_lines, told_names
-from planner.report.told import Ends, ends_in, label, told
 from planner.show.page import (
     BEST,
     TIE,
@@ -38,6 +33,11 @@ from planner.show.page import (
     Table,
     said,
 )  # fmt: skip
+from planner.show.views.front import objective_column, percentile_columns
+from planner.show.views.search import fastest_line
+from planner.show.views.short import layout_of, plan_of
+from planner.show.views.sure import fits_words, reached_pairs, sure_lines, told_names
+from planner.show.views.told import Ends, ends_in, label, told
 from planner.specs.catalogue import Catalogue
 from planner.workloads.base import Workload
 

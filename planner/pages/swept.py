@@ -10,8 +10,8 @@ from planner.pages.document import Row, version_notes
 from planner.pages.searched import front_chart
 from planner.pages.table import MOST_ROWS, PLACES, breakdowns, make_table, shown_columns
 from planner.question.cells import limit_column
-from planner.report.sure import fits_words
 from planner.show.page import BEST, Block, Page, Section
+from planner.show.views.sure import fits_words
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME
 from planner.sweeps.columns import PLACES as TERMS

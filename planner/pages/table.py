@@ -12,10 +12,10 @@ from planner.optimize.result_columns import ends_of
 from planner.pages.document import numbers
 from planner.question.cells import limit_column
 from planner.question.terms import Term, glossary, term_of_column, terms_of
-from planner.report.short import layout_of
-from planner.report.told import label, scale_alike, told_in
 from planner.show.page import TOTAL, Bars, Block, Cell, Head, Table
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
+from planner.show.views.short import layout_of
+from planner.show.views.told import label, scale_alike, told_in
 from planner.workloads.base import Workload
 
 Rows = Sequence[Mapping[str, Any]]

@@ -12,7 +12,7 @@ from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.result_columns import ends_of
 from planner.question.inputs import full_name
 from planner.question.terms import glossary, term_of_column
-from planner.report.told import ends_in
+from planner.show.views.told import ends_in
 from planner.specs.catalogue import Catalogue
 
 Row: TypeAlias = Mapping[str, Any]

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from planner.base import text
 from planner.base.records import record
-from planner.report.short import share
-from planner.report.told import label, told_alike
 from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Column, fitted, said
+from planner.show.views.short import share
+from planner.show.views.told import label, told_alike
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, Row, better, measured_alike
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep

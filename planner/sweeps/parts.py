@@ -27,7 +27,7 @@ from planner.plan.plan import Plan, make_plan
 from planner.question.cells import limit_column
 from planner.question.inputs import read
 from planner.question.terms import Term, terms_of
-from planner.report.infeasible import limit_texts
+from planner.show.views.infeasible import limit_texts
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import name_of
 from planner.sweeps.plan import TERMS, Scenario, SweepPlan, questions_of

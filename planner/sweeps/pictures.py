@@ -6,11 +6,11 @@ import math
 
 from planner.base import text
 from planner.errors import SearchSpaceError
-from planner.report.plots.curves import Curve, Curves
-from planner.report.plots.matrix import Matrix
-from planner.report.plots.picture import Picture, draw
-from planner.report.told import label
 from planner.show.theme import axis_label
+from planner.show.views.plots.curves import Curve, Curves
+from planner.show.views.plots.matrix import Matrix
+from planner.show.views.plots.picture import Picture, draw
+from planner.show.views.told import label
 from planner.sweeps.columns import TIME, VALUE, better, find_columns
 from planner.sweeps.screen import (
     cells_of,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.base import text
-from planner.report.short import plan_of, share
-from planner.report.told import label, told, told_alike
 from planner.show.page import (
     BAD,
     BEST,
@@ -23,6 +21,8 @@ from planner.show.page import (
     grid,
     said,
 )
+from planner.show.views.short import plan_of, share
+from planner.show.views.told import label, told, told_alike
 from planner.sweeps.columns import (
     COST,
     MEASURES,

@@ -12,9 +12,9 @@ from planner.base import text
 from planner.base.files import written_whole
 from planner.base.records import record
 from planner.errors import SearchSpaceError
-from planner.report.rows import csv_cell
-from planner.report.told import label, told, told_alike
 from planner.show.page import TOTAL, Block, Column, Title, fitted, said
+from planner.show.views.rows import csv_cell
+from planner.show.views.told import label, told, told_alike
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, Row, find_column, find_columns
 from planner.sweeps.differences import (
     compare,

@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from planner.base.records import record
-from planner.report.told import label
+from planner.show.views.told import label
 from planner.sweeps.columns import COST, PLACES, TIME, VALUE, better, measured, measured_ends
 from planner.sweeps.plan import SweepPlan, work_questions
 

@@ -11,7 +11,7 @@ from typing import Any
 from planner.base.files import written_bytes, written_whole
 from planner.optimize.scaling import FewestGpus, with_column
 from planner.question.terms import term_of_column
-from planner.report.rows import csv_cell
+from planner.show.views.rows import csv_cell
 from planner.sweeps.parts import joint_kind, read_fronts, read_head, read_rows
 from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store, file_digest
 

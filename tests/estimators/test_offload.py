@@ -16,8 +16,8 @@ from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.optimize.collector import first_row
-from planner.report.parts import memory_table
 from planner.show.terminal import write
+from planner.show.views.parts import memory_table
 from planner.specs.catalogue import load_model
 
 PARAMETERS = count_parameters(load_model("llama-2-7b")).total

@@ -16,7 +16,7 @@ from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import model_flops_per_token
 from planner.optimize.result import row_of
 from planner.plan.pinned import PinnedPlan
-from planner.report.documents import save_plan
+from planner.show.views.documents import save_plan
 from planner.specs.catalogue import load_model
 from planner.specs.paths import SpecKind, spec_folders
 

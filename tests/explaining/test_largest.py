@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.decide.explaining.largest import largest_batch, largest_length
-from planner.report.largest import largest_lines
+from planner.show.views.largest import largest_lines
 
 TRAINED: dict[str, Any] = {
     "model": "llama-65b",

@@ -9,7 +9,6 @@ import pytest
 
 from planner.pages.read import page_of
 from planner.pages.table import breakdowns
-from planner.report.told import told
 from planner.show.html import page_html
 from planner.show.markdown import markdown
 from planner.show.page import (
@@ -26,6 +25,7 @@ from planner.show.page import (
     said,
 )
 from planner.show.terminal import terminal_text
+from planner.show.views.told import told
 
 NAMES = ("train.json", "serve.json", "estimate.json", "size.json", "plan.toml", "sweep")
 EVIL = "<img src=x onerror=alert(1)>|`*_[a](b)"

@@ -18,7 +18,7 @@ from planner.__main__ import run
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.plan.plan import Plan, make_plan
 from planner.question.request import Request
-from planner.report.search import estimate_command
+from planner.show.views.search import estimate_command
 from planner.specs.catalogue import find
 
 SOME = settings(

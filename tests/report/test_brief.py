@@ -17,9 +17,9 @@ from planner.base.text import chance
 from planner.base.units import GIB
 from planner.optimize.result import row_of
 from planner.optimize.result_columns import intervals
-from planner.report.overview import question_lines
-from planner.report.search import recommended_pairs, without_plan_lines
-from planner.report.told import label, told
+from planner.show.views.overview import question_lines
+from planner.show.views.search import recommended_pairs, without_plan_lines
+from planner.show.views.told import label, told
 
 QUESTIONS = {
     "train": ("--model", "llama-65b", "--gpus", "512"),

@@ -10,8 +10,8 @@ import pytest
 
 from planner.decide.explaining.against import Term
 from planner.decide.improve import Change
-from planner.report.explanation import against_lines
-from planner.report.imported import change_text
+from planner.show.views.explanation import against_lines
+from planner.show.views.imported import change_text
 
 OWN = {"time_to_first_token_s": 0.2, "time_per_output_token_s": 0.00867}
 

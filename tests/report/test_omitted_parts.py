@@ -10,7 +10,7 @@ import pytest
 
 from planner import Request
 from planner.plan.plan import make_plan
-from planner.report.overview import omitted_lines
+from planner.show.views.overview import omitted_lines
 
 _TEXT = {
     "model_type": "llama",

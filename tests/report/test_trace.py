@@ -11,8 +11,8 @@ import pytest
 
 import planner
 from planner.estimators.timeline.spans import STREAMS
-from planner.report.details import details_of
-from planner.report.trace import write_trace
+from planner.show.views.details import details_of
+from planner.show.views.trace import write_trace
 
 
 def _written(path: Path, **asked: Any) -> tuple[Any, dict[str, Any]]:

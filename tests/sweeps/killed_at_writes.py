@@ -23,7 +23,7 @@ from typing import Any
 import planner.sweeps.run as run_module
 from planner.launch.write import launch_of, save_launch
 from planner.plan.given import make_request
-from planner.report.rows import row_files
+from planner.show.views.rows import row_files
 from planner.sweeps import store
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from planner.report.rows import csv_cell
+from planner.show.views.rows import csv_cell
 from planner.sweeps.parts import parts_of
 from planner.sweeps.plan import SweepPlan
 

@@ -4,8 +4,8 @@ import pytest
 from rich.console import Console
 from sample_runs import row, run_of, runs_of
 
-from planner.report.validation import reasons_blocks
 from planner.show.terminal import write
+from planner.show.views.validation import reasons_blocks
 from planner.validation.compare import errors, joined, memory_verdicts, regrets
 from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY
 from planner.validation.predict import predict, ranges

@@ -7,7 +7,7 @@ import random
 import pytest
 from sample_inference import DISAGGREGATED, row, run_of, runs_of
 
-from planner.report.validation import write_predictions
+from planner.show.views.validation import write_predictions
 from planner.validation.columns import INFERENCE
 from planner.validation.compare import joined
 from planner.validation.kinds import INFERENCE_KIND

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_runs import row, run_of, runs_of
 
-from planner.report.validation import write_predictions
+from planner.show.views.validation import write_predictions
 from planner.validation.columns import TRAINING
 from planner.validation.compare import joined
 from planner.validation.kinds import TRAINING_KIND

@@ -14,7 +14,7 @@ from planner.optimize.collector import first_row
 from planner.plan.given import make_request
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import Plan, evaluated, make_plan, one_configuration
-from planner.report.search import assumed_line
+from planner.show.views.search import assumed_line
 from planner.specs.catalogue import find
 from planner.specs.price import price_of
 from planner.specs.site import Site

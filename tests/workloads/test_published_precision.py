@@ -9,9 +9,9 @@ import planner
 from planner.base.enums import ComputePrecision
 from planner.plan.given import make_request
 from planner.plan.plan import Plan, make_plan, one_configuration
-from planner.report.sizes import note_lines
-from planner.report.sure import other_formats
 from planner.show.page import Table
+from planner.show.views.sizes import note_lines
+from planner.show.views.sure import other_formats
 
 
 def plan(**request: Any) -> Plan:

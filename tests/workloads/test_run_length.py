@@ -14,7 +14,7 @@ from planner.optimize.result import row_of
 from planner.plan.given import make_request
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import evaluated, one_configuration
-from planner.report.search import estimate_command
+from planner.show.views.search import estimate_command
 
 
 def row(**request: Any) -> dict[str, Any]:

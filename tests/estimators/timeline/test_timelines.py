@@ -11,7 +11,7 @@ import planner
 from planner.estimators.timeline.spans import BUBBLE, MORE, Timeline
 from planner.estimators.timeline.training import ONCE, training_timeline
 from planner.estimators.training.estimate import evaluate
-from planner.report.details import details_of
+from planner.show.views.details import details_of
 
 LLAMA = {"model": "llama-65b", "global_batch_size": 256}
 LAYOUTS: dict[str, dict[str, Any]] = {

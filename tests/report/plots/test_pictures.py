@@ -14,17 +14,17 @@ import pytest
 import planner
 from planner.decide.explaining.steps import explained_steps
 from planner.optimize.result import row_of
-from planner.report.details import details_of
-from planner.report.front_points import front_points
-from planner.report.plots import canvas
-from planner.report.plots.curves import Curve, Curves
-from planner.report.plots.matrix import Matrix
-from planner.report.plots.parts import part_bars
-from planner.report.plots.picture import Picture, draw
-from planner.report.plots.predicted import compared_quantities
-from planner.report.plots.roofline import kernels_of
-from planner.report.plots.sizes import size_curves, size_title
 from planner.show.theme import DARK, LIGHT, THEMES
+from planner.show.views.details import details_of
+from planner.show.views.front_points import front_points
+from planner.show.views.plots import canvas
+from planner.show.views.plots.curves import Curve, Curves
+from planner.show.views.plots.matrix import Matrix
+from planner.show.views.plots.parts import part_bars
+from planner.show.views.plots.picture import Picture, draw
+from planner.show.views.plots.predicted import compared_quantities
+from planner.show.views.plots.roofline import kernels_of
+from planner.show.views.plots.sizes import size_curves, size_title
 from planner.specs.catalogue import Catalogue
 from planner.validation.compare import Row, joined
 from planner.validation.library import Library
@@ -69,7 +69,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
             figures.append(drawn.figure)
 
     for module in ("front", "parts", "curves", "matrix", "predicted", "timeline", "roofline"):
-        monkeypatch.setattr(f"planner.report.plots.{module}.drawing", kept)
+        monkeypatch.setattr(f"planner.show.views.plots.{module}.drawing", kept)
 
     def show(name: str, *subject: Any, width: int = 900, dark: bool = False) -> Any:
         path = tmp_path / "picture.png"

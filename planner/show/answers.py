@@ -1,0 +1,226 @@
+"""What `planner.search`, `planner.estimate` and others return: results that can show themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from planner.base.records import record
+from planner.decide.api_comparison import ApiComparison, check_comparable, compared_with_apis
+from planner.decide.explaining.compared import ComparedPlans
+from planner.decide.explaining.explanation import Explanation
+from planner.decide.explaining.operators import OperatorTimes
+from planner.decide.open_facts import MovingFact, moving_facts
+from planner.decide.sizing.size import Sizes
+from planner.errors import InfeasibleError, SearchSpaceError
+from planner.optimize.result import SearchResult
+from planner.plan.plan import Plan, answered, result_of
+from planner.workloads.base import Evaluation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from planner.show.page import Block
+
+_ROWS = 10
+
+
+class _Shown:
+    """Shows itself: as text, and as tables in notebooks."""
+
+    @classmethod
+    def showing(cls, found: Any, **more: Any) -> Self:
+        """What was found, able to show itself, with what there is ``more``."""
+        return cls(**{field.name: getattr(found, field.name) for field in fields(found)}, **more)
+
+    def summary(self, *, width: int = 80, full: bool = False) -> str:
+        """The answer as plain text: in short, or ``full``.
+
+        Raises
+        ------
+        SearchSpaceError
+            The width is not that of a text.
+        """
+        from planner.show.terminal import terminal_text
+
+        if isinstance(width, bool) or not isinstance(width, int) or not 20 <= width <= 1000:
+            raise SearchSpaceError(
+                f"The width is a number of characters from 20 on, not {width!r}."
+            )
+        return terminal_text(self._blocks(full), width)
+
+    def _repr_html_(self) -> str:
+        from planner.show.notebook import notebook
+
+        return notebook(self._blocks(False))
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        raise NotImplementedError
+
+
+class _Deployable(_Shown):
+    """May be beside published prices per token; shows why it is not feasible."""
+
+    plan: Plan
+
+    def compare_api(self) -> ApiComparison:
+        """The deployment, of a search the recommended one, beside published prices per token.
+
+        Raises
+        ------
+        SearchSpaceError
+            The workload is not ``serve``.
+        InfeasibleError
+            Nothing is feasible, or it does not fit or misses a limit.
+        SpecError
+            A list of prices has faults.
+        """
+        check_comparable(self.plan.workload.name)
+        if reason := self._why_not():
+            raise InfeasibleError(reason)
+        return compared_with_apis(self.plan, self._deployed())
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.page import Code
+
+        reason = self._why_not()
+        return [Code(text=reason)] if reason else self._feasible_blocks(full)
+
+    def _why_not(self) -> str:
+        raise NotImplementedError
+
+    def _deployed(self) -> Any:
+        raise NotImplementedError
+
+    def _feasible_blocks(self, full: bool) -> Iterable[Block]:
+        raise NotImplementedError
+
+
+@record(kw_only=True, repr=False)
+class Answer(_Deployable, SearchResult):
+    """What a search found, with the plan of the question; a table in notebooks."""
+
+    asked: Plan
+
+    @cached_property
+    def plan(self) -> Plan:  # type: ignore[override]
+        """The plan of the question, with what the result tells of what nobody gave."""
+        return answered(self.asked, self)
+
+    @cached_property
+    def open_facts(self) -> list[MovingFact]:
+        """The facts that the recommended plan assumes and that move it; none without one."""
+        return [] if self.recommended is None else moving_facts(self.plan, self.recommended)
+
+    def _deployed(self) -> Any:
+        return self.recommended
+
+    def _why_not(self) -> str:
+        from planner.show.views.infeasible import infeasible_message
+
+        return infeasible_message(self.plan, self) if self.recommended is None else ""
+
+    def _feasible_blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.views.search import answer_blocks
+
+        return answer_blocks(self.plan, self, _ROWS, is_full=full)
+
+
+@record(kw_only=True, repr=False)
+class Estimated(_Deployable, Evaluation):
+    """One configuration judged, with the plan of the question; a table in notebooks."""
+
+    plan: Plan
+
+    @cached_property
+    def open_facts(self) -> list[MovingFact]:
+        """The facts that the configuration assumes and that move it."""
+        return moving_facts(self.plan, self.candidates)
+
+    def _deployed(self) -> Any:
+        return self.candidates
+
+    def _why_not(self) -> str:
+        from planner.show.views.infeasible import infeasible_message
+
+        if not self.rejected_by:
+            return ""
+        return infeasible_message(self.plan, result_of(self.plan, self), self)
+
+    def _feasible_blocks(self, full: bool) -> Iterable[Block]:
+        if full:
+            from planner.show.views.estimate import estimate_blocks
+
+            return estimate_blocks(self.plan, self)
+        from planner.show.views.search import one_blocks
+
+        return one_blocks(self.plan, self)
+
+
+@record(kw_only=True, repr=False)
+class Explained(_Shown, Explanation):
+    """A plan explained, able to show itself."""
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.plan.problem.sources[0].told}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain words and numbers, sentences among them; times in seconds, memory in GiB."""
+        from planner.show.views.explanation import explanation_dict
+
+        return explanation_dict(self)
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.views.explanation import explanation_blocks
+
+        return explanation_blocks(self, is_full=full)
+
+
+@record(kw_only=True, repr=False)
+class Compared(_Shown, ComparedPlans):
+    """Plans side by side, able to show themselves."""
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(seen.name for seen in self.seens)}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain words and numbers, sentences among them; times in seconds, memory in GiB."""
+        from planner.show.views.comparison import comparison_dict
+
+        return comparison_dict(self)
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.views.comparison import comparison_blocks
+
+        return comparison_blocks(self, is_full=full)
+
+
+@record(kw_only=True, repr=False)
+class Sized(_Shown, Sizes):
+    """What it takes of each GPU; a table in notebooks."""
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.views.sizes import sizes_blocks
+
+        return sizes_blocks(self)
+
+
+@record(kw_only=True, repr=False)
+class Operators(_Shown, OperatorTimes):
+    """Operators with their times, able to show themselves."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} operators>"
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rows as a pandas frame; times in seconds, rates in TFLOP/s and GB/s."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.views.operators import operators_blocks
+
+        return operators_blocks(self)

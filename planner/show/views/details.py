@@ -1,0 +1,117 @@
+"""What a report says of one configuration beside what every workload has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+from planner.base.records import record
+from planner.base.units import GIB
+from planner.decide.open_facts import moving_facts
+from planner.estimators.timeline.spans import Timeline
+from planner.optimize.collector import first_row
+from planner.optimize.source import Candidates
+from planner.plan.plan import Plan
+from planner.question.terms import term_of_column
+from planner.show.page import Block, Pairs, Title, said
+from planner.show.views.parts import host_words, memory_table
+from planner.show.views.sure import open_lines, sure_pairs
+from planner.workloads.base import Evaluation
+
+Own = TypeVar("Own", bound=Candidates)
+"""The configurations of a workload."""
+
+
+@record(kw_only=True)
+class Details(Generic[Own]):
+    """The part of a report that only one workload has.
+
+    ``memory_and_speed`` shows one configuration; ``more`` what an estimate has beside that, its
+    operators last; ``operators`` gives these as rows for a file. ``times``: the seconds of a step
+    by part, under the name of each kind of step; ``timelines``: such steps over time.
+    ``distributions``: latencies by the share of requests. ``to_see``: what `planner estimate` shows
+    and a search does not.
+    """
+
+    memory_and_speed: Callable[[Plan, Own], Iterable[Block]]
+    more: Callable[[Plan, Evaluation], Iterable[Block]]
+    operators: Callable[[Evaluation], Sequence[dict[str, Any]]]
+    times: Callable[[Own], Mapping[str, Mapping[str, float]]] = lambda _: {}
+    timelines: Callable[[Own], Sequence[Timeline]] = lambda _: ()
+    distributions: Callable[[Own], Mapping[str, Sequence[Any]]] | None = None
+    to_see: str = "To see it in full"
+
+
+_OF = {
+    "train": ("planner.show.views.training_details", "TRAINING"),
+    "inference": ("planner.show.views.serving_details", "BATCHES"),
+    "serve": ("planner.show.views.serving_details", "DEPLOYMENTS"),
+}
+
+
+def details_of(plan: Plan) -> Details[Any]:
+    """The details of a plan's workload; of one that has none of its own what all have."""
+    module, name = _OF.get(plan.workload.name, (__name__, "PLAIN"))
+    found: Details[Any] = getattr(import_module(module), name)
+    return found
+
+
+OTHERS = "all modules"
+"""The module of a part of a step that belongs to none."""
+
+
+def by_module(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of operators summed by module, of the columns ``names``; `OTHERS` stay as they are."""
+    sums: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        own = row["operator"] if row["module"] == OTHERS else row["module"]
+        found = sums.setdefault(own, {"operator": own, **dict.fromkeys(names, 0.0)})
+        for name in names:
+            found[name] += row[name]
+    return [*sums.values()]
+
+
+def sure_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
+    """Where 90 % of published runs like the first row would be, if any, and what is open."""
+    row = first_row(candidates.columns())
+    sure = candidates.source.confidence(row["num_gpus"])
+    facts = moving_facts(plan, candidates)
+    lines = open_lines(plan, facts)
+    if sure is not None or lines:
+        yield Title(text="How sure")
+    if sure is not None:
+        capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
+        pairs = sure_pairs(row, sure, capacity, facts)
+        if on_host := host_words(row, candidates.source.setting.machine):
+            pairs["host memory"] = on_host
+        yield Pairs(pairs=pairs)
+    for line in lines:
+        yield said(line)
+
+
+def memory_blocks(candidates: Candidates, of: str = "GPU") -> Iterator[Block]:
+    """The memory of the first row by part."""
+    row = first_row(candidates.columns())
+    yield Title(text=f"Memory of the fullest {of}")
+    yield memory_table(row, candidates.source.setting.machine)
+
+
+def _results(plan: Plan, candidates: Candidates) -> Iterator[Block]:
+    """The memory, and every other result by its name."""
+    yield from memory_blocks(candidates)
+    yield Title(text="Speed")
+    row = first_row(candidates.columns())
+    pairs = {
+        name.replace("_", " "): f"{value:,.4g}"
+        for name, value in row.items()
+        if isinstance(value, float)
+        and "memory" not in name
+        and (term := term_of_column(name)) is not None
+        and "result" in term.kind
+    }
+    yield Pairs(pairs=pairs)
+    yield from sure_blocks(plan, candidates)
+
+
+PLAIN = Details(memory_and_speed=_results, more=lambda *_: (), operators=lambda _: ())

@@ -1,0 +1,194 @@
+"""JSON files of results: rows, plans, and how they came to be."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from planner.base.files import written_whole
+from planner.decide.open_facts import moving_facts
+from planner.optimize.collector import known_value
+from planner.optimize.constraints import limit_rows, with_rate
+from planner.optimize.result import Comparison, SearchResult, row_of
+from planner.optimize.result_rows import full_rows
+from planner.optimize.source import Candidates
+from planner.plan.pinned import PinnedPlan, asked_of
+from planner.plan.plan import Plan
+from planner.question.request import Request
+from planner.show.views.details import details_of
+from planner.show.views.load import load_line
+from planner.show.views.overview import question_lines
+from planner.show.views.rows import RowFiles, result_blocks
+from planner.version import __version__
+from planner.workloads.base import Evaluation
+
+
+def command_manifest(command: Sequence[str]) -> dict[str, Any]:
+    """What a manifest says where no one plan is asked for."""
+    return {
+        "version": __version__,
+        "command": shlex.join(["planner", *command]),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def write_document(path: Path | None, manifest: Mapping[str, object], **parts: object) -> None:
+    """One JSON object: a manifest, and its parts; nothing where there is no path.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written.
+    """
+    if path is None:
+        return
+    with written_whole(path) as file:
+        json.dump({"manifest": manifest, **parts}, file, indent=1, default=str)
+        file.write("\n")
+
+
+def finish_search(
+    files: RowFiles,
+    plan: Plan,
+    result: SearchResult,
+    command: Sequence[str],
+    how: Mapping[str, object],
+    **more: object,
+) -> None:
+    """What stands behind the rows of a search that found something.
+
+    The manifest with ``how`` it was searched and counts; the recommended and the fastest plan, each
+    as a plan file and as a row; comparisons, which have, for each outer axis, the best plan of
+    every value, and why others have none.
+    """
+    best, fastest, chosen = result.recommended, result.fastest, dict[str, Any]()
+    if files.has_object and best is not None and fastest is not None:
+        chosen = {
+            "recommended": PinnedPlan.of(plan, row_of(best)).to_dict(),
+            "recommended_row": full_rows(best.columns(), plan.problem.sources)[0],
+            "recommended_limits": _limits(plan, best),
+            "recommended_load": load_line(plan, best),
+            "recommended_sure": _sureness(plan, best),
+            "open_facts": _open_facts(plan, best),
+            "fastest": PinnedPlan.of(plan, row_of(fastest)).to_dict(),
+            "fastest_row": full_rows(fastest.columns(), plan.problem.sources)[0],
+            "comparisons": {
+                axis: _compared(plan, result, one) for axis, one in result.comparisons.items()
+            },
+        }
+    counts = {
+        "configurations_evaluated": result.configurations_evaluated,
+        "configurations_predicted": result.configurations_predicted,
+        "configurations_feasible": result.configurations_feasible,
+        "rejected_by": dict(result.rejected_by),
+        "search_time_s": result.search_time,
+        "interrupted": result.interrupted,
+    }
+    files.finish({**plan_manifest(plan, command), **how, **counts}, **chosen, **more)
+
+
+def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
+    """The facts that a plan assumes and that move it, with the intervals that hold them."""
+    return [fact.to_dict() for fact in moving_facts(plan, candidates)]
+
+
+def _sureness(plan: Plan, candidates: Candidates) -> dict[str, Any]:
+    """Which published runs the intervals of a plan are of, and the factor within which they do
+    not tell layouts apart; empty without any.
+    """
+    sure = candidates.source.confidence(row_of(candidates)["num_gpus"])
+    if sure is None:
+        return {}
+    factor = float(sure.layout) if plan.problem.has_ties else 1.0
+    return {"basis": sure.basis, "tie_factor": factor}
+
+
+def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
+    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    return limit_rows(candidates, asked)
+
+
+def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, Any]:
+    rows = full_rows(result.scaled(compared.table), plan.problem.sources)
+    return {
+        "rows": [
+            {"loss": known_value(loss), **row}
+            for loss, row in zip(compared.losses, rows, strict=True)
+        ],
+        "without_plan": {str(value): why for value, why in compared.without_plan.items()},
+    }
+
+
+def object_text(add: Callable[[RowFiles], None]) -> str:
+    """The JSON object that ``add`` writes, as text."""
+    stream = StringIO()
+    add(RowFiles(None, stream, None))
+    return stream.getvalue()
+
+
+def add_estimate(
+    files: RowFiles, plan: Plan, found: Evaluation, command: Sequence[str], **more: object
+) -> None:
+    """The row of one configuration, the time by operator, and what there is ``more``."""
+    files.add(result_blocks(plan, found.table()))
+    details = details_of(plan)
+    if details.distributions is not None:
+        more["latency_distribution"] = details.distributions(found.candidates)
+    files.finish(
+        plan_manifest(plan, command),
+        operators=details.operators(found),
+        open_facts=_open_facts(plan, found.candidates),
+        sure=_sureness(plan, found.candidates),
+        limits=_limits(plan, found.candidates),
+        load=load_line(plan, found.candidates),
+        **more,
+    )
+
+
+def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
+    """Write the first of these as a plan, JSON or else TOML.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written.
+    """
+    if candidates is None:
+        return
+    pinned = PinnedPlan.of(plan, row_of(candidates))
+    with written_whole(path) as file:
+        file.write(pinned.to_json() if path.suffix == ".json" else pinned.to_toml())
+
+
+def question_manifest(request: Request, command: Sequence[str]) -> dict[str, Any]:
+    """What a manifest says where several searches answer a request."""
+    return {
+        **command_manifest(command),
+        "workload": request.workload,
+        "model": request.model,
+        "confidence": request.confidence,
+        "constraints": dict(request.constraints),
+    }
+
+
+def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, Any]:
+    """What a manifest says about the question alone."""
+    problem = plan.problem
+    return {
+        **command_manifest(command),
+        "workload": plan.workload.name,
+        "model": problem.setting.model.name,
+        "question": question_lines(plan),
+        "answers": asked_of(plan.request),
+        "specs": dict(plan.digests),
+        "defaults": dict(plan.defaults),
+        "assumed": list(plan.assumed),
+        "objectives": [objective.name for objective in problem.objectives],
+        "confidence": plan.request.confidence,
+        "constraints": {constraint.name: constraint.bound for constraint in problem.constraints},
+    }

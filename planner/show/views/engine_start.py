@@ -1,0 +1,72 @@
+"""What an engine prints when it starts, and why it would not start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from planner.base import text
+from planner.estimators.inference.memory import longest_request, longest_that_fits, serving_memory
+from planner.estimators.inference.setting import ServingSetting
+from planner.launch.option_table import Role
+from planner.launch.targets import targets
+from planner.optimize.collector import NearestMiss
+from planner.question.terms import glossary
+from planner.show.views.sure import fits_words
+
+_OPTION = "max_model_len"
+# A whole context of which the slots of a server have equal parts.
+_SHARED = "context_size"
+
+
+def start_pairs(setting: ServingSetting, row: Mapping[str, Any]) -> dict[str, str]:
+    """Weights and cache of a GPU in the words of engines' logs; nothing without a cache."""
+    at_once = row.get("max_concurrency")
+    if at_once is None or not math.isfinite(at_once):
+        return {}
+    longest = longest_request(setting)
+    shortened = {}
+    if setting.engine.memory.shortens_longest and at_once < 1:
+        held = text.count(row["kv_cache_tokens"])
+        shortened = {"longest request": f"{held} tokens, as the cache holds no more"}
+    return {
+        "weights": f"{row['memory_weights_gib'] + row['memory_adapters_gib']:.2f} GiB",
+        "KV cache": f"{row['kv_cache_size_gib']:.2f} GiB, {text.count(row['kv_cache_tokens'])} "
+        "tokens",
+        "maximum concurrency": f"{at_once:,.2f}x for {longest:,} tokens per request",
+    } | shortened
+
+
+def no_start(miss: NearestMiss) -> str:
+    """Why an engine does not start with its longest request, or not surely, and with which it
+    would; empty where that is not what is missed."""
+    setting: Any = getattr(miss.source, "setting", None)
+    if not isinstance(setting, ServingSetting) or setting.workload.max_model_len is None:
+        return ""
+    if setting.engine.memory.shortens_longest:
+        return ""
+    c = getattr(miss.configuration, "decode", miss.configuration)
+    memory, longest = serving_memory(setting, c), setting.workload.max_model_len
+    most = longest_that_fits(setting, memory, c)
+    surely = longest_that_fits(setting, memory, c, min(setting.sure_share, 1.0))
+    if not 0 < surely < longest:
+        return ""
+    slots = 1 if setting.engine.scheduler.continuous else int(c.concurrency[0])
+    option, number = _told(setting.engine.name, surely, slots)
+    how, held = "does not start", f"{most:,}"
+    if most >= longest:
+        how, held = "may not start", f"little more ({fits_words(miss.row)})"
+    if slots > 1:
+        held = f"{held} in each of {slots} slots"
+    return f"{how}: longest request {longest:,} tokens, the cache holds {held}; {option} {number}"
+
+
+def _told(engine: str, most: int, slots: int) -> tuple[str, int]:
+    """The engine's own option for its longest request, and its number."""
+    for target in targets().values():
+        if any(engine.startswith(profile) for profile in target.profiles):
+            for name, number in ((_OPTION, most), (_SHARED, most * slots)):
+                for row in target.table.rows_of(name, Role.IS):
+                    return row.option, number
+    return glossary()[_OPTION].option_name, most

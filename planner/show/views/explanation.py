@@ -1,0 +1,429 @@
+"""An explanation as people read it: what bounds a plan, what would change it, what it assumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from planner.base import text
+from planner.base.units import GIB
+from planner.decide.explaining.against import Difference, Seen, Term
+from planner.decide.explaining.explanation import MEMORY, Explanation
+from planner.decide.explaining.formulas import FORMULAS, seconds
+from planner.decide.explaining.sources import Sources
+from planner.decide.explaining.steps import ExplainedPart, ExplainedStep, keys_of
+from planner.decide.explaining.what_if import SOFTWARE, Sensitivity, change
+from planner.errors import InfeasibleError
+from planner.plan.plan import evaluated, one_configuration, result_of
+from planner.question.request import Request
+from planner.question.terms import term_of_column
+from planner.show.page import BAD, GAP, TOTAL, Block, Table, Title, grid, said
+from planner.show.views.front import of_objective
+from planner.show.views.infeasible import impossible_words, infeasible_message
+from planner.show.views.load import load_line
+from planner.show.views.overview import question_title
+from planner.show.views.parts import host_words, paged_words
+from planner.show.views.short import share, short_plan
+from planner.show.views.sure import other_formats, range_words
+from planner.show.views.told import label, told
+
+_LONGEST = 10
+_ASSUMED = 3
+_LARGE = 5e-3
+HEADS = ("10 % of", "moves", "worse", "better")
+LEAST = 5e-4
+"""Changes below this share are not told."""
+
+_TELLING = 2e-3
+_ASKED = (SOFTWARE, "question")
+_FACTS = 7
+_OPTIONS = ("10 % worse", "10 % better")
+_MOST = 4
+_FIRST = 2
+_PEAK = "peak_memory_gib"
+_LEAST = 0.002
+"""Terms that differ by less than this share of a whole are not told in short."""
+
+
+def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iterator[Block]:
+    """The answer, what bounds it, the largest parts, what changes it; ``--full`` all of each."""
+    yield from _answer_blocks(explained)
+    if explained.difference is not None:
+        yield Title(text="Against the other plan")
+        yield from map(said, against_lines(explained.difference, is_full=is_full))
+        if is_full and not explained.difference.other.reason:
+            yield from _terms_blocks(explained.difference)
+    if explained.difference is None or is_full:
+        for step in explained.steps:
+            yield from _step_blocks(step, _LONGEST // len(explained.steps), is_full=is_full)
+        yield from _memory_blocks(explained, is_full=is_full)
+        yield from sensitivities_blocks(explained, is_full=is_full)
+        yield from _assumptions_blocks(explained, is_full=is_full)
+    if is_full:
+        yield from _sources_blocks(explained)
+    else:
+        yield GAP
+        yield said("Formulas, sources and all that is left out: --full, --json FILE.")
+
+
+def _answer_blocks(explained: Explanation) -> Iterator[Block]:
+    plan, row = explained.plan, explained.row
+    yield said(question_title(plan), mark=TOTAL, indent="")
+    yield said(short_plan(plan, row))
+    if line := load_line(plan, explained.found.candidates):
+        yield said(line)
+    ends = explained.seen.ends
+    bound = explained.bound or {}
+    for name in explained.columns[:2]:
+        words = f"{label(name)} {told(name, row[name], ends.get(name))}"
+        if name in bound and _is_better(name, bound[name], row[name]):
+            words += f"; {told(name, bound[name])} if all reached its peak"
+        yield said(words)
+    if not explained.steps:
+        yield said("No operators explain its time: it is a flat share of the peak.")
+
+
+def _is_better(column: str, bound: float, own: float) -> bool:
+    """Whether the peaks help: a queue may be longer where what comes after it is faster."""
+    term = term_of_column(column)
+    is_low = term is not None and (term.better == "low" or term.type == "second")
+    return bound < own if is_low else bound > own
+
+
+def _step_blocks(step: ExplainedStep, most: int, *, is_full: bool) -> Iterator[Block]:
+    name = "a step" if step.name == "step" else f"a {step.name} step"
+    yield Title(text=f"Time of {name}: {seconds(step.seconds)}")
+    shares = [
+        f"{kind} {share(time / step.seconds)}"
+        for kind, time in step.bounds.items()
+        if is_full or time >= _LARGE * step.seconds
+    ]
+    yield said(f"Bound by {', '.join(shares)}")
+    shown = step.parts if is_full else step.parts[:most]
+    yield _parts_table(step, shown)
+    rest = [part.part.seconds for part in step.parts[len(shown) :]]
+    if rest:
+        yield said(f"and {len(rest)} more: {seconds(sum(rest))}")
+    if is_full:
+        yield Title(text="How these times come about")
+        for part in step.parts:
+            terms = [
+                f"{n.replace('_', ' ')} {seconds(time)}" for n, time in part.part.terms.items()
+            ]
+            among = f" ({', '.join(terms)})" if len(terms) > 1 else ""
+            yield said(f"{part.title}: {seconds(part.part.seconds)}{among}")
+            for line in _work_lines(part):
+                yield said(f"  {line}", indent="    ")
+
+
+def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
+    """Parts with what bounds them; a narrow one leaves out shares."""
+    rows = [
+        (
+            part.title,
+            seconds(part.part.seconds),
+            f"{100 * part.part.seconds / step.seconds:.1f}",
+            part.bound,
+            f"{100 * part.of_roofline:.0f} %" if part.part.done else "-",
+        )
+        for part in shown
+    ]
+    heads = ("longest parts", "time", "%", "bound by", "of roofline")
+    return grid(heads, rows, words=(0, 3), late=(2, 4))
+
+
+def _work_lines(part: ExplainedPart) -> Iterator[str]:
+    if part.waits:
+        yield part.waits
+    for done in part.part.done:
+        formula = FORMULAS[done.work.formula]
+        times = f"{done.times:,.3g}" if done.times < 1000 else f"{done.times:,.0f}"
+        yield f"{times} x {seconds(done.once)} {formula.title}: {formula.words(done)}"
+
+
+def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+    capacity = explained.plan.problem.setting.machine.gpu.allocatable_memory / GIB
+    peak = float(explained.row[MEMORY[0]])
+    yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
+    parts = [
+        f"{name.replace('_', ' ')} {amount:,.1f} ({share(amount / peak)})"
+        for name, amount in [*explained.memory.items()][:_LONGEST]
+        if amount / peak > (LEAST if is_full else _LARGE)
+    ]
+    yield said(", ".join(parts))
+    plan, row = explained.plan, explained.row
+    if on_host := host_words(row, plan.source_of(row).setting.machine):
+        yield said(f"in host memory {on_host}")
+    if moved := paged_words(row):
+        yield said(f"paged {moved}")
+
+
+def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+    found = explained.assumptions
+    if not found:
+        return
+    yield Title(text="Assumed, what moves the answer most first")
+    facts = {fact.name: fact for fact in explained.seen.facts}
+    for one in found if is_full else found[:_ASSUMED]:
+        others = other_formats(facts[one.name]) if one.name in facts else []
+        what = f"assumed {one.assumed}; tried {one.tried}" if one.assumed else f"tried {one.tried}"
+        moves = f"{one.name} ({what}): {range_words(one.column, one.low, one.high)}"
+        yield said("; ".join([moves, *others]))
+    if not is_full and len(found) > _ASSUMED:
+        yield said(f"and {len(found) - _ASSUMED} more")
+
+
+def _sources_blocks(explained: Explanation) -> Iterator[Block]:
+    """The numbers of specs that times rest on, each with its source; what formulas cite."""
+    yield Title(text="Sources")
+    by_source: dict[str, list[str]] = {}
+    for key, source in keys_of(explained.steps, Sources(explained.plan)).items():
+        by_source.setdefault(source or "not said", []).append(key)
+    for source, keys in by_source.items():
+        yield said(f"{', '.join(keys)}: {source}")
+    yield Title(text="Formulas")
+    parts = (part.part for step in explained.steps for part in step.parts)
+    for name in dict.fromkeys(done.work.formula for part in parts for done in part.done):
+        formula = FORMULAS[name]
+        cited = f"; {' '.join(formula.references)}" if formula.references else ""
+        yield said(f"{formula.title}: {formula.place}{cited}")
+
+
+def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+    """A table of what 10 % move, then other numbers of nodes and lengths, a line each."""
+    yield Title(text="What if (each predicted anew)")
+    yield grid(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1), name="what_if")
+    for line in question_lines(explained, is_full=is_full):
+        yield said(line, most=9 if is_full else 2)
+
+
+def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str, ...]]:
+    """Cells under `HEADS`, a row for each fact and column that it moves, the most first."""
+    own, columns = explained.row, explained.columns
+    facts = [one for one in explained.sensitivities if one.group not in _ASKED]
+    moving = [one for one in facts if one.moved(own, columns) >= LEAST or _fails(one)]
+    moving.sort(key=lambda one: -one.moved(own, _sorted_by(explained, one)))
+    shown = (
+        moving
+        if is_full
+        else [
+            one
+            for one in moving
+            if _fails(one) or one.moved(own, _sorted_by(explained, one)) >= _TELLING
+        ][:_FACTS]
+    )
+    for one in shown:
+        for column in _told_columns(explained, one, is_full=is_full):
+            rows = [one.outcomes[option].row for option in _OPTIONS]
+            cells = ["impossible" if row is None else _change(row, own, column) for row in rows]
+            yield (one.name, label(column), *cells)
+
+
+def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
+    """Lines of other numbers of nodes and other lengths."""
+    for one in explained.sensitivities:
+        if one.group in _ASKED:
+            yield from _question_lines(explained, one, is_full=is_full)
+
+
+def signed(moved: float) -> str:
+    """A relative change with its sign: ``+4.2 %``.
+
+    >>> signed(0.0421), signed(-0.31), signed(1e-6)
+    ('+4.2 %', '-31 %', '0 %')
+    """
+    if abs(moved) < LEAST:
+        return "0 %"
+    return f"{100 * moved:+.1f} %" if abs(moved) < 0.0995 else f"{100 * moved:+,.0f} %"
+
+
+def _sorted_by(explained: Explanation, one: Sensitivity) -> tuple[str, ...]:
+    """The column that a change is told in, if that is no memory."""
+    told_in = _told_columns(explained, one, is_full=False)
+    return tuple(name for name in told_in if name not in MEMORY)
+
+
+def _fails(one: Sensitivity) -> bool:
+    return any(found.row is None for found in one.outcomes.values())
+
+
+def _goal(explained: Explanation) -> str:
+    """The column of what such plans are chosen by."""
+    goal = explained.plan.problem.objectives[0].name
+    return of_objective(explained.plan, goal, explained.row)
+
+
+def _told_columns(explained: Explanation, one: Sensitivity, *, is_full: bool) -> list[str]:
+    """The columns in which a change is told: all that it moves, or the first of what is asked."""
+    moved = [name for name in explained.columns if one.moved(explained.row, (name,)) >= LEAST]
+    goal = _goal(explained)
+    if is_full:
+        return moved or [goal]
+    return [goal] if goal in moved else (moved[:1] or [goal])
+
+
+def _change(row: Mapping[str, object], own: Mapping[str, object], column: str) -> str:
+    moved = change(row[column], own[column])
+    return "-" if moved is None else signed(moved)
+
+
+def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) -> Iterator[str]:
+    """A line for each other answer: what it moves, in short the most telling columns alone."""
+    costs = [name for name in explained.columns if "cost" in name]
+    more = MEMORY if one.group == SOFTWARE else ()
+    shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *more))]
+    impossible: dict[str, list[str]] = {}
+    for words, found in one.outcomes.items():
+        if found.row is None:
+            impossible.setdefault(found.reason, []).append(words)
+    for reason, several in impossible.items():
+        yield f"{', '.join(several)}: impossible: {reason}"
+    for words, found in one.outcomes.items():
+        row = found.row
+        if row is None:
+            continue
+        moved = [
+            name
+            for name in (explained.columns if is_full else shown)
+            if abs(change(row[name], explained.row[name]) or 0.0) >= LEAST
+        ]
+        changes = []
+        for name in moved:
+            share_of = _change(row, explained.row, name)
+            value = f"{told(name, row[name])} ({share_of})" if is_full else share_of
+            changes.append(f"{label(name)} {value}")
+        yield f"{words}: {', '.join(changes) or 'no change of these'}"
+
+
+def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
+    """What the other plan gains and loses, or the rule that it breaks; in short the most telling
+    results alone.
+    """
+    return [*_lines(difference, is_full=is_full)]
+
+
+def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
+    changes = [
+        f"{name.replace('_', ' ')} {_word(other)} instead of {_word(one)}"
+        for name, (one, other) in difference.settings.items()
+    ]
+    yield f"Changed: {', '.join(changes) or 'nothing'}."
+    if difference.other.reason:
+        yield f"It is impossible: {impossible_words(difference.other)}."
+        return
+    yield from _results(difference, is_full=is_full)
+    for name, terms in difference.times.items():
+        whole = difference.one.steps[name].seconds
+        step = "step" if name == "step" else f"{name} step"
+        yield from _gains(f"Of the {step}'s time", terms, whole, seconds)
+    whole = float(difference.one.row[_PEAK])
+    yield from _gains("Of the memory", difference.memory, whole, lambda gib: f"{gib:,.2f} GiB")
+
+
+def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
+    results = difference.results if is_full else _telling(difference)
+    moved = [
+        term
+        for term in results
+        if change(term.other, term.one)  # None where one is unknown
+        and told(term.name, term.other) != told(term.name, term.one)
+    ]
+    for term in moved:
+        named = label(term.name)
+        yield (
+            f"{named[0].upper()}{named[1:]} {told(term.name, term.other, term.ends[1])} instead of "
+            f"{told(term.name, term.one, term.ends[0])} ({_signed(term)}{_verdict(term)})."
+        )
+    if moved and difference.is_tie:
+        yield (
+            "That is a tie: published runs of such plans do not tell apart what is nearer than a "
+            f"factor of {difference.tie_factor:.2f}."
+        )
+
+
+def _telling(difference: Difference) -> list[Term]:
+    """The first results, costs and the memory."""
+    found = difference.results
+    shown = {term.name for term in found[:_FIRST]}
+    return [t for t in found if t.name in shown or "cost" in t.name or t.name == _PEAK]
+
+
+def _verdict(term: Term) -> str:
+    """Whether more of a result is better or worse, where the table of terms says so."""
+    known = term_of_column(term.name)
+    if known is None or not known.better or not term.gain:
+        return ""
+    return ", better" if term.gain * known.sign < 0 else ", worse"
+
+
+def _gains(whole_words: str, terms: Sequence[Term], whole: float, words: Any) -> Iterator[str]:
+    for verb, sign in (("loses", 1), ("gains", -1)):
+        found = [term for term in terms if sign * term.gain > _LEAST * whole]
+        listed = [
+            f"{term.name.replace('_', ' ')} {words(abs(term.gain))} "
+            f"({' to '.join(words(value) if value else '0' for value in (term.one, term.other))})"
+            for term in found[:_MOST]
+        ]
+        if listed:
+            rest = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+            yield f"{whole_words} it {verb} {', '.join(listed)}{rest}."
+
+
+def _terms_blocks(difference: Difference) -> Iterator[Block]:
+    """Every term of the times and of the memory, side by side."""
+    tables = {f"Time of the {name}, ms": (terms, 1e3) for name, terms in difference.times.items()}
+    for title, (terms, scale) in {**tables, "Memory, GiB": (difference.memory, 1.0)}.items():
+        rows = [
+            (
+                term.name.replace("_", " "),
+                *(f"{scale * value:,.3f}" for value in (term.one, term.other)),
+                f"{scale * term.gain:+,.3f}",
+            )
+            for term in terms
+        ]
+        yield GAP
+        marks = [BAD if term.gain > 0 else "" for term in terms]
+        yield grid((title, "this", "other", "change"), rows, marked=marks)
+
+
+def _signed(term: Term) -> str:
+    moved = change(term.other, term.one)
+    return "-" if moved is None else f"{100 * moved:+.1f} %"
+
+
+def _word(value: object) -> str:
+    return "none" if value is None else text.value(value)
+
+
+def explained_plan(
+    request: Request, burst: int | None = None, against: Request | None = None
+) -> Explanation:
+    """The explanation of the one plan of a request, beside that of another request.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible, or there are several configurations.
+    InfeasibleError
+        The plan does not fit or breaks a rule; the other one may.
+    """
+    plan = one_configuration(request, burst)
+    found = evaluated(plan, burst)
+    if found.rejected_by:
+        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
+    other = None if against is None else seen_plan(against, burst)
+    return Explanation(plan=plan, found=found, against=other, burst=burst)
+
+
+def seen_plan(request: Request, burst: int | None = None, name: str = "") -> Seen:
+    """The one plan of a request, predicted."""
+    plan = one_configuration(request, burst)
+    return Seen(plan=plan, found=evaluated(plan, burst), name=name)
+
+
+def explanation_dict(explained: Explanation) -> dict[str, Any]:
+    """The explanation as JSON takes it, the sentences about another plan among it."""
+    found = Explanation.to_dict(explained)
+    if explained.difference is not None:
+        found["against"]["sentences"] = against_lines(explained.difference)
+    return found

@@ -1,0 +1,252 @@
+"""The Pareto front as a table that fits the terminal."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from planner.base import text
+from planner.optimize.collector import first_row, rows_of
+from planner.optimize.result import SearchResult
+from planner.plan.plan import Plan
+from planner.question.terms import glossary, percentile_of, term_of_column, terms_of
+from planner.show.page import BEST, GAP, TIE, TOTAL, Block, Cell, Column, Table, Title, fitted, said
+from planner.show.views.short import SHORT_WORDS, degrees
+from planner.show.views.sure import ties
+from planner.workloads.base import Wording
+
+# What does not tell rows apart that something else does not tell, too.
+_REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
+# Where these differ, so do the batches of a step.
+_WORK = ("model", "adapter")
+_NO_RANK = "30"
+_OF_OBJECTIVES = 3
+_PARALLEL = "_parallel"
+_ALL = 1000
+
+
+def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
+    """The front, best first, with the columns that vary."""
+    if not result.table:
+        return
+    number = len(result.table["num_gpus"])
+    rows = _chosen(plan, number, top)
+    yield Title(text=_title(plan, number, len(rows)))
+    chosen = {name: [values[row] for row in rows] for name, values in result.table.items()}
+    shown = _with_layout(plan, chosen)
+    settings = _told_settings(plan, shown)
+    varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
+    same = [f"{name} {text.value(shown[name][0])}" for name in settings if name not in varying]
+    if same:
+        yield said(f"Same for all rows: {', '.join(same)}", indent="", most=_ALL)
+    if legend := plan.workload.wording.legend(shown):
+        yield said(legend, indent="")
+    yield GAP
+    tied, factor = tied_with_first(plan, chosen)
+    ranks = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
+    yield _table(plan, _columns(plan, shown, ranks, varying), [TOTAL])
+    if any(tied):
+        yield said(
+            "= ties with the first: of published runs that differ in layout alone, 9 of 10 "
+            f"pairs are told apart only beyond a factor of {factor:.2f}.",
+            indent="",
+        )
+
+
+def short_front_blocks(
+    plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, object]
+) -> Iterator[Block]:
+    """The front with each layout in a column; rows that are the recommended plan have a star."""
+    number = len(result.table["num_gpus"])
+    if number < 2:
+        return
+    rows = _chosen(plan, number, top)
+    names = [*plan.problem.cells[0], *terms_of(plan.workload.name, "parameter", "pool")]
+    names = [name for name in names if name in recommended]
+    stars = [all(result.table[name][row] == recommended[name] for name in names) for row in rows]
+    table = {name: [values[row] for row in rows] for name, values in result.table.items()}
+    tied, factor = tied_with_first(plan, table)
+    marked = zip(rows, tied, stars, strict=True)
+    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
+    if not any(stars):  # what has a plan beside it that is better in all is not on the front
+        ranks, stars = ["*", *ranks], [True, *stars]
+        table = {name: [recommended[name], *values] for name, values in table.items()}
+    shown = _with_layout(plan, table, is_short=True)
+    hidden = plan.workload.wording.degrees
+    settings = [name for name in _told_settings(plan, shown) if name not in hidden]
+    varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
+    yield Title(text=_title(plan, number, len(rows)).partition(", from")[0])
+    columns = [_headed(column) for column in _columns(plan, shown, ranks, varying)]
+    yield _table(plan, columns, [BEST if star else "" for star in stars])
+    marks = ["* recommended"] if any(stars) else []
+    if any(tied):
+        marks.append(f"= published runs do not tell it from the first (factor {factor:.2f})")
+    yield said("; ".join(marks))
+
+
+def _chosen(plan: Plan, number: int, top: int) -> list[int]:
+    """Rows from the first to the last, or the first ones."""
+    is_spread = plan.workload.wording.from_end_to_end
+    if not is_spread or number <= top:
+        return list(range(min(number, top)))
+    return sorted({round(step * (number - 1) / max(top - 1, 1)) for step in range(top)})
+
+
+def _title(plan: Plan, number: int, shown: int) -> str:
+    goals = ", ".join(objective.name for objective in plan.problem.objectives)
+    some = f"{shown} of {number}" if shown < number else f"all {number}"
+    if number == 1:
+        return f"Best by {goals}"
+    order = "from one end to the other" if plan.workload.wording.from_end_to_end else "best first"
+    return f"Pareto front by {goals}: {some}, {order}"
+
+
+def _headed(column: Column) -> Column:
+    """With a head of two lines at most."""
+    term = term_of_column(column.name)
+    if term is not None and term.short:
+        return replace(column, header=term.short)
+    words = column.header.split()
+    if len(words) > 2:
+        words = re.sub(r"(/\S+) /", r"\1/", column.header).split()
+    return replace(column, header=" ".join(words[-2:]))
+
+
+def _columns(
+    plan: Plan, shown: Mapping[str, Any], ranks: Sequence[str], varying: Sequence[str]
+) -> list[Column]:
+    """The ranks of rows, what varies in them, the objectives and other results."""
+    goals = _goals(plan, shown)
+    results = plan.workload.wording.results(plan.counts)
+    wanted = dict.fromkeys([*varying, *goals, *limited(plan, shown), *results])
+    first = [Cell(text=rank, mark=TIE if rank.endswith("=") else "") for rank in ranks]
+    return [
+        Column("#", first, "#"),
+        *(_column(name, shown[name]) for name in wanted if name in shown),
+    ]
+
+
+def limited(plan: Plan, table: Mapping[str, object]) -> list[str]:
+    """The columns of limits on what a share of the requests does not exceed."""
+    return percentile_columns([limit.name for limit in plan.problem.constraints], table)
+
+
+def percentile_columns(limits: Iterable[str], table: Mapping[str, object]) -> list[str]:
+    """The same of limits by their names."""
+    names = {name for name in limits if percentile_of(name)}
+    return [column for column in table if (term := term_of_column(column)) and term.term in names]
+
+
+def _goals(plan: Plan, shown: Mapping[str, object]) -> list[str]:
+    return [of_objective(plan, goal.name, shown) for goal in plan.problem.objectives]
+
+
+def _table(plan: Plan, columns: Sequence[Column], marked: Sequence[str]) -> Table:
+    goals = _goals(plan, {column.name: column for column in columns})
+    return fitted(columns, lambda name: _rank(name, goals), marked)
+
+
+def _with_layout(
+    plan: Plan, table: Mapping[str, Sequence[Any]], is_short: bool = False
+) -> dict[str, Sequence[Any]]:
+    """The columns and, where the workload has such words, the layouts in short."""
+    wording = plan.workload.wording
+    layout = wording.layout
+    if is_short and wording.degrees:
+        layout = partial(degrees, names=wording.degrees)
+    if layout is None:
+        return dict(table)
+    return {**table, "layout": [layout(row) for row in rows_of(table)]}
+
+
+def _settings(plan: Plan, shown: Mapping[str, object]) -> list[str]:
+    """The columns that say what a configuration is, in the order of the terms."""
+    hidden = {*_REDUNDANT, *plan.workload.wording.in_layout}
+    named = [*plan.problem.cells[0], "num_gpus", "layout"]
+    parameters = terms_of(plan.workload.name, "parameter", "derived")
+    return [
+        name
+        for name in dict.fromkeys([*named, *parameters])
+        if name in shown and name not in hidden
+    ]
+
+
+def _told_settings(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
+    return [name for name in _settings(plan, shown) if _matters(plan, name, shown)]
+
+
+def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
+    """Whether a setting tells something that the title and other columns do not."""
+    if name in plan.problem.cells[0] or (name == "num_gpus" and plan.counts):
+        return name in plan.problem.axes
+    if name in glossary() and glossary()[name].type == "share" and not any(shown[name]):
+        return False
+    other = name.removeprefix("expert_")
+    return other == name or other not in shown or list(shown[name]) != list(shown[other])
+
+
+def of_objective(plan: Plan, name: str, table: Mapping[str, object]) -> str:
+    """The column that tells an objective: the workload's choice, or its own."""
+    return objective_column(plan.workload.wording, plan.problem.axes, name, table)
+
+
+def objective_column(
+    wording: Wording, axes: Collection[str], name: str, table: Mapping[str, object]
+) -> str:
+    """The same of a table of which several values of ``axes`` were compared."""
+    chosen = wording.of_objective.get(name)
+    if set(_WORK) & set(axes):
+        chosen = wording.of_unlike.get(name, chosen)
+    own = (column for column in table if (term := term_of_column(column)) and term.term == name)
+    return chosen or next(own, name)
+
+
+def tied_with_first(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[list[bool], float]:
+    """Whether published runs tell a row's first objective from that of the first row."""
+    goal = plan.problem.objectives[0].name
+    row = first_row(table)
+    sure = plan.source_of(row).confidence(row["num_gpus"])
+    if sure is None or not plan.problem.has_ties:
+        return [False] * len(table["num_gpus"]), 1.0
+    return ties(table[of_objective(plan, goal, table)], sure), sure.layout
+
+
+def _column(name: str, values: Sequence[object]) -> Column:
+    term = term_of_column(name)
+    is_degree = name.endswith(_PARALLEL) and name != "sequence_parallel"
+    return Column(
+        name,
+        [_cell(name, value) for value in values],
+        term.column_header if term else name,
+        numeric=term is not None and not term.is_word,
+        short=name.removesuffix(_PARALLEL) if is_degree else "",
+    )
+
+
+def _cell(name: str, value: object) -> str:
+    if not isinstance(value, float):
+        words = text.value(value)
+        return SHORT_WORDS.get(words, words)
+    if not math.isfinite(value):
+        return "-"
+    term = term_of_column(name)
+    if name == "model_flops_utilization":
+        return f"{100 * value:.1f}%"
+    if name == "cost_usd":
+        return text.count(value)
+    if name == "peak_memory_gib":
+        return f"{value:.1f}"
+    is_in_ms = term is not None and term.column_header.endswith(" ms")
+    return text.significant(1e3 * value if is_in_ms else value)
+
+
+def _rank(name: str, goals: Sequence[str]) -> int:
+    term = term_of_column(name)
+    if term is None or name == "gpu":
+        return 0
+    own = int(term.rank or _NO_RANK)
+    return min(own, _OF_OBJECTIVES) if name in goals else own

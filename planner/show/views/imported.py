@@ -1,0 +1,210 @@
+"""What a user's launch file was understood to say, and what would be better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from planner.base.text import chance
+from planner.base.text import value as shown
+from planner.decide.explaining.largest import largest_length
+from planner.decide.improve import Change
+from planner.estimators.inference.setting import ServingSetting
+from planner.launch.imported import Imported, Line, Status
+from planner.launch.rewrite import Rewritten
+from planner.launch.trainer.answers import UNPACKED
+from planner.plan.plan import Plan
+from planner.question.terms import Term, glossary, terms_of
+from planner.show.page import GAP, TOTAL, Block, Code, Title, grid, said
+from planner.show.views.engine_start import start_pairs
+from planner.show.views.short import share
+from planner.show.views.told import label, told
+from planner.workloads.base import Evaluation
+
+_UNPACKED = UNPACKED.partition("{")[0]
+_MOST_NAMED = 6
+_TELLABLE = 0.01
+_OF_REQUESTS = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
+_WASTED = {
+    "time_recompute_s": "recomputation",
+    "time_pipeline_bubble_s": "idle pipeline stages",
+    "time_tensor_parallel_s": "tensor-parallel communication",
+    "time_context_parallel_s": "context-parallel communication",
+    "time_expert_parallel_s": "expert-parallel communication",
+    "time_data_parallel_s": "reduction of gradients",
+    "time_weight_gather_s": "gathering of weights",
+    "time_pipeline_transfer_s": "transfers between stages",
+    "time_offload_s": "copies to the host",
+    "time_launch_wait_s": "waiting for the host",
+}
+
+
+def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
+    """What the file says, what was taken as default, what was ignored."""
+    target, found = imported.target, imported.found
+    tool = f"{target.title} {imported.version}".strip()
+    yield said(
+        f"{imported.path}, line {found.line}: {tool}, read as {target.version}",
+        mark=TOTAL,
+        indent="",
+    )
+    yield said(f"  says {_said(imported)}", indent="    ")
+    if imported.defaults:
+        told = (f"{name.replace('_', ' ')} ({why})" for name, why in imported.defaults.items())
+        yield said(f"  takes as default {', '.join(told)}", indent="    ")
+    for note in imported.notes:
+        yield said(f"  {note}")
+    if is_full:
+        yield from _lines_blocks(imported)
+        return
+    for status, words in (
+        (Status.OPEN, "Text alone does not tell"),
+        (Status.UNKNOWN, f"{target.title} {target.version} does not know"),
+    ):
+        if lines := imported.of(status):
+            yield said(f"  {words} {_named(lines)}.")
+    if ignored := imported.of(Status.IGNORED):
+        one = len(ignored) == 1
+        yield said(
+            f"  {len(ignored)} {'option has' if one else 'options have'} no part in what is "
+            f"predicted: {_named(ignored)}; --full shows each.",
+        )
+
+
+def _said(imported: Imported) -> str:
+    """The parameters and questions that the file answers, in their order."""
+    words = [
+        f"{term.short or name.replace('_', ' ')} {_shown(imported.values[name])}"
+        for name, term in glossary().items()
+        if name in imported.values and not _is_plain(term, imported.values[name])
+    ]
+    return ", ".join(words)
+
+
+def _is_plain(term: Term, value: object) -> bool:
+    """Whether a parameter is as it is where nobody thinks of it."""
+    return "parameter" in term.kind and str(value).lower() == str(term.plain).lower()
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text.rpartition("/")[2] if text.endswith(".toml") else shown(value)
+
+
+def _named(lines: list[Line]) -> str:
+    names = list(dict.fromkeys(line.option for line in lines))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def _lines_blocks(imported: Imported) -> Iterator[Block]:
+    rows = [
+        (str(line.line), line.option, line.text, line.meaning or str(line.status))
+        for line in imported.lines
+    ]
+    yield GAP
+    yield grid(("line", "option", "value", "what it means"), rows, words=(1, 2, 3))
+
+
+def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
+    """The parts of a step in which no GPU computes what the model needs, the largest first."""
+    step = row.get("step_time_s")
+    if not step:
+        return
+    parts = {name: row.get(name) or 0.0 for name in _WASTED}
+    lost = sorted(((time / step, name) for name, time in parts.items()), reverse=True)
+    words = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
+    if words:
+        yield said(f"Of the step are lost: {', '.join(words)}.")
+
+
+def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
+    """What the engine's log has at its start; nothing of training."""
+    setting = plan.source_of(row).setting
+    pairs = start_pairs(setting, row) if isinstance(setting, ServingSetting) else {}
+    if pairs:
+        words = ", ".join(f"{name} {value}" for name, value in pairs.items())
+        yield said(f"At its start the engine says: {words}.")
+
+
+def by_hand_blocks(rewritten: Rewritten) -> Iterator[Block]:
+    """The options of a change that cannot be made as a whole in the text of the file."""
+    words = [
+        f"{option} goes" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
+        for option, texts in rewritten.changes.items()
+    ]
+    for note in rewritten.notes:
+        yield said(note)
+    yield said("It cannot be made in this file as a whole: planner writes nothing there.")
+    if words:
+        yield said(f"In the words of the target: {', '.join(words)}.")
+
+
+def diff_blocks(rewritten: Rewritten, *, is_written: bool) -> Iterator[Block]:
+    """The change in the user's file, and what of it the file cannot say."""
+    for note in rewritten.notes:
+        yield said(note)
+    for remark in rewritten.unexpressed:
+        yield said(f"It cannot be said there: {remark}")
+    for option, texts in rewritten.unwritten.items():
+        words = "goes" if texts is None else f"is {' '.join(map(str, texts)) or 'added'}"
+        yield said(f"Not in a place that text alone tells: {option} {words}.")
+    if not rewritten.diff:
+        return
+    yield GAP
+    yield Code(text=rewritten.diff.rstrip("\n"))
+    if not is_written:
+        yield GAP
+        yield said("--write makes this change in the file.")
+
+
+def change_blocks(
+    workload: str,
+    change: Change | None,
+    own: Mapping[str, object],
+    *,
+    is_running: bool,
+    fits: float,
+) -> Iterator[Block]:
+    """How surely the plan fits, and the best change of it."""
+    yield Title(text="The best change")
+    if is_running and math.isfinite(fits):
+        yield said(f"As it is it fits with {chance(fits)}.")
+    if change is None:
+        text = "Nothing near it is better." if is_running else "No change of three parameters fits."
+        yield said(text)
+        return
+    yield said(change_text(workload, change, own))
+
+
+def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str:
+    """A change in a sentence: what instead of what, what it gains, how surely it fits.
+
+    To serve more at once may make each wait longer: the times of a request stand beside it,
+    where the digits shown tell them apart.
+    """
+    terms = terms_of(workload, "parameter")
+    words = [
+        f"{terms[name].term} {shown(after)} instead of {shown(before)}"
+        for name, (before, after) in change.changed.items()
+    ]
+    gains = []
+    if math.isfinite(change.gain):
+        gains = [f"{share(change.gain)} {'faster' if workload == 'train' else 'more tokens/s'}"]
+    for name in _OF_REQUESTS:
+        if own.get(name) is not None and change.row.get(name) is not None:
+            after, before = told(name, change.row[name]), told(name, own[name])
+            gains += [f"{label(name)} {after} instead of {before}"] if after != before else []
+    fits = [f"fits with {chance(change.fits)}"] if math.isfinite(change.fits) else ["fits"]
+    doubt = "" if change.is_told else " Published runs do not tell so small a gain from none."
+    return f"{', '.join(words)}: {', '.join([*gains, *fits])}.{doubt}"
+
+
+def shorter_blocks(imported: Imported, plan: Plan, found: Evaluation) -> Iterator[Block]:
+    """How long samples may be that nothing packs, where sequences full of them do not fit."""
+    if not any(note.startswith(_UNPACKED) for note in imported.notes):
+        return
+    longest = largest_length(plan, found, "sequence_length").largest
+    if longest is not None:
+        yield said(f"Nothing packs samples: it fits while none is longer than {longest:,} tokens.")

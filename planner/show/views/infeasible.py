@@ -1,0 +1,150 @@
+"""The message when nothing is feasible."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+
+from planner.base import text
+from planner.base.units import GIB
+from planner.configurations.rule import OUT_OF_HOST_MEMORY
+from planner.decide.advice import remedies
+from planner.decide.explaining.against import Seen
+from planner.optimize.collector import NearestMiss
+from planner.optimize.problem import Problem
+from planner.optimize.result import SearchResult
+from planner.plan.plan import Plan, result_of
+from planner.show.views.engine_start import no_start
+from planner.show.views.overview import describe, where
+from planner.show.views.parts import host_words
+from planner.show.views.sure import fits_words
+from planner.workloads.base import Evaluation
+
+_WIDTH = 80
+
+
+def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | None = None) -> str:
+    """Counts per rule, nearest misses, and what was found to help.
+
+    ``alone`` is the configuration of `planner estimate`.
+    """
+    misses = {miss.rejection: miss for miss in result.nearest_misses}
+    counts = sorted(result.rejected_by.items(), key=lambda item: -item[1])
+    width = max((len(text.count(number)) for _, number in counts), default=1)
+    lines = [_headline(plan, result)]
+    for name, number in counts:
+        sentence = _sentence(plan, result, misses.get(name), name, alone)
+        number_first = "" if _is_alone(result) else f"{text.count(number):>{width}}  "
+        lines.append(wrapped(sentence, "  " + number_first))
+    if result.configurations_feasible:
+        goals = " or ".join(objective.name for objective in plan.problem.objectives)
+        feasible = text.count(result.configurations_feasible)
+        lines.append(wrapped(f"{feasible} would fit, but their {goals} is unknown", "  "))
+        return "\n".join(lines)
+    helpful = remedies(plan, result)
+    if helpful:
+        lines.append(wrapped(f"Try {listed(helpful)}.", ""))
+    return "\n".join(lines)
+
+
+def missed_words(plan: Plan, result: SearchResult) -> list[str]:
+    """What the nearest misses lack, each against what there is."""
+    return [_sentence(plan, result, miss, miss.rejection, None) for miss in result.nearest_misses]
+
+
+def impossible_words(seen: Seen) -> str:
+    """Why a plan that is compared is impossible, in the words of its own report."""
+    missed = missed_words(seen.plan, result_of(seen.plan, seen.found))
+    return missed[0] if missed else seen.reason
+
+
+def _is_alone(result: SearchResult) -> bool:
+    return result.configurations_evaluated == 1
+
+
+def _headline(plan: Plan, result: SearchResult) -> str:
+    which = f"{plan.problem.setting.model.name} on {where(plan)}"
+    if not _is_alone(result):
+        noun, number = plan.workload.wording.noun, text.count(result.configurations_evaluated)
+        return f"No {noun} of {number} fits {which}."
+    if result.nearest_misses:
+        return f"The configuration does not fit {which}."
+    return f"The configuration is impossible for {which}."
+
+
+def _sentence(
+    plan: Plan,
+    result: SearchResult,
+    miss: NearestMiss | None,
+    name: str,
+    alone: Evaluation | None,
+) -> str:
+    words, wording = describe(plan.problem, name), plan.workload.wording
+    if miss is None:
+        blamed = wording.blamed(alone.candidates, name) if alone else ""
+        return f"{words}: {blamed}" if blamed else words
+    if not math.isfinite(miss.value):
+        return f"{words}: {name} is unknown, give --price"
+    bound, value = limit_texts(miss, plan.problem)
+    is_memory = name in plan.problem.sources[0].rejections
+    room = _room(plan, miss) if is_memory else ""
+    if is_memory and (start := no_start(miss)):
+        return f"{start}{'' if _is_alone(result) else f' (nearest: {wording.in_short(miss.row)})'}"
+    # Where requests lack room, how surely the others fit says nothing of the miss.
+    is_host = name == OUT_OF_HOST_MEMORY.name
+    if is_host and (on_host := host_words(miss.row, miss.source.setting.machine)):
+        which = "" if _is_alone(result) else f" (nearest: {wording.in_short(miss.row)})"
+        return f"{words}: {on_host}{which}"
+    surely = fits_words(miss.row) if is_memory and not (room or is_host) else ""
+    if _is_alone(result):
+        against = _peak_words(miss, value, bound) if surely else f"{value} against {bound}"
+        return f"{words}: {', '.join(filter(None, (against, surely, room)))}"
+    limits = {limit.name: limit.told_confidence for limit in plan.problem.constraints}
+    missed = f"miss {name} {bound}{limits.get(name, '')}"
+    what = f"need more than {bound}" if is_memory else missed
+    nearest = ", ".join(filter(None, (value, surely, room, wording.in_short(miss.row))))
+    return f"{what} (nearest: {nearest})"
+
+
+def _peak_words(miss: NearestMiss, value: str, bound: str) -> str:
+    """The peak and what the GPU has, beside what of it is surely enough where that is less."""
+    usable = miss.source.setting.machine.gpu.allocatable_memory
+    surely = f" (surely {bound})" if miss.bound < usable else ""
+    return f"peak {value}; {text.gibibytes(usable)} usable{surely}"
+
+
+def _room(plan: Plan, miss: NearestMiss) -> str:
+    """How much of what lacks room finds it; advice names the same number."""
+    fitting = plan.workload.fitting(miss.source, miss.configuration)
+    return plan.workload.wording.room(miss.row, int(fitting.get("concurrency", 0)))
+
+
+def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:
+    """The bound of a miss and its value, with as many digits as tell them apart."""
+    units = {constraint.name: constraint.unit for constraint in problem.constraints}
+    unit = units.get(miss.rejection, "byte")
+    most = miss.room if unit == "byte" else miss.bound
+    bound, value = text.limit(most, unit), text.limit(miss.value, unit)
+    if bound == value and unit == "byte":
+        return f"{most / GIB:.3f} GiB", f"{miss.value / GIB:.3f} GiB"
+    return bound, value
+
+
+def listed(options: Sequence[str]) -> str:
+    """``a, b or c``."""
+    if len(options) == 1:
+        return options[0]
+    return f"{', '.join(options[:-1])} or {options[-1]}"
+
+
+def wrapped(sentence: str, indent: str) -> str:
+    """A sentence in lines of 80 columns, words left whole."""
+    return textwrap.fill(
+        sentence,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=" " * len(indent),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,304 @@
+"""One way to serve in full: its memory, latencies, rates and prices, the operators of its steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from planner.base import text
+from planner.base.units import GIB
+from planner.estimators.inference.burst import Burst
+from planner.estimators.inference.estimate import ServingEstimate
+from planner.estimators.inference.percentiles import percentile
+from planner.estimators.inference.step import InferenceStep
+from planner.estimators.inference.timeline import step_timeline
+from planner.estimators.timeline.spans import Timeline
+from planner.optimize.collector import first_row, known_value
+from planner.optimize.source import Candidates
+from planner.plan.plan import Plan
+from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
+from planner.show.views.details import OTHERS, Details, by_module, memory_blocks, sure_blocks
+from planner.show.views.engine_start import start_pairs
+from planner.show.views.parts import electricity_pairs, first
+from planner.show.views.told import label, token_costs, token_costs_of
+from planner.workloads.base import Evaluation
+from planner.workloads.batches import Batches
+from planner.workloads.deployments import Deployments, Serving
+from planner.workloads.replicas import Replicas
+from planner.workloads.serving_timed import decode_step, inference_steps
+
+_SHARES = (0.5, 0.9, 0.99)
+_PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
+
+
+def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
+    row, at_load = first_row(candidates.columns()), candidates.at_load
+    pairs = _speed_pairs(row)
+    if not isinstance(at_load, Replicas):
+        yield from memory_blocks(candidates, of="decode GPU")
+        pairs = {
+            "time to first token": text.duration(row["time_to_first_token_s"]),
+            "time per output token": text.duration(row["time_per_output_token_s"]),
+            "request latency": text.duration(row["request_latency_s"]),
+            **pairs,
+        }
+    else:
+        yield from memory_blocks(candidates)
+        held = at_load.in_flight if "capacity_requests_per_s" in row else row["concurrency"]
+        requests = text.count(first(held))
+        yield Title(text=f"Latency at {requests} requests a replica")
+        yield _latency_table(at_load.estimate)
+    if start := start_pairs(candidates.setting, row):  # to compare
+        yield Title(text="As the engine's log has it")
+        yield Pairs(pairs=start)
+    yield Title(text="Speed")
+    yield Pairs(pairs=pairs | electricity_pairs(candidates, row))
+    yield from sure_blocks(plan, candidates)
+
+
+def _latency_table(estimate: ServingEstimate) -> Table:
+    """Mean and percentiles of the latencies of the first row's requests."""
+    served = estimate.served
+    means = {
+        "time_to_first_token": served.time_to_first_token,
+        "time_per_output_token": served.time_per_output_token,
+        "request_latency": estimate.request_latency,
+    }
+    rows = [
+        (
+            name.replace("_", " "),
+            text.duration(first(mean)),
+            *(text.duration(first(percentile(estimate, name, share))) for share in _SHARES),
+        )
+        for name, mean in means.items()
+    ]
+    return grid(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
+
+
+def _speed_pairs(row: Mapping[str, Any]) -> dict[str, str]:
+    """Rates and prices of a row; requests beside what is carried at most where a load is stated."""
+    rate, most = text.significant(row["requests_per_s"]), row.get("capacity_requests_per_s")
+    pairs = {
+        "tokens/s/user": text.significant(row["tokens_per_s_per_user"]),
+        "requests/s": rate if most is None else f"{rate} of {text.significant(most)} at most",
+        "output tokens/s": f"{text.significant(row['output_tokens_per_s'])} "
+        f"({text.significant(row['output_tokens_per_s_per_gpu'])} per GPU)",
+        "all tokens/s": f"{text.significant(row['tokens_per_s'])} "
+        f"({text.significant(row['tokens_per_s_per_gpu'])} per GPU), prompts included",
+        "utilization": f"{text.percent(row['utilization'])} of the time computes prompts",
+        "most requests": f"{row['most_sequences']:,} per replica find room in its memory",
+        "cost": "price unknown: give --price",
+    }
+    if row["prefill_gpu"] is not None:
+        pairs["utilization"] = f"{text.percent(row['utilization'])} load of the prefill workers"
+        pairs["KV transfer"] = text.duration(row["transfer_time_s"])
+    hourly, million = row["cost_per_hour_usd"], row["cost_per_million_tokens_usd"]
+    if math.isfinite(hourly):
+        pairs["cost"] = (
+            f"{text.dollars(million)} per million output tokens, {text.dollars(hourly)} per hour"
+        )
+        pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
+    return pairs
+
+
+def _more_of_deployment(_: Plan, found: Evaluation) -> Iterator[Block]:
+    if isinstance(found.detail, Burst):
+        yield from _burst_blocks(found.detail)
+    elif isinstance(found.candidates, Deployments):
+        yield from latency_blocks(found.candidates)
+    yield from steps_blocks(_steps(found.candidates))
+
+
+def _burst_blocks(burst: Burst) -> Iterator[Block]:
+    yield Title(text=f"A burst of {text.count(burst.num_requests)} requests at once")
+    latencies = {f"p{100 * s:.0f}": burst.request_latency(s) for s in _SHARES}
+    firsts = {f"p{100 * s:.0f}": burst.time_to_first_token(s) for s in _SHARES}
+    waves = burst.per_replica / burst.in_a_wave
+    yield Pairs(
+        pairs={
+            "makespan": text.duration(burst.makespan),
+            "requests/s": text.significant(burst.num_requests / burst.makespan),
+            "waves": f"{text.significant(waves)} of {text.count(burst.in_a_wave)} requests "
+            f"a replica, {text.duration(burst.wave)} each",
+            "time to first token": _listed(firsts),
+            "request latency": _listed(latencies),
+        },
+    )
+
+
+def _listed(seconds: dict[str, float]) -> str:
+    return ", ".join(f"{name} {text.duration(value)}" for name, value in seconds.items())
+
+
+def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
+    row = first_row(candidates.columns())
+    yield from memory_blocks(candidates)
+    yield Title(text="A batch from its start to its end")
+    rate, requests = row["output_tokens_per_s"], text.count(row["concurrency"])
+    prefill, step = row["prefill_latency_s"], first(candidates.batch.prefill_step.total)
+    among = "one step" if math.isclose(step, prefill) else f"of steps of {text.duration(step)}"
+    pairs = {
+        "prefill latency": f"{text.duration(prefill)}, {among}",
+        "decode latency": f"{text.duration(row['decode_latency_s'])} per token",
+        "total latency": text.duration(row["request_latency_s"]),
+        "output tokens/s": f"{text.significant(rate)} with {requests} requests a replica",
+        "all tokens/s": f"{text.significant(row['tokens_per_s'])}, prompts included",
+        "cost": "price unknown: give --price",
+    }
+    cost = row["cost_per_million_tokens_usd"]
+    if math.isfinite(cost):
+        pairs["cost"] = f"{text.dollars(cost)} per million output tokens"
+        pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
+    yield Pairs(pairs=pairs | electricity_pairs(candidates, row))
+    yield from sure_blocks(plan, candidates)
+
+
+def _more_of_batch(_: Plan, found: Evaluation) -> Iterator[Block]:
+    room = f"largest batch: {text.count(found.detail)} requests of full length a replica"
+    yield GAP
+    yield said(room, indent="")
+    yield from steps_blocks(_steps(found.candidates))
+
+
+def _operators(found: Evaluation) -> list[dict[str, Any]]:
+    steps = _steps(found.candidates).items()
+    return [{"step": name, **row} for name, step in steps for row in _step_rows(step)]
+
+
+def _steps(candidates: Candidates) -> dict[str, InferenceStep]:
+    """The steps whose operators tell where the time goes."""
+    if isinstance(candidates, Batches):
+        return inference_steps(candidates)
+    return {"decode": decode_step(candidates)}
+
+
+def _times(candidates: Serving) -> dict[str, dict[str, float]]:
+    """Seconds of each kind of step by part."""
+    return {name: step_parts(step) for name, step in inference_steps(candidates).items()}
+
+
+def _timelines(candidates: Serving) -> list[Timeline]:
+    """Each kind of step over time; the memory is what the GPU holds throughout.
+
+    Of workers that compute prompts alone it is not told: the row has that of those that decode.
+    """
+    row = first_row(candidates.columns())
+    capacity = candidates.source.setting.machine.gpu.allocatable_memory
+    apart = row.get("prefill_gpu") is not None
+    return [
+        step_timeline(
+            step,
+            f"{name} step",
+            memory=0.0 if apart and name == "prefill" else row["peak_memory_gib"] * GIB,
+            capacity=capacity,
+        )
+        for name, step in inference_steps(candidates).items()
+    ]
+
+
+LATENCIES = ("time_to_first_token", "time_per_output_token", "request_latency")
+"""The three times of a request that have a distribution."""
+PERCENTS = tuple(range(1, 100))
+_SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+
+
+def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[Any]]:
+    """The curve of each time [s] at 1 to 99 percent of the requests, of the first row.
+
+    None where it has no end.
+    """
+    found: dict[str, Sequence[Any]] = {"percent": PERCENTS}
+    for name in LATENCIES:
+        found[f"{name}_s"] = [known_value(value) for value in _curve(candidates, name, PERCENTS)]
+    return found
+
+
+def _curve(candidates: Deployments, name: str, percents: Sequence[int]) -> list[float]:
+    at_load = candidates.at_load
+    return [first(at_load.percentile(name, percent / 100)) for percent in percents]
+
+
+def latency_blocks(candidates: Deployments) -> Iterator[Block]:
+    """Some points of the curves."""
+    curves = [_curve(candidates, name, _SHOWN) for name in LATENCIES]
+    rows = [
+        (f"{percent} % within", *map(text.duration, times))
+        for percent, *times in zip(_SHOWN, *curves, strict=True)
+    ]
+    yield Title(text="Latency of the requests, as a distribution")
+    yield grid(("share of requests", *(label(f"{name}_s") for name in LATENCIES)), rows)
+
+
+DEPLOYMENTS = Details(
+    memory_and_speed=_deployment,
+    more=_more_of_deployment,
+    distributions=latency_distribution,
+    operators=_operators,
+    times=_times,
+    timelines=_timelines,
+)
+BATCHES = Details(
+    memory_and_speed=_batch,
+    more=_more_of_batch,
+    operators=_operators,
+    times=_times,
+    timelines=_timelines,
+)
+
+
+def _step_rows(step: InferenceStep) -> list[dict[str, Any]]:
+    """Seconds and FLOPs of each operator over all layers, and of parts that belong to none.
+
+    They add up to the time of the first configuration's step.
+    """
+    sums: dict[tuple[str, str], list[float]] = {}
+    for count, operators in (*step.layers, (1, step.ends)):
+        for operator in operators:
+            row = sums.setdefault((operator.name, operator.module), [0.0, 0.0])
+            row[0] += count * first(operator.time)
+            row[1] += count * first(operator.flops)
+    others = {(part, OTHERS): [first(getattr(step, part)), 0.0] for part in _PARTS}
+    return [
+        {"operator": name, "module": module, "time_s": time, "flops": flops}
+        for (name, module), (time, flops) in (*sums.items(), *others.items())
+        if time
+    ]
+
+
+def step_parts(step: InferenceStep) -> dict[str, float]:
+    """Seconds of the first configuration's step: of each module, each exchange, and waits."""
+    sums: dict[str, float] = {}
+    for count, operators in (*step.layers, (1, step.ends)):
+        for operator in operators:
+            part = operator.module if operator.part == "compute" else operator.part
+            sums[part] = sums.get(part, 0.0) + count * first(operator.time)
+    return sums | {part: first(getattr(step, part)) for part in _PARTS}
+
+
+def steps_blocks(steps: Mapping[str, InferenceStep]) -> Iterator[Block]:
+    """Tables by module and by operator, in ms; one column per kind of step."""
+    tables = {name: _step_rows(step) for name, step in steps.items()}
+    totals = {name: first(step.total) for name, step in steps.items()}
+    yield Title(text="Time of a step by module, ms")
+    yield _times_table({n: by_module(rows, ("time_s",)) for n, rows in tables.items()}, totals)
+    yield Title(text="Time of a step by operator, ms")
+    yield _times_table(tables, totals)
+
+
+def _times_table(
+    tables: Mapping[str, Sequence[Mapping[str, Any]]], totals: Mapping[str, float]
+) -> Table:
+    columns = {n: {row["operator"]: row["time_s"] for row in rows} for n, rows in tables.items()}
+    names = dict.fromkeys(operator for times in columns.values() for operator in times)
+    rows = []
+    for operator in sorted(names, key=lambda name: name in _PARTS):
+        cells = [operator.replace("_", " ")]
+        for name, times in columns.items():
+            seconds = times.get(operator, 0.0)
+            share = f"{100 * seconds / totals[name]:.1f}" if seconds else "-"
+            cells += [f"{1e3 * seconds:,.3f}" if seconds else "-", share]
+        rows.append(cells)
+    sums = [word for name in tables for word in (f"{1e3 * totals[name]:,.3f}", "100.0")]
+    heads = ["part", *(head for name in tables for head in (name, "%"))]
+    return grid(heads, [*rows, ["step", *sums]], marked=[*[""] * len(rows), TOTAL])

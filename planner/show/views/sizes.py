@@ -1,0 +1,393 @@
+"""What it takes, GPU by GPU: the fewest and the cheapest, by what margin, over a day."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from planner.base import text
+from planner.base.units import HOUR
+from planner.confidence.quantiles import MEDIAN
+from planner.decide.sizing.day import Day
+from planner.decide.sizing.fleet import RATE, Fleet, Margin, Size
+from planner.decide.sizing.floor import DEADLINES
+from planner.decide.sizing.size import Sizes
+from planner.question.terms import glossary
+from planner.show.page import BEST, GAP, TOTAL, Block, Column, Title, fitted, said
+from planner.show.views.documents import question_manifest
+from planner.show.views.rows import RowFiles, blocks
+from planner.show.views.short import layout_of
+from planner.show.views.sure import other_formats
+from planner.show.views.told import ends_in, label, told, without_origin
+from planner.workloads.base import Workload
+from planner.workloads.registry import workload_of
+
+_MOST_REASONS = 40
+# What a narrow terminal leaves out comes last.
+_RANKS = {"gpu": 0, "num_gpus": 0, "least spare": 2, "plan": 3}
+_BOTH = {"fewest, cheapest": "both"}
+_TIME = "calendar_time_days"
+_COSTS = ("cost_usd", "cost_per_hour_usd")
+_SECONDARY = {"at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
+
+
+def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
+    """The question, the cheapest and the fewest, a table of all, and what cannot."""
+    title, *asked = question_lines(sizes)
+    yield said(title, mark=TOTAL, indent="")
+    yield said(*asked, indent="")
+    yield GAP
+    yield said(*best_lines(sizes))
+    if sizes.load is not None:
+        yield from days_blocks(sizes)
+    elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
+        yield Title(text="By cost, then GPUs")
+        yield fitted([*_columns(sizes)], lambda name: _RANKS.get(name, 1), [BEST])
+    yield said(*note_lines(sizes), *reason_lines(sizes))
+
+
+def question_lines(sizes: Sizes) -> list[str]:
+    """What is sized, which limits it keeps, how surely."""
+    request, found = sizes.request, sizes.best
+    model = str(request.model) if found is None or found.fewest is None else _row(found)["model"]
+    work = "" if request.total_tokens is None else f", {text.large(request.total_tokens)} tokens"
+    if sizes.load is not None:
+        work = f", the load of {sizes.load.name} with {request.request_rate:g} at its peak"
+    elif request.request_rate is not None:
+        work = f", {request.request_rate:g} requests per second"
+    lines = [f"GPUs to {request.workload} {model}{work}", *_work_lines(sizes)]
+    limits = _limits(sizes)
+    if limits:
+        lines.append(f"Limits: {'; '.join(limits)}")
+    sure = request.limit_confidence
+    lines.append(
+        "Sized at the predictions: half of the runs like these keep them"
+        if sure == MEDIAN
+        else f"Sized so that {100 * sure:g} % of runs like these keep them"
+    )
+    return lines
+
+
+def _work_lines(sizes: Sizes) -> list[str]:
+    """What the cheapest is asked, and what of that nobody gave."""
+    best = None if sizes.best is None else sizes.best.cheapest or sizes.best.fewest
+    if best is None:
+        return []
+    chosen = [
+        f"{name.replace('_', ' ')} {without_origin(told)}" for name, told in best.chosen.items()
+    ]
+    return [*best.asked, *([f"Assumed: {'; '.join(chosen)}"] if chosen else [])]
+
+
+def best_lines(sizes: Sizes) -> list[str]:
+    """The cheapest and the fewest GPUs of all, each with its margins in words."""
+    if sizes.best is None:
+        return ["No GPU does."]
+    sure, best = sizes.request.limit_confidence, sizes.best
+    lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
+    fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
+    if _fewest(fewest) is not (best.cheapest or best.fewest):
+        lines.append(_best_line("Fewest", fewest, fewest.fewest, sure))
+    if any(size.fastest for size in sizes.found):
+        fastest = min(
+            (size for size in sizes.found if size.fastest),
+            key=lambda size: _time(size.fastest),
+        )
+        lines.append(_best_line("Fastest within the budget", fastest, fastest.fastest, sure))
+    return lines
+
+
+def note_lines(sizes: Sizes) -> list[str]:
+    """What the answers rest on, and what they leave open."""
+    prices = [_price_words(sizes, size) for size in _recommended(sizes)]
+    lines = []
+    if sizes.load is None and any(prices):  # days tell theirs
+        lines.append(f"Price per GPU-hour: {'; '.join(filter(None, prices))}")
+    if others := [_named(size) for size in sizes.found if size.is_other_contract]:
+        lines.append(f"No on-demand price is known, taken as: {', '.join(others)}")
+    lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
+    open_ones = [
+        f"{_named(size)} {text.count(size.not_tried[0])} to {text.count(size.not_tried[-1])}"
+        for size in sizes.found
+        if size.not_tried
+    ]
+    if open_ones:
+        lines.append(
+            "Not looked at, of the numbers of nodes with prime factors above 7: "
+            f"{', '.join(open_ones)} GPUs. Fewer may be enough: give --gpus."
+        )
+    return ["", *lines] if lines else []
+
+
+def _recommended(sizes: Sizes) -> list[Size]:
+    """The cheapest and the one of the fewest GPUs."""
+    if sizes.best is None:
+        return []
+    fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
+    return [sizes.best] if fewest is sizes.best else [sizes.best, fewest]
+
+
+def _price_words(sizes: Sizes, size: Size) -> str:
+    row = _row(size)
+    price = row.get("price_per_gpu_hour_usd")
+    if price is None or not math.isfinite(price):
+        return ""
+    offers, date = row["price_offers"], row["price_date"]
+    basis = [str(row.get("provider") or ""), f"median of {offers} offers" if offers > 1 else ""]
+    basis.append("as given" if sizes.request.price is not None else date or "")
+    known = ", ".join(filter(None, basis))
+    return f"{_named(size)} {price:.2f} USD" + (f" ({known})" if known else "")
+
+
+def _precision_lines(sizes: Sizes) -> list[str]:
+    """The other precision of the cheapest run, where nobody gave one."""
+    fact = None if sizes.best is None else sizes.best.precision
+    if fact is None:
+        return []
+    lacking = fact.does_not_fit
+    words = [f"has no room in {other}: --precision {other} sizes it" for other in lacking]
+    told = f"Precision {fact.assumed} assumed: the cheapest plan"
+    return [f"{told} {one}" for one in (*other_formats(fact), *words)]
+
+
+def _assumed_lines(sizes: Sizes) -> list[str]:
+    """Numbers of the recommended fleets that have no source."""
+    told = {size.gpu: _row(size).get("assumed") for size in _recommended(sizes)}
+    named = {gpu: words for gpu, words in told.items() if words}
+    if not named:
+        return []
+    if len(set(told.values())) == 1:
+        return [f"Assumed, without a source: {next(iter(named.values()))}"]
+    listed = "; ".join(f"{gpu}: {words}" for gpu, words in named.items())
+    return [f"Assumed, without a source: {listed}"]
+
+
+def reason_lines(sizes: Sizes) -> list[str]:
+    """Why others cannot, those of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for size in sizes.sizes:
+        if size.fewest is None:
+            reasons.setdefault(size.reason, []).append(_named(size))
+    lines = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return ["", "Not possible:", *lines[:_MOST_REASONS]] if lines else []
+
+
+def margin_words(margin: Margin, confidence: float) -> str:
+    """``27.1 of 30.0 days at 90 %, 2.90 days to spare; predicted 21.0 days``."""
+    at = f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.is_known else ""
+    sure, bound = text.limit(margin.sure, margin.unit), text.limit(margin.bound, margin.unit)
+    if " " in bound:  # the unit once where it is the same
+        sure = sure.removesuffix(f" {bound.rpartition(' ')[2]}")
+    spare = f"{text.limit(margin.spare, margin.unit)} to spare"
+    words = f"{_name(margin.name)} {sure} of {bound}{at}, {spare}"
+    if at:
+        words += f"; predicted {text.limit(margin.predicted, margin.unit)}"
+    elif confidence > MEDIAN:
+        words += "; no published runs like it, sized at the prediction"
+    return words
+
+
+def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) -> str:
+    if fleet is None:
+        return ""
+    row, parts = fleet.row, [f"{word}: {fleet.num_gpus:,} x {_named(size)}"]
+    workload = _workload(row)
+    plan_words = (workload.wording.brief or workload.wording.in_short)(row)
+    parts.append(f"{row[workload.profile_kind]}, {plan_words}")
+    for column in (*_COSTS, "cost_per_million_tokens_usd"):
+        if column in row and math.isfinite(row[column] or math.nan):
+            words = told(column, row[column], ends_in(column, row))
+            if column == _COSTS[1]:
+                words = f"{_cost(row, column)} USD per hour"
+            elif column not in _COSTS:
+                words += f" {label(column)}"
+            parts.append(words)
+    if _TIME in row and not {margin.name for margin in fleet.margins} & set(DEADLINES):
+        parts.append(told(_TIME, row[_TIME], ends_in(_TIME, row)))
+    parts += [margin_words(margin, confidence) for margin in fleet.margins]
+    return "; ".join(filter(None, parts))
+
+
+def _columns(sizes: Sizes) -> Iterator[Column]:
+    """Cells of every choice."""
+    lines = _lines(sizes)
+
+    yield Column("gpu", [size.gpu for size, _, _ in lines], "GPU", numeric=False)
+    contracts = [size.contract for size, _, _ in lines]
+    if len(set(contracts)) > 1 or any(size.is_other_contract for size, _, _ in lines):
+        yield Column("contract", contracts, numeric=False)
+    choices = [_BOTH.get(choice, choice) for _, choice, _ in lines]
+    if len(set(choices)) > 1:
+        yield Column("choice", choices, numeric=False)
+    yield Column("num_gpus", [text.count(fleet.num_gpus) for _, _, fleet in lines], "GPUs")
+    cost = next((name for name in _COSTS if name in lines[0][2].row), "")
+    if cost:
+        head = "cost" if cost == "cost_usd" else "USD/h"
+        yield Column(cost, [_cost(fleet.row, cost) for _, _, fleet in lines], head)
+    sure = sizes.request.limit_confidence
+    at = f" {100 * sure:g}%" if sure > MEDIAN else ""
+    limited = {margin.name for margin in lines[0][2].margins}
+    if _TIME in lines[0][2].row and not limited & set(DEADLINES):
+        yield Column("time", [told(_TIME, fleet.row[_TIME]) for _, _, fleet in lines])
+    for place, margin in enumerate(lines[0][2].margins):
+        if margin.name == "cost" and not at:
+            continue
+        mine = [fleet.margins[place] for _, _, fleet in lines]
+        cells = [text.limit(one.sure, margin.unit) for one in mine]
+        yield Column(margin.name, cells, _name(margin.name) + at)
+    if any(fleet.tightest for _, _, fleet in lines):
+        yield Column("least spare", [text.percent(fleet.spare) for _, _, fleet in lines])
+    plans = [
+        f"{fleet.row[w.profile_kind]} {layout_of(w, fleet.row)}"
+        for _, _, fleet in lines
+        for w in [_workload(fleet.row)]
+    ]
+    yield Column("plan", plans, numeric=False)
+
+
+def _lines(sizes: Sizes) -> list[tuple[Size, str, Fleet]]:
+    """Every choice of every GPU, the cheapest first, then those of the fewest GPUs."""
+    lines = [
+        (size, choice, fleet) for size in sizes.found for choice, fleet in size.choices.items()
+    ]
+
+    def order(line: tuple[Size, str, Fleet]) -> tuple[float, int]:
+        cost = line[2].cost
+        return math.inf if math.isnan(cost) else cost, line[2].num_gpus
+
+    return sorted(lines, key=order)
+
+
+def _cost(row: Mapping[str, Any], column: str) -> str:
+    value = row[column]
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    return told(column, value) if column == _COSTS[0] else text.significant(value)
+
+
+def _workload(row: Mapping[str, Any]) -> Workload:
+    return workload_of("train" if "framework" in row else "serve")
+
+
+def _limits(sizes: Sizes) -> list[str]:
+    """The limits in words; those that nobody gave are among them."""
+    if sizes.best is not None:
+        margins = _fewest(sizes.best).margins
+        return [_limit_words(m.name, m.sign, m.bound, m.unit) for m in margins if m.name != RATE]
+    terms = glossary()
+    return [
+        _limit_words(name, terms[name].sign, bound, terms[name].type)
+        for name, bound in sizes.request.constraints.items()
+    ]
+
+
+def _limit_words(name: str, sign: int, bound: float, unit: str) -> str:
+    return f"{_name(name)} at {'most' if sign > 0 else 'least'} {text.limit(bound, unit)}"
+
+
+def _name(name: str) -> str:
+    return label(name).removesuffix(" days").removesuffix(" ms")
+
+
+def _named(size: Size) -> str:
+    return f"{size.gpu} {size.contract}".strip()
+
+
+def _row(size: Size) -> Mapping[str, Any]:
+    return _fewest(size).row
+
+
+def _fewest(size: Size) -> Fleet:
+    if size.fewest is None:
+        raise ValueError(f"{size.gpu} has no plan.")
+    return size.fewest
+
+
+def _time(fleet: Fleet | None) -> float:
+    row = {} if fleet is None else fleet.row
+    return float(row.get("calendar_time_days", row.get("time_to_train_days", math.inf)))
+
+
+def days_blocks(sizes: Sizes) -> Iterator[Block]:
+    """A line for each GPU, what the cheapest is made of, and its hours."""
+    days = [size.day for size in sizes.found if size.day is not None]
+    if not days:
+        return
+    yield Title(text="A day, by cost")
+    yield fitted(day_columns(days), lambda name: _SECONDARY.get(name, 0), [BEST])
+    for line in day_lines(days[0]):
+        yield said(line)
+    yield Title(text=f"Hour by hour on {days[0].gpu}")
+    yield fitted(hour_columns(days[0]), lambda name: int(name == "capacity"))
+
+
+def day_columns(days: list[Day]) -> list[Column]:
+    """What days on several GPUs take and cost."""
+    cells = {
+        ("gpu", "GPU"): [day.gpu for day in days],
+        ("peak", "most GPUs"): [text.count(day.peak.num_gpus) for day in days],
+        ("base", "held all day"): [text.count(day.base) for day in days],
+        ("gpu_hours", "GPU-hours"): [text.count(day.gpu_hours) for day in days],
+        ("cost", "USD /day"): [_daily(day.cost) for day in days],
+        ("month", "USD /month"): [_daily(day.cost_per_month) for day in days],
+        ("at_peak", "peak held, /day"): [_daily(day.cost_at_peak) for day in days],
+        ("utilization", "used"): [text.percent(day.utilization) for day in days],
+    }
+    return [Column(n, values, head, n != "gpu") for (n, head), values in cells.items()]
+
+
+def day_lines(day: Day) -> list[str]:
+    """What is paid for the base and the peak of a day, and what that saves."""
+    terms = day.terms
+    if math.isnan(day.cost):
+        return [f"The price of {day.gpu} is unknown: give --price."]
+    each = [f"{text.dollars(price * HOUR)} an hour" for price in (terms.base, terms.hourly)]
+    if not day.base and terms.base_contract != terms.hourly_contract:
+        lines = [
+            f"None is held all day: {terms.base_contract} is {each[0]}, {terms.hourly_contract} "
+            f"{each[1]}. Sellers differ: --provider compares the contracts of one."
+        ]
+    elif terms.base_contract == terms.hourly_contract:
+        contract = f" {terms.hourly_contract}" if terms.hourly_contract else ""
+        lines = [f"One price{contract}, {each[1]}: {day.base} GPUs never rest."]
+    else:
+        lines = [
+            f"Held all day: {day.base} GPUs {terms.base_contract} at {each[0]}; beyond them "
+            f"{terms.hourly_contract} at {each[1]}."
+        ]
+    saved = 1 - day.cost / day.cost_at_peak if day.cost_at_peak else 0.0
+    if saved > 0:
+        lines.append(
+            f"That is {text.percent(saved)} less than {day.peak.num_gpus} GPUs all day at the "
+            "lower price."
+        )
+    return lines
+
+
+def hour_columns(day: Day) -> list[Column]:
+    """The fleet of each period."""
+    cells = {
+        "time": [hour.period.clock for hour in day.hours],
+        "requests /s": [f"{hour.period.request_rate:g}" for hour in day.hours],
+        "GPUs": [text.count(hour.num_gpus) for hour in day.hours],
+        "held": [text.count(hour.base) for hour in day.hours],
+        "by the hour": [text.count(hour.on_demand) for hour in day.hours],
+        "capacity": [text.per_second(hour.capacity) for hour in day.hours],
+    }
+    return [Column(name, values, numeric=name != "time") for name, values in cells.items()]
+
+
+def _daily(amount: float) -> str:
+    return text.count(amount) if math.isfinite(amount) else "unknown"
+
+
+def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:
+    """The rows of a size, of a day by hour, and what they say in words."""
+    files.add(blocks(sizes.hours if sizes.load else sizes.table))
+    files.finish(
+        question_manifest(sizes.request, command),
+        question=question_lines(sizes),
+        answer=best_lines(sizes),
+        notes=[*filter(None, note_lines(sizes))],
+    )

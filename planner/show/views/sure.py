@@ -1,0 +1,245 @@
+"""What a plan reaches and how surely: intervals in words, ties, what nobody gave and it moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from planner.base import text
+from planner.confidence.intervals import Confidence
+from planner.decide.open_facts import MovingFact, moving_facts, widened
+from planner.optimize.collector import first_row
+from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
+from planner.optimize.source import Candidates
+from planner.plan.plan import Plan
+from planner.question.terms import glossary, term_of_column
+from planner.show.views.parts import told_columns
+from planner.show.views.told import Ends, label, limit_label, told, told_alike
+from planner.workloads.base import Wording
+
+# What is told of one plan; other columns follow from these.
+_TOLD = (
+    "step_time_s",
+    "time_to_train_days",
+    "calendar_time_days",
+    "time_to_first_token_s",
+    "prefill_latency_s",
+    "time_per_output_token_s",
+    "decode_latency_s",
+    "output_tokens_per_s",
+    "peak_memory_gib",
+)
+_SAME_AS = {"calendar_time_days": "time_to_train_days"}
+_BESIDE_CAPACITY = ("requests_per_s", "capacity_requests_per_s_per_gpu")
+_MEMORY = "peak_memory_gib"
+_UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
+_MOST = 3
+_OF_PROMPTS = "cost_per_million_input_tokens_usd"
+
+
+def sure_pairs(
+    row: Mapping[str, object],
+    sure: Confidence,
+    capacity: float,
+    facts: Sequence[MovingFact] = (),
+) -> dict[str, str]:
+    """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB].
+
+    What ``facts`` move has intervals that hold that.
+    """
+    ends = widened(intervals(row, sure), facts)
+    pairs = {
+        _label(name): _range(name, *ends[name])
+        for name in _TOLD
+        if name in ends and not says_nothing(name, row)
+    }
+    if ends.get(_MEMORY, (0.0, 0.0))[1] > capacity:
+        del pairs[_label(_MEMORY)]
+    if words := fits_words(row):
+        pairs["memory"] = words
+    pairs["meaning"] = f"9 of 10 published runs like this lie there; basis: {sure.basis}"
+    return pairs
+
+
+def told_ends(plan: Plan, candidates: Candidates) -> dict[str, tuple[float, float]]:
+    """The ends of the first row's intervals by column as reports tell them, with open facts."""
+    row = first_row(candidates.columns())
+    sure = candidates.source.confidence(row["num_gpus"])
+    return widened(intervals(row, sure), moving_facts(plan, candidates))
+
+
+def says_nothing(column: str, row: Mapping[str, object]) -> bool:
+    """Whether a column equals the one that it goes beyond, so that nobody needs to see both.
+
+    Beside the capacity neither the stated rate does, nor the same per GPU.
+    """
+    if column in _BESIDE_CAPACITY and "capacity_requests_per_s" in row:
+        return True
+    return column in _SAME_AS and row[column] == row.get(_SAME_AS[column])
+
+
+def fits_words(row: Mapping[str, object]) -> str:
+    """``fits with 97 %``; empty where nothing tells.
+
+    An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
+    """
+    probability = fit_probability(row)
+    return f"fits with {text.chance(probability)}" if math.isfinite(probability) else ""
+
+
+def sure_lines(
+    basis: str, limits: Iterable[Mapping[str, Any]], facts: Sequence[MovingFact]
+) -> list[str]:
+    """What the brackets mean, and how surely each of `limit_rows` is kept.
+
+    Of open facts these are as they were assumed, which intervals are not.
+    """
+    is_open = any(fact.ends for fact in facts)
+    lines = []
+    if basis:
+        meaning = "published runs like this lie there"
+        meaning = "runs like this, open facts included" if is_open else meaning
+        lines.append(f"In brackets: 9 of 10 {meaning} (basis: {basis}).")
+    known, words = glossary(), []
+    for limit in limits:
+        term, bound, kept = known.get(limit["name"]), limit["bound"], limit["probability"]
+        if term is not None and bound is not None and kept is not None:
+            bound_words = text.limit(bound, term.type)
+            words.append(f"{limit_label(term.term)} {bound_words} with {text.chance(kept)}")
+    meets = "With what was assumed it meets" if is_open else "Meets"
+    return [*lines, f"{meets} {', '.join(words)}."] if words else lines
+
+
+def ties(values: Sequence[float], sure: Confidence | None) -> list[bool]:
+    """Which values published runs do not tell from the first."""
+    factor = 1.0 if sure is None else sure.layout
+    best = values[0]
+    return [index > 0 and best / factor < v < best * factor for index, v in enumerate(values)]
+
+
+def _unit(column: str) -> str:
+    return next(unit for unit in _UNITS if column.endswith(unit))
+
+
+def _label(column: str) -> str:
+    return column.removesuffix(_unit(column)).replace("_", " ")
+
+
+def _range(column: str, low: float, high: float) -> str:
+    unit = _unit(column)
+    if unit == "_per_s":
+        return f"{text.significant(low)} to {text.significant(high)} tokens/s"
+    if unit == "_gib":
+        return f"{low:.1f} to {high:.1f} GiB"
+    seconds = text.DAY if unit == "_days" else 1.0
+    return f"{text.duration(low * seconds)} to {text.duration(high * seconds)}"
+
+
+def open_lines(plan: Plan, facts: Sequence[MovingFact]) -> list[str]:
+    """A line for each fact, and one that says what the intervals hold."""
+    lines = [_line(plan, fact) for fact in facts]
+    if any(fact.ends for fact in facts):
+        lines.append("The intervals are as wide as to hold each of these, one at a time.")
+    return lines
+
+
+def short_open_lines(plan: Plan, facts: Sequence[MovingFact]) -> list[str]:
+    """A short line for each fact: the quantity that it moves the most."""
+    return [_short_line(plan, fact) for fact in facts]
+
+
+def _line(plan: Plan, fact: MovingFact) -> str:
+    assumed = f"assumed {fact.assumed}"
+    if fact.tried:
+        assumed += f"; tried {', '.join(fact.tried)}"
+    words = [
+        range_words(name, *fact.moved[name])
+        for name in moved_columns(plan.workload.wording, fact)[:_MOST]
+    ]
+    words += other_formats(fact)
+    if fact.does_not_fit:
+        words.append(f"does not fit with {' or '.join(fact.does_not_fit)}")
+    name = fact.name[0].upper() + fact.name[1:]
+    return f"{name} not given ({assumed}): {'; '.join(words)}."
+
+
+def _short_line(plan: Plan, fact: MovingFact) -> str:
+    moved = fact.moved
+    spreads = {n: h / low if low > 0 else math.inf for n, (low, h) in moved.items()}
+    columns = sorted(moved_columns(plan.workload.wording, fact), key=spreads.__getitem__)
+    words = other_formats(fact)
+    words = words or [range_words(name, *moved[name]) for name in columns[-1:]]
+    if fact.does_not_fit:
+        words.append(f"no room with {' or '.join(fact.does_not_fit)}")
+    return f"Open: {fact.name} (assumed {fact.assumed}): {'; '.join(words)}"
+
+
+def other_formats(fact: MovingFact) -> list[str]:
+    """Of an open precision to train in ``in bf16 3.43 million GPU-hours, +24 %``."""
+    own = fact.each.get(fact.assumed, {})
+    if fact.name != "precision" or "gpu_hours" not in own:
+        return []
+    found = []
+    for words in fact.tried:
+        hours = fact.each[words]["gpu_hours"]
+        more = 100 * (hours / own["gpu_hours"] - 1)
+        found.append(f"in {words} {text.large(float(f'{hours:.3g}'))} GPU-hours, {more:+.0f} %")
+    return found
+
+
+def moved_columns(wording: Wording, fact: MovingFact) -> list[str]:
+    """The columns that tell the most, but one of those in proportion to each other."""
+    shown = [name for name in (*wording.told, _MEMORY) if name in fact.moved]
+    found: list[str] = []
+    covered: set[str] = set()
+    for name in shown or fact.moved:
+        quantities = {key for key, both in FOLLOWING.items() if any(name in one for one in both)}
+        if not quantities & covered:
+            found.append(name)
+        covered |= quantities
+    return found
+
+
+def range_words(column: str, low: float, high: float) -> str:
+    """What a column is moved from and to, with its unit."""
+    cells, unit = told_alike(column, [low, high])
+    return " ".join(filter(None, (label(column), f"{cells[0]} to {cells[1]}", unit)))
+
+
+def told_names(
+    wording: Wording,
+    goals: Sequence[str],
+    limited: Iterable[str],
+    row: Mapping[str, object],
+    asked: Mapping[str, object],
+) -> list[str]:
+    """The columns to tell of a row: the workload's own, those of limits, the first of ``goals``.
+
+    ``asked`` has what is the same in all rows: the tokens of an answer.
+    """
+    goal = [name for name in goals[:1] if name != "num_gpus"]
+    told_of = [*(wording.told or goals), *limited, *told_columns(row), *goal]
+    if asked.get("output_tokens") == 1:  # embedded or scored: its answer is its first token
+        terms = {name: term_of_column(name) for name in told_of}
+        told_of = [name for name, term in terms.items() if not term or "answer" not in term.kind]
+        told_of.append(_OF_PROMPTS)
+    return [*dict.fromkeys(name for name in told_of if name in row)]
+
+
+def reached_pairs(
+    names: Iterable[str], row: Mapping[str, object], ends: Mapping[str, Ends], capacity: float
+) -> dict[str, str]:
+    """Columns of a row in words with the ends of their intervals, and how much memory of the
+    ``capacity`` [GiB] it takes.
+    """
+    pairs = {
+        label(name): told(name, row[name], ends.get(name))
+        for name in names
+        if not says_nothing(name, row)
+    }
+    if _MEMORY in row:
+        within = told(_MEMORY, row[_MEMORY]).removesuffix(" GiB")
+        words = f"{within} of {capacity:.1f} GiB"
+        pairs[label(_MEMORY)] = ", ".join(filter(None, (words, fits_words(row))))
+    return pairs

@@ -1,0 +1,199 @@
+"""One training run in full: its memory, its time, its cost, its operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from planner.base import text
+from planner.base.training_objectives import TrainingObjective
+from planner.base.units import GIB, HOUR, TERA
+from planner.estimators.timeline.spans import Timeline
+from planner.estimators.timeline.training import training_timeline
+from planner.estimators.training.step_time import TIME_PARTS, StepTime
+from planner.optimize.collector import first_row
+from planner.plan.plan import Plan
+from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said
+from planner.show.views.details import OTHERS, Details, by_module, sure_blocks
+from planner.show.views.parts import electricity_pairs, first, memory_table, parts_table
+from planner.workloads.base import Evaluation
+from planner.workloads.training_runs import TrainingRuns
+
+_FLAT = (
+    "The whole step reaches the given share of the peak: its parts are as long as their FLOPs "
+    "take, with communication and bubble inside them."
+)
+_OF_OPERATORS = ("forward_s", "backward_s", "recompute_s")
+_TIMES = (*_OF_OPERATORS, "total_s")
+
+
+def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
+    yield from _breakdowns_blocks(runs)
+    yield Title(text="Speed")
+    yield Pairs(pairs=_speed(runs))
+    yield from sure_blocks(plan, runs)
+    yield from _run_blocks(runs)
+
+
+def _breakdowns_blocks(runs: TrainingRuns) -> Iterator[Block]:
+    """Memory and time of the first row by part; what is hidden behind others is in no part."""
+    row, machine = first_row(runs.columns()), runs.source.setting.machine
+    memory = {"Memory of the fullest GPU": memory_table(row, machine)}
+    total = first(runs.step_time)
+    time = parts_table("s", _seconds(runs), "step", total, total, digits=3)
+    yield Beside(tables={**memory, "Time of a step": time})
+    if runs.estimate.is_flat:
+        yield said(_FLAT)
+
+
+def _seconds(runs: TrainingRuns) -> dict[str, float]:
+    """The time of the first row's step by part."""
+    return {name: first(seconds) for name, seconds in runs.estimate.time_parts.items()}
+
+
+def _speed(runs: TrainingRuns) -> dict[str, str]:
+    estimate = runs.estimate
+    tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
+    samples = {}
+    if estimate.setting.workload.training_objective.is_preference:  # of several sequences each
+        samples["samples/s"] = text.significant(first(estimate.samples_per_second))
+    return {
+        "step time": text.duration(first(runs.step_time)),
+        "tokens/s": text.count(tokens),
+        "tokens/s/GPU": text.significant(tokens / num_gpus),
+        **samples,
+        "MFU": f"{text.percent(first(estimate.model_flops_utilization))} "
+        "(model FLOPs over the dense peak)",
+        "HFU": f"{text.percent(first(estimate.hardware_flops_utilization))} "
+        "(with what is recomputed)",
+        "TFLOP/s/GPU": text.significant(first(estimate.model_flops_per_second_per_gpu) / TERA),
+    }
+
+
+def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
+    """What the whole run takes."""
+    work = runs.source.setting.workload
+    tokens = work.total_tokens
+    yield Title(text=f"A run of {text.large(tokens)} tokens")
+    hours = first(runs.gpu_hours) / HOUR
+    pairs = {
+        "time to train": text.duration(first(runs.time_to_train)),
+        **_calendar(runs),
+        "GPU-hours": text.count(hours) if hours >= 100 else text.significant(hours),
+        "cost": "price unknown: give --price",
+    }
+    site = runs.source.site
+    if not math.isnan(site.price):
+        hourly = f"{site.price * HOUR:.2f} USD per GPU-hour, {site.contract}"
+        pairs["cost"] = f"{text.dollars(first(runs.cost))} at {hourly}"
+        if work.training_objective is not TrainingObjective.PRETRAIN:
+            million = text.dollars(1e6 / tokens * first(runs.cost))
+            pairs["cost/Mtok"] = f"{million} per million trained tokens"
+        pairs["PFLOP/s-day"] = text.dollars(first(runs.cost_per_pflop_day))
+    pairs |= electricity_pairs(runs, first_row(runs.columns()))
+    yield Pairs(pairs=pairs)
+
+
+def _calendar(runs: TrainingRuns) -> dict[str, str]:
+    """Days on the calendar, and what takes them besides training."""
+    if runs.source.site.reliability.is_ideal:
+        return {}
+    kept, calendar = runs.run.goodput, first(runs.calendar_time)
+    name = runs.source.site.reliability.name
+    lost = {name: first(share) for name, share in kept.lost().items()}
+    causes = ", ".join(
+        f"{cause.replace('_', ' ')} {text.percent(share)}" for cause, share in lost.items() if share
+    )
+    pairs = {
+        "calendar time": f"{text.duration(calendar)}, failures as {name}",
+        "goodput": f"{text.percent(first(kept.ratio))}" + (f"; lost: {causes}" if causes else ""),
+    }
+    if rate := first(kept.rate):
+        every = f", one in {text.duration(1 / rate)}"
+        pairs["interruptions"] = text.significant(first(runs.run.interruptions)) + every
+    size = f"{text.significant(kept.checkpoint_size / GIB)} GiB"
+    if math.isfinite(interval := first(kept.checkpoint_interval)):
+        size += (
+            f" every {text.duration(interval)}, written in "
+            f"{text.duration(first(kept.checkpoint_time))}, which stops training for "
+            f"{text.duration(first(kept.blocking_time))}"
+        )
+    pairs["checkpoint"] = size
+    if spare := first(kept.num_spare_gpus):
+        pairs["spare GPUs"] = text.count(int(spare))
+    return pairs
+
+
+def _more(_: Plan, found: Evaluation) -> Iterator[Block]:
+    """Two tables, by module and by operator, in ms."""
+    rows = [row for row in _operators(found) if row["total_s"]]
+    if found.estimate.is_flat:
+        return
+    total = first(found.estimate.step_time)
+    for title, lines in (("module", by_module(rows, _TIMES)), ("operator", rows)):
+        yield Title(text=f"Time of a step by {title}, ms")
+        yield _times_table(title, lines, total)
+
+
+def _operators(found: Evaluation) -> list[dict[str, Any]]:
+    """Seconds of a step that operators take, and parts that belong to none; they add up to it."""
+    if found.estimate.is_flat:
+        return []
+    time: StepTime = found.estimate.time
+    sums: dict[tuple[str, str], dict[str, float]] = {}
+    rest = {part: first(seconds) for part, seconds in time.parts().items()}
+    least = {part: 1e-9 * seconds for part, seconds in rest.items()}
+    in_operators = dict.fromkeys(TIME_PARTS, 0.0)
+    for operator, seconds in time.operator_times():
+        row = sums.setdefault((operator.name, operator.module), dict.fromkeys(_OF_OPERATORS, 0.0))
+        for name, value in seconds.items():
+            row[f"{name}_s"] += first(value)
+            in_operators[name if operator.part == "compute" else operator.part] += first(value)
+    rows = [(*key, row, sum(row.values())) for key, row in sums.items()]
+    others = {part: seconds - in_operators[part] for part, seconds in rest.items()}
+    nothing = dict.fromkeys(_OF_OPERATORS, 0.0)
+    rows += [
+        (part, OTHERS, nothing, seconds)
+        for part, seconds in others.items()
+        if abs(seconds) > least[part]
+    ]
+    return [
+        {"operator": name, "module": module, **row, "total_s": total}
+        for name, module, row, total in rows
+    ]
+
+
+def _timelines(runs: TrainingRuns) -> list[Timeline]:
+    """The step over time; none where a flat efficiency is all that is known."""
+    return [] if runs.estimate.is_flat else [training_timeline(runs.estimate)]
+
+
+TRAINING = Details(
+    memory_and_speed=_memory_and_speed,
+    more=_more,
+    operators=_operators,
+    times=lambda runs: {"step": _seconds(runs)},
+    timelines=_timelines,
+    to_see="To see its time by module and operator",
+)
+
+
+def _times_table(title: str, rows: Sequence[Mapping[str, Any]], total: float) -> Table:
+    """The rows and their sum; a narrow table has totals alone."""
+    lines = [
+        (
+            row["operator"].replace("_", " "),
+            *(_milliseconds(row[name]) for name in _TIMES),
+            f"{100 * row['total_s'] / total:.1f}",
+        )
+        for row in rows
+    ]
+    sums = [_milliseconds(sum(row[name] for row in rows)) for name in _TIMES]
+    heads = (title, *(name.removesuffix("_s") for name in _TIMES), "%")
+    marks = [*[""] * len(rows), TOTAL]
+    return grid(heads, [*lines, ("step", *sums, "100.0")], late=(1, 2, 3), marked=marks)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:,.2f}" if seconds else "-"
