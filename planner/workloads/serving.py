@@ -179,7 +179,7 @@ SERVING_WORDS = Wording(
 
 BATCH_WORDS = replace(
     SERVING_WORDS,
-    room=lambda *_: "",  # its memory is short of all requests: how surely it fits tells more
+    room=_room,
     results=lambda _: (
         "prefill_latency_s",
         "decode_latency_s",

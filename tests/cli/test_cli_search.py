@@ -95,7 +95,7 @@ def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
     assert planner(*SMALL, "--json", path, "--quiet").out == ""
     document = json.loads(path.read_text())
     assert document.keys() == {
-        *("manifest", "rows", "comparisons", "open_facts", "recommended_sure"),
+        *("manifest", "rows", "comparisons", "open_facts", "recommended_sure", "recommended_load"),
         *("recommended", "recommended_row", "recommended_limits", "fastest", "fastest_row"),
     }
     manifest = document["manifest"]

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from planner.pages.facts import facts_section
 
 import planner
 from planner.base.enums import ComputePrecision
+from planner.pages.assumptions import facts_section
 from planner.plan.given import make_request
 from planner.plan.plan import Plan, make_plan, one_configuration
 from planner.show.page import Table
