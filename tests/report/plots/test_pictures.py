@@ -13,6 +13,7 @@ import pytest
 
 import planner
 from planner.decide.explaining.steps import explained_steps
+from planner.errors import SearchSpaceError
 from planner.optimize.result import row_of
 from planner.show.theme import DARK, LIGHT, THEMES
 from planner.show.views.details import details_of
@@ -68,7 +69,16 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
             yield drawn
             figures.append(drawn.figure)
 
-    for module in ("front", "parts", "curves", "matrix", "predicted", "timeline", "roofline"):
+    for module in (
+        "front",
+        "parts",
+        "curves",
+        "matrix",
+        "predicted",
+        "timeline",
+        "roofline",
+        "latency",
+    ):
         monkeypatch.setattr(f"planner.show.views.plots.{module}.drawing", kept)
 
     def show(name: str, *subject: Any, width: int = 900, dark: bool = False) -> Any:
@@ -365,3 +375,22 @@ def test_the_same_picture_has_the_same_bytes(tmp_path: Path) -> None:
         draw(Picture(path=tmp_path / name, name="cost"), "same", [_curves(3)])
         written.append((tmp_path / name).read_bytes())
     assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("width", [320, 900])
+def test_curves_of_latency_go_through_the_percentiles(shown: Shown, width: int) -> None:
+    found = planner.estimate(**SERVE, request_rate=10.0)
+    row = row_of(found.candidates)
+    (axes,) = shown("latency", found.plan, found.candidates, width=width).axes
+    points = [line for line in axes.lines if line.get_marker() == "o"]
+    for line, name in zip(
+        points, ("time_to_first_token", "time_per_output_token", "request_latency"), strict=True
+    ):
+        assert [*line.get_ydata()] == [50, 90, 99]
+        assert [*line.get_xdata()] == [row[f"{name}_p{percent}_s"] for percent in (50, 90, 99)]
+
+
+def test_a_step_of_training_has_no_latency_of_requests(shown: Shown) -> None:
+    found = planner.estimate(model="llama-7b", gpu="h100", num_gpus=8, settings={"zero_stage": 3})
+    with pytest.raises(SearchSpaceError, match="--workload serve has them"):
+        shown("latency", found.plan, found.candidates)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 PICTURES: Mapping[str, tuple[str, ...]] = {
     "search": ("front", "parts", "roofline"),
-    "estimate": ("parts", "roofline"),
+    "estimate": ("parts", "roofline", "latency"),
     "size": ("cost",),
     "sweep": ("cost", "matrix"),
     "validate": ("predicted",),

@@ -24,6 +24,7 @@ _DRAWN_BY: Mapping[str, str] = {
     "cost": "curves.draw_curves",
     "matrix": "matrix.draw_matrix",
     "predicted": "predicted.draw_predicted",
+    "latency": "latency.draw_latencies",
 }
 
 
