@@ -349,6 +349,9 @@ def _repeated(target: Target, found: Found) -> list[str]:
     ]
 
 
+_USUAL_VOCABULARY = 128_256
+
+
 def _model(
     shape: Mapping[str, object], catalogue: Catalogue, path: Path, tokens: int
 ) -> tuple[str | None, str]:
@@ -356,10 +359,17 @@ def _model(
     model = find_model(shape, catalogue, path.name, tokens)
     if model is not None:
         return model.name, f"Its sizes are those of {model.name}."
+    assumed = ""
     if shape.get("vocab_size") is None:
-        return None, "No model that planner knows has its sizes, and its vocabulary is not told."
+        shape = {**shape, "vocab_size": _USUAL_VOCABULARY}
+        assumed = (
+            " The vocabulary is the tokenizer's, which the file does not tell: "
+            f"{_USUAL_VOCABULARY:,}, that of Llama 3, is assumed; only embedding and logits depend "
+            "on it."
+        )
     written = write_model(shape, path.name)
-    return str(written), f"No model that planner knows has its sizes: they are kept in {written}."
+    kept = f"No model that planner knows has its sizes: they are kept in {written}."
+    return str(written), kept + assumed
 
 
 def _unpredicted(values: Mapping[str, object], catalogue: Catalogue) -> list[str]:

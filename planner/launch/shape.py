@@ -290,14 +290,7 @@ def write_model(shape: Mapping[str, Any], said: str) -> Path:
     ------
     SpecError
         The shape makes no model.
-    LaunchError
-        It leaves the vocabulary open.
     """
-    if shape.get("vocab_size") is None:
-        raise LaunchError(
-            f"{said}: no model that planner knows has its sizes, and its vocabulary is the "
-            "tokenizer's: give the model with --model."
-        )
     text = _toml(model_of(_known(shape), f"model of {said}", said))
     folder = Path(cache_file("models"))
     folder.mkdir(parents=True, exist_ok=True)

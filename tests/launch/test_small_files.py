@@ -164,3 +164,15 @@ def test_what_is_not_read_is_refused_with_its_reason(planner: Command, name: str
 
     assert ran.exit_code
     assert why in ran.err
+
+
+def test_a_vocabulary_that_is_not_told_is_assumed(planner: Command) -> None:
+    """32 layers of attention, eight experts, router and norms; embedding and logits of 128,256."""
+    attention, experts = 2 * 2560 * 2560 + 2 * 2560 * 640, 8 * 3 * 2560 * 8192
+    layers = 32 * (attention + experts + 8 * 2560 + 2 * 2560)
+    whole = layers + 2560 + 2 * 128_256 * 2560
+    asked = ("estimate", "--from", FILES / "megatron-vocabulary.sh", "--gpu", "h100-sxm")
+    ran = planner(*asked)
+    assert ran.exit_code == 0, ran.err
+    assert f"({whole / 1e9:.2f} billion parameters)" in ran.out
+    assert "128,256, that of Llama 3, is assumed" in " ".join(ran.err.split() + ran.out.split())

@@ -138,8 +138,6 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     found.asked += [name for name in (*_ASKED, *_NUMBERS) if name not in values]
     if not is_whole or not shape["vocab_size"]:
         found.ask("model")
-    if is_whole and not shape["vocab_size"]:
-        notes.append("The vocabulary is the tokenizer's, and the file names none that is known.")
     also = {name for name in reading.found.options if name.startswith(_ALSO_USED)}
     return found.made(shape=shape if is_whole else None, used=_USED | also)
 
