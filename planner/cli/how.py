@@ -53,8 +53,10 @@ PictureName = Annotated[
     typer.Option(
         "--picture",
         help="What --plot draws: of a search its front, of a plan parts of time and memory or the "
-        "roofline, of a sweep its costs or a matrix.",
-        metavar="|".join(dict.fromkeys(name for names in PICTURES.values() for name in names)),
+        "roofline, of one that serves latencies, of a sweep its costs or a matrix: "
+        + ", ".join(dict.fromkeys(name for names in PICTURES.values() for name in names))
+        + ".",
+        metavar="NAME",
         autocompletion=complete.for_words("picture"),
     ),
 ]
