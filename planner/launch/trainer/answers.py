@@ -518,16 +518,13 @@ def _optimizer(said: Said, found: Gathered) -> None:
         if code:
             found.values[parameter] = code.word
             found.defaults.pop(parameter, None)
-    if name is None or not is_paged(name):
+    if not is_paged(name):
         return
-    if found.values["framework"] in _UNPAGED or found.values.get("offload", "none") != "none":
+    framework = Catalogue(None).load_framework(str(found.values["framework"])).spec
+    if not framework.paged_optimizer or found.values.get("offload", "none") != "none":
         found.notes.append(f"The states of {name} are predicted to stay where they are, unpaged.")
     else:
         found.values["paged_optimizer"] = "true"
-
-
-_UNPAGED = ("DeepSpeed", "FSDP compiled")
-"""Profiles of software that flattens states into buffers of its own, or has no such optimizer."""
 
 
 def _told(said: Said, found: Gathered) -> None:
