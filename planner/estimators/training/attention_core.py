@@ -8,10 +8,10 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import AttentionKernels, ContextExchange
-from planner.estimators.compilation import layer_launch_time
 from planner.estimators.kernel_rows import rates
 from planner.estimators.machine import Group
 from planner.estimators.scans import scan_work
+from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.operators import Operator, timed
 from planner.estimators.training.share import Share
 from planner.formulas.attention import (

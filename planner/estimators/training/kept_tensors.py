@@ -17,7 +17,7 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
-from planner.estimators.compilation import kept_activations
+from planner.estimators.training.compilation import kept_activations
 from planner.estimators.training.expert_operators import expert_pairs
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.share import Share

@@ -13,10 +13,10 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, add, largest
 from planner.base.enums import PipelineSchedule, ZeroStage
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.compilation import layer_launch_time
 from planner.estimators.ledger import attributed
 from planner.estimators.training.adapters import adapter_block, adapter_launches, without_adapters
 from planner.estimators.training.attention_core import softmax_launches
+from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.data_parallel import DataParallelTime, data_parallel_time
 from planner.estimators.training.expert_operators import loop_launches
 from planner.estimators.training.layer_operators import layer_operators

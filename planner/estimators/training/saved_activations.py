@@ -8,8 +8,8 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
-from planner.estimators.compilation import keeps_eager_copies, kept_activations
 from planner.estimators.training.adapters import adapted_matrices, expert_matrices
+from planner.estimators.training.compilation import keeps_eager_copies, kept_activations
 from planner.estimators.training.expert_operators import expert_pairs
 from planner.estimators.training.kept_tensors import kept_tensor_bytes
 from planner.estimators.training.number_bytes import is_narrow, widened

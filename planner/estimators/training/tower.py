@@ -20,9 +20,9 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import ZeroStage
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.compilation import layer_launch_time
 from planner.estimators.ledger import attributed
 from planner.estimators.parameters import layer_parameters, tower_parameters
+from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.data_parallel import DataParallelTime
 from planner.estimators.training.layer_operators import layer_operators
 from planner.estimators.training.operators import LayerTime, Operator, layer_time
