@@ -19,7 +19,7 @@ from planner.decide.explaining.operators import operator_times, read_question
 from planner.decide.sizing.load import read_load
 from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import SearchSpaceError
-from planner.launch.read import read_launch as read_file
+from planner.launch.assumed import LaunchFile
 from planner.launch.write import Launch, launch_of, save_launch, with_profiles
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.plan.given import make_request, question_of, read_burst, read_driver
@@ -294,24 +294,18 @@ def read_launch(path: str | os.PathLike[str], **answers: Any) -> Request:
     """The question that a launch file asks: the ``base`` of `search` or `estimate`.
 
     ``answers`` are fields of `planner.Request` that the file leaves open, or that replace what
-    it says.
+    it says; what neither tells is assumed, but for the model.
 
     Raises
     ------
     LaunchError
-        It cannot be read, starts nothing that planner knows, or leaves something open.
+        It cannot be read, starts nothing that planner knows, or leaves the model open.
     SpecError, SearchSpaceError
         It names what is unknown.
     """
     specs = None if answers.get("specs") is None else Path(answers["specs"])
-    gpus, gpu = (answers.get(name) for name in ("num_gpus", "gpu"))
-    found = read_file(
-        Path(path),
-        specs=specs,
-        num_gpus=None if gpus is None else str(gpus),
-        gpu=gpu if isinstance(gpu, str) else None,
-    )
-    return make_request(answers, base=found.request(answers, specs))
+    found = LaunchFile(path=Path(path), asked=answers, specs=specs).question()
+    return make_request(answers, base=found.request)
 
 
 def validate_log(

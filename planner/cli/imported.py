@@ -57,7 +57,9 @@ def estimate_imported(given: options.Given, request: Request) -> None:
             )
         _write(imported.path, rewritten, quiet=given["quiet"])
     if found.rejected_by:
-        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
+        message = infeasible_message(plan, result_of(plan, found), found)
+        is_told = found.rejected_by == "out_of_memory" and not given["quiet"]
+        raise InfeasibleError(message.partition("\n")[0] if is_told else message)
     refuse_overload(plan, found.candidates)
 
 
@@ -147,6 +149,7 @@ def _told(imported: Imported, change: Change | None, rewritten: Rewritten | None
         "target": imported.target.name,
         "values": dict(imported.values),
         "defaults": dict(imported.defaults),
+        "assumed": dict(imported.assumed),
         "notes": list(imported.notes),
         "lines": [
             {
@@ -174,10 +177,13 @@ def _blocks(
 ) -> Iterator[Block]:
     from planner.optimize.result_columns import fit_probability
     from planner.show.page import GAP, said
-    from planner.show.views.estimate import estimate_blocks, misfit_blocks
+    from planner.show.views.estimate import estimate_blocks
+    from planner.show.views.estimate import misfit_blocks as all_misfit_blocks
     from planner.show.views.imported import (
+        beside_blocks,
         change_blocks,
         diff_blocks,
+        misfit_blocks,
         shorter_blocks,
         started_blocks,
         understood_blocks,
@@ -189,8 +195,10 @@ def _blocks(
     yield said(*(f"  {note}" for note in notes))
     yield GAP
     if found.rejected_by:
-        if found.rejected_by in found.source.rejections:
-            yield from misfit_blocks(plan, found)
+        if given["full"] and found.rejected_by in found.source.rejections:
+            yield from all_misfit_blocks(plan, found)
+        elif found.rejected_by == "out_of_memory":
+            yield from misfit_blocks(plan, row)
         if found.rejected_by == "out_of_memory":
             yield from shorter_blocks(given["imported"], plan, found)
     elif given["full"]:
@@ -203,6 +211,7 @@ def _blocks(
     yield from change_blocks(plan.workload.name, change, row, is_running=is_running, fits=fits)
     if rewritten is not None:
         yield from diff_blocks(rewritten, is_written=given["write"])
+    yield from beside_blocks(given["question"])
 
 
 def _write(path: Path, rewritten: Rewritten, *, quiet: bool) -> None:

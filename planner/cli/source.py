@@ -36,18 +36,19 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
     from planner.sweeps.any_plan import is_launch_file, pinned_in
 
     if source is not None and is_launch_file(source):
-        from planner.launch.read import read_launch
+        from planner.launch.assumed import LaunchFile
 
-        imported = given["imported"] = read_launch(
-            source,
-            number,
-            given["specs"],
-            num_gpus=_count(given["num_gpus"]),
-            gpu=_one(given["gpu"]),
-            text=given.get("launch_text"),
-        )
         asked = {**given_answers(given).questions, **parse_settings(given["settings"] or [])}
-        return source, imported.request(asked, given["specs"], option_of)
+        question = LaunchFile(
+            path=source,
+            asked=asked,
+            specs=given["specs"],
+            number=number,
+            text=given.get("launch_text"),
+            said=option_of,
+        ).question()
+        given["imported"], given["question"] = question.imported, question
+        return source, question.request
     pinned = pinned_in(path, number, given["specs"])
     _tell_defaulted(path, pinned)
     try:

@@ -115,7 +115,7 @@ _OF_GPUS = ("gpu", "cluster")
 _FOLDERS = ("/", "./", "../", "~", "$")
 _TO_FILL_IN = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)")
 """Words that stand for the user's own."""
-_SPLITS = ("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel")
+SPLITS = ("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel")
 # What files of planner may leave to the user, or to the checkpoint.
 _OF_PLANS = ("model", *_OF_GPUS)
 _FORMATS = ("quantization", "expert_quantization")
@@ -130,7 +130,7 @@ class Imported:
 
     ``values`` are questions and parameters by name as the file answers them; ``lines`` say what
     became of each of its options; ``notes`` what else is worth knowing; ``version`` that of the
-    tool, where the file names one.
+    tool, where the file names one. ``assumed`` says of values that nothing tells why these.
     """
 
     path: Path
@@ -142,6 +142,19 @@ class Imported:
     notes: tuple[str, ...] = ()
     version: str = ""
     defaults: Mapping[str, str] = field(default_factory=dict)
+    assumed: Mapping[str, str] = field(default_factory=dict)
+
+    def completed(self, values: Mapping[str, object], why: Mapping[str, str]) -> Imported:
+        """The launch with ``values`` of what it leaves open, and ``why`` these by term.
+
+        What else is open is left to the defaults of a plan.
+        """
+        return replace(
+            self,
+            values={**self.values, **values},
+            assumed={**self.assumed, **why},
+            answers=replace(self.answers, asked=()),
+        )
 
     @property
     def workload(self) -> str:
@@ -218,8 +231,8 @@ def _effective(all_values: Mapping[str, object], of_file: Mapping[str, object]) 
     do as if they were not there.
     """
     values = dict(of_file)
-    tp, cp, pp = (_number(all_values.get(name, 1)) for name in _SPLITS[:3])
-    num_gpus = _number(all_values.get("num_gpus", 0))
+    tp, cp, pp = (count_in(all_values.get(name, 1)) for name in SPLITS[:3])
+    num_gpus = count_in(all_values.get("num_gpus", 0))
     if tp == 1 and "sequence_parallel" in values:
         values["sequence_parallel"] = False
     if num_gpus and num_gpus == tp * pp and cp == 1 and "zero_stage" in values:
@@ -227,7 +240,7 @@ def _effective(all_values: Mapping[str, object], of_file: Mapping[str, object]) 
     return values
 
 
-def _number(value: object) -> int:
+def count_in(value: object) -> int:
     """A whole number as the file or the user gives it; 0 where it is none, or several."""
     (text, *more) = value if isinstance(value, list | tuple) else [value]
     try:
@@ -375,7 +388,7 @@ def _model(
 def _unpredicted(values: Mapping[str, object], catalogue: Catalogue) -> list[str]:
     """Splits of a training that planner's profile of the framework does not have."""
     name = values.get("framework")
-    splits = [split for split in _SPLITS if (_count_of(values.get(split)) or 1) > 1]
+    splits = [split for split in SPLITS if (_count_of(values.get(split)) or 1) > 1]
     if name is None or not splits:
         return []
     profile = catalogue.load_framework(str(name)).spec

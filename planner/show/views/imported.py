@@ -8,9 +8,11 @@ from typing import Any
 
 from planner.base.text import chance
 from planner.base.text import value as shown
+from planner.base.units import GIB
 from planner.decide.explaining.largest import largest_length
 from planner.decide.improve import Change
 from planner.estimators.inference.setting import ServingSetting
+from planner.launch.assumed import Question
 from planner.launch.imported import Imported, Line, Status
 from planner.launch.rewrite import Rewritten
 from planner.launch.trainer.answers import UNPACKED
@@ -18,13 +20,19 @@ from planner.plan.plan import Plan
 from planner.question.terms import Term, glossary, terms_of
 from planner.show.page import GAP, TOTAL, Block, Code, Title, grid, said
 from planner.show.views.engine_start import start_pairs
-from planner.show.views.short import share
+from planner.show.views.overview import where
+from planner.show.views.parts import memory_parts
+from planner.show.views.short import share, short_plan
 from planner.show.views.told import label, told
 from planner.workloads.base import Evaluation
 
 _UNPACKED = UNPACKED.partition("{")[0]
 _MOST_NAMED = 6
 _TELLABLE = 0.01
+_MOST_PARTS = 3
+_OF_COUNTS = (
+    "step_time_s", "tokens_per_s_per_gpu", "requests_per_s", "output_tokens_per_s_per_gpu",
+)  # fmt: skip
 _OF_REQUESTS = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
 _WASTED = {
     "time_recompute_s": "recomputation",
@@ -50,6 +58,12 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
         indent="",
     )
     yield said(f"  says {_said(imported)}", indent="    ")
+    if imported.assumed:
+        assumed = (
+            f"{_word(name)} {_shown(imported.values[name])} ({why})"
+            for name, why in imported.assumed.items()
+        )
+        yield said(f"  assumes {', '.join(assumed)}", indent="    ")
     if imported.defaults:
         told = (f"{name.replace('_', ' ')} ({why})" for name, why in imported.defaults.items())
         yield said(f"  takes as default {', '.join(told)}", indent="    ")
@@ -75,11 +89,16 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
 def _said(imported: Imported) -> str:
     """The parameters and questions that the file answers, in their order."""
     words = [
-        f"{term.short or name.replace('_', ' ')} {_shown(imported.values[name])}"
+        f"{_word(name)} {_shown(imported.values[name])}"
         for name, term in glossary().items()
-        if name in imported.values and not _is_plain(term, imported.values[name])
+        if name in imported.values.keys() - imported.assumed.keys()
+        and not _is_plain(term, imported.values[name])
     ]
     return ", ".join(words)
+
+
+def _word(name: str) -> str:
+    return glossary()[name].short or name.replace("_", " ")
 
 
 def _is_plain(term: Term, value: object) -> bool:
@@ -105,6 +124,39 @@ def _lines_blocks(imported: Imported) -> Iterator[Block]:
     ]
     yield GAP
     yield grid(("line", "option", "value", "what it means"), rows, words=(1, 2, 3))
+
+
+def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
+    """What a configuration that does not fit needs, what a GPU has, and which parts it is."""
+    needs, gpu = row["peak_memory_gib"], plan.problem.setting.machine.gpu
+    has = gpu.allocatable_memory / GIB
+    parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MOST_PARTS]
+    words = ", ".join(f"{name.replace('_', ' ')} {share(size / needs)}" for name, size in parts)
+    yield said(
+        f"{plan.problem.setting.model.name} on {where(plan)}: {short_plan(plan, row)}",
+        mark=TOTAL,
+        indent="",
+    )
+    yield said(
+        f"Does not fit: the fullest GPU needs {needs:,.1f} GiB and has {has:,.1f} "
+        f"({needs / has:.1f} times as much): {words}."
+    )
+
+
+def beside_blocks(question: Question) -> Iterator[Block]:
+    """The same file on other numbers of GPUs, where planner assumed the number."""
+    if not question.beside:
+        return
+    yield Title(text="On other numbers of GPUs")
+    for one in question.beside:
+        reached = [
+            f"{label(name)} {told(name, one.row[name])}"
+            for name in _OF_COUNTS
+            if one.row.get(name) is not None and not one.rejected_by
+        ]
+        memory = f"{one.row['peak_memory_gib']:,.1f} GiB a GPU"
+        fits = "does not fit" if one.rejected_by else "fits"
+        yield said(f"  {one.num_gpus:,}: {fits}, {', '.join([memory, *reached])}", indent="    ")
 
 
 def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
@@ -190,7 +242,13 @@ def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str
         for name, (before, after) in change.changed.items()
     ]
     gains = []
-    if math.isfinite(change.gain):
+    if not math.isfinite(change.gain):
+        gains = [
+            f"{label(name)} {told(name, change.row[name])}"
+            for name in _OF_COUNTS
+            if change.row.get(name) is not None
+        ]
+    else:
         gains = [f"{share(change.gain)} {'faster' if workload == 'train' else 'more tokens/s'}"]
     for name in _OF_REQUESTS:
         if own.get(name) is not None and change.row.get(name) is not None:
