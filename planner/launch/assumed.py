@@ -1,0 +1,215 @@
+"""What a launch file leaves open and planner assumes, so that each file has an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import lcm, prod
+from pathlib import Path
+
+from planner.base.records import record
+from planner.errors import PlannerError
+from planner.launch.imported import SPLITS, Imported, count_in
+from planner.launch.judge import full_row, judged
+from planner.launch.launchers.gpu_words import gpu_named
+from planner.launch.read import read_launch
+from planner.launch.understood import number_of
+from planner.plan.given import Said
+from planner.question.request import ALL, Request
+from planner.specs.catalogue import Catalogue
+from planner.specs.hardware import default_cluster
+
+USUAL_GPU = "h100-sxm-80gb"
+"""Taken where a file names none: the one of which most is published."""
+_LIKELY: Mapping[str, Sequence[object]] = {
+    "zero_stage": (2, 3),
+    "sequence_parallel": (True,),
+    "tensor_parallel": (1, 2, 4, 8),
+    "pipeline_parallel": (1, 2, 4, 8),
+}
+"""Values of what a file takes from outside, of which the fastest that fits is taken."""
+_DOUBLED = 11
+_BESIDE = (2, 4)
+_SHRINKS = 0.97
+_OUT = "out_of_memory"
+_SPEEDS = ("tokens_per_s", "output_tokens_per_s")
+
+
+@record(kw_only=True)
+class OnGpus:
+    """A launch file on a number of GPUs: what it asks, and its result columns.
+
+    ``rejected_by`` is the rule that it breaks, or what it lacks; empty where it runs.
+    """
+
+    num_gpus: int
+    imported: Imported
+    request: Request
+    row: Mapping[str, object]
+    rejected_by: str
+
+    @property
+    def rank(self) -> tuple[bool, bool, float]:
+        """Greater is better: what runs before what fits not, before what breaks a rule; speed."""
+        speed = next((self.row[name] for name in _SPEEDS if self.row.get(name)), 0.0)
+        return not self.rejected_by, self.rejected_by == _OUT, float(str(speed))
+
+
+@record(kw_only=True)
+class Question:
+    """A launch file as a question; ``beside`` are other numbers of GPUs where one is assumed."""
+
+    imported: Imported
+    request: Request
+    beside: tuple[OnGpus, ...] = ()
+
+
+@record(kw_only=True)
+class LaunchFile:
+    """A user's launch file and what he answers beside it.
+
+    ``asked`` are those answers by term; of several things in the file the one of this ``number``
+    counts, from 1; ``text`` is read in place of that of the file; ``said`` is how messages call
+    an answer.
+    """
+
+    path: Path
+    asked: Mapping[str, object]
+    specs: Path | None = None
+    number: int | None = None
+    text: str | None = None
+    said: Said = str
+
+    def question(self) -> Question:
+        """The question, with what nothing tells assumed; the model alone is asked for.
+
+        Raises
+        ------
+        LaunchError
+            It cannot be read, starts nothing that planner knows, or does not tell its model.
+        SpecError, SearchSpaceError
+            It names what is unknown or impossible.
+        """
+        found = self._read(None)
+        lacking = found.lacking(self.asked)
+        if not lacking or "model" in lacking:
+            request = found.request(self.asked, self.specs, self.said)
+            return Question(imported=found, request=request)
+        world = found.found.world
+        is_untold = world.num_gpus is None and world.gpus_per_node is None
+        assumed = self._gpu(found) if "gpu" in lacking else {}
+        if "num_gpus" in lacking or (is_untold and {*SPLITS} & {*lacking}):
+            return self._smallest(found, assumed)
+        one = self._on(None, assumed)
+        return Question(imported=one.imported, request=one.request)
+
+    def _read(self, num_gpus: int | None, gpu: str | None = None) -> Imported:
+        given = _alone(self.asked.get("num_gpus")) if num_gpus is None else str(num_gpus)
+        gpu = gpu or _alone(self.asked.get("gpu"))
+        return read_launch(
+            self.path, self.number, self.specs, num_gpus=given, gpu=gpu, text=self.text
+        )
+
+    def _gpu(self, found: Imported) -> Mapping[str, tuple[str, str]]:
+        """The GPU that is taken where no launcher and nobody tells one, and why."""
+        named = gpu_named(found.found.text, self.path.absolute(), self.specs)
+        if named is None:
+            return {"gpu": (USUAL_GPU, "neither its text nor its path names one")}
+        return {"gpu": (named.gpu, f"{named.word} stands in its text or its path")}
+
+    def _on(self, num_gpus: int | None, assumed: Mapping[str, tuple[str, str]]) -> OnGpus:
+        """The file on so many GPUs, with the best of what else it leaves open."""
+        values: dict[str, object] = {name: value for name, (value, _) in assumed.items()}
+        found = self._read(num_gpus, str(values["gpu"]) if "gpu" in values else None)
+        lacking = found.lacking({**self.asked, **values})
+        names = [name for name in lacking if name in _LIKELY]
+        told = {name: why for name, (_, why) in assumed.items()}
+        told |= dict.fromkeys(names, "it comes from outside: the fastest that fits")
+        tried = [
+            self._judged(found.completed({**values, **dict(zip(names, one, strict=True))}, told))
+            for one in product(*(_LIKELY[name] for name in names))
+        ]
+        return max(tried, key=lambda one: one.rank)
+
+    def _judged(self, found: Imported) -> OnGpus:
+        request = found.request(self.asked, self.specs, self.said)
+        _, evaluation, _ = judged(request)
+        return OnGpus(
+            num_gpus=int(found.values.get("num_gpus") or 0),
+            imported=found,
+            request=request,
+            row=full_row(evaluation),
+            rejected_by=evaluation.rejected_by,
+        )
+
+    def _smallest(self, found: Imported, assumed: Mapping[str, tuple[str, str]]) -> Question:
+        """The file on the fewest GPUs on which it fits, or that its layout takes."""
+        tried: list[OnGpus] = []
+        errors: list[PlannerError] = []
+        step = self._step(found, assumed)
+        for num_gpus in (step * 2**power for power in range(_DOUBLED)):
+            try:
+                tried.append(self._on(num_gpus, assumed))
+            except PlannerError as error:
+                errors.append(error)
+                continue
+            if not tried[-1].rejected_by or _is_vain(tried):
+                break
+        if not tried:
+            raise errors[0]
+        best = max(one.rank[:2] for one in tried)
+        chosen = next(one for one in tried if one.rank[:2] == best)
+        why = "the fewest on which it fits" if best[0] else "the fewest that its layout takes"
+        why += ", in whole nodes" if step > 1 else ""
+        values = {"num_gpus": chosen.num_gpus}
+        imported = chosen.imported.completed(values, {"num_gpus": why})
+        smaller = [one for one in tried if one.num_gpus < chosen.num_gpus]
+        return Question(
+            imported=imported,
+            request=chosen.request,
+            beside=(*smaller[-1:], *self._beside(chosen, assumed, step)),
+        )
+
+    def _beside(
+        self, chosen: OnGpus, assumed: Mapping[str, tuple[str, str]], step: int
+    ) -> Iterator[OnGpus]:
+        """The file on one GPU, twice and four times as many, as far as it takes them."""
+        alone = (1,) if chosen.num_gpus == step > 1 else ()
+        for num_gpus in (*alone, *(chosen.num_gpus * factor for factor in _BESIDE)):
+            try:
+                one = self._on(num_gpus, assumed)
+            except PlannerError:
+                continue
+            if one.rejected_by in ("", _OUT):
+                yield one
+
+    def _step(self, found: Imported, assumed: Mapping[str, tuple[str, str]]) -> int:
+        """The fewest GPUs that fill whole nodes and that the layout divides.
+
+        Servers, and cards without a fabric of their own, start with one GPU.
+        """
+        asked = self.asked.get("gpu")
+        name = assumed["gpu"][0] if "gpu" in assumed else found.values.get("gpu", asked)
+        (name, *_) = name if isinstance(name, list | tuple) else [name]
+        name = USUAL_GPU if name in (None, ALL) else str(name).partition(",")[0]
+        gpu = Catalogue(self.specs).load_gpu(name).spec
+        told = number_of(found.found.world.gpus_per_node)
+        is_alone = found.workload != "train" or gpu.scale_up.domain_size == 1
+        node = told or (1 if is_alone else default_cluster(gpu).gpus_per_node)
+        known = {**found.values, **self.asked}
+        sizes = [count_in(known.get(split)) or 1 for split in SPLITS[:3]]
+        return lcm(node, prod(sizes))
+
+
+def _is_vain(tried: Sequence[OnGpus]) -> bool:
+    """Whether twice as many GPUs made no GPU's memory smaller where it is too small."""
+    if {one.rejected_by for one in tried[-2:]} != {_OUT} or not tried[:-1]:
+        return False
+    before, after = (float(str(one.row["peak_memory_gib"])) for one in tried[-2:])
+    return after > _SHRINKS * before
+
+
+def _alone(given: object) -> str | None:
+    """One answer as text; None where there is none, or several."""
+    is_one = given is not None and not isinstance(given, list | tuple) and "," not in str(given)
+    return str(given) if is_one and given != ALL else None

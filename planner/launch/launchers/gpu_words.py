@@ -1,0 +1,115 @@
+"""GPUs by the words that schedulers, clouds, drivers and people have for them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from planner.base.records import record
+from planner.launch.option_table import shipped_rows
+from planner.specs.cache import kept
+from planner.specs.paths import SpecKind, aliases_of, names
+
+_MAKERS = re.compile(r"^(?:nvidia|tesla|geforce|amd|instinct|gpu)-")
+_SIZE = re.compile(r"^[^\n]{0,12}?(?<!\d)(\d{2,3})\s?gi?b", re.IGNORECASE)
+_PCIE = re.compile(r"^[^\n]{0,12}?pcie", re.IGNORECASE)
+# Shorter words, and bare numbers, mean other things in a text more often than a GPU.
+_SHORTEST = 3
+_ROCM = re.compile(r"(?<![a-z])rocm(?![a-z])", re.IGNORECASE)
+_OF_ROCM = "mi300x-192gb"
+
+
+@record(kw_only=True)
+class Instance:
+    """A type of a cloud's machines: its GPU, and how many it has."""
+
+    gpu: str
+    gpus: int
+
+
+INSTANCES: Mapping[str, Instance] = {
+    row["instance"]: Instance(gpu=row["gpu"], gpus=int(row["gpus"]))
+    for row in shipped_rows("launchers/instances.csv")
+}
+"""Types of machines of clouds by their names, in lower case."""
+
+
+@record(kw_only=True)
+class Named:
+    """What a text names: a GPU, by which word, and the GPUs of its machine where that is told."""
+
+    gpu: str
+    word: str
+    gpus_per_node: int | None = None
+
+
+def gpu_called(word: str, folder: Path | None = None) -> str | None:
+    """The GPU that a scheduler, a label of nodes or ``nvidia-smi`` calls so; None if unknown."""
+    plain = re.sub(r"[\s_]+", "-", word.strip().lower())
+    while stripped := _MAKERS.match(plain):
+        plain = plain[stripped.end() :]
+    if plain in INSTANCES:
+        return INSTANCES[plain].gpu
+    if (whole := _words(folder).get(plain)) is not None:
+        return whole
+    found = _pattern(folder).match(plain)
+    return None if found is None else _of_size(found[0], plain[found.end() :], folder)
+
+
+def gpu_named(text: str, path: Path, folder: Path | None = None) -> Named | None:
+    """The GPU that a file names in its text or its path; None where it names none.
+
+    A type of a cloud's machines counts before the names of GPUs, of which the one that stands
+    there most often counts.
+    """
+    for place in (text, str(path)):
+        for word in re.findall(r"[\w.-]+", place.lower()):
+            if (instance := INSTANCES.get(word.strip(".-"))) is not None:
+                return Named(gpu=instance.gpu, word=word, gpus_per_node=instance.gpus)
+        found: Counter[str] = Counter()
+        words: dict[str, str] = {}
+        for one in _pattern(folder).finditer(place.lower()):
+            gpu = _of_size(one[0], place[one.end() : one.end() + 20], folder)
+            found[gpu] += 1
+            words.setdefault(gpu, one[0])
+        if found:
+            (gpu, _), *_ = found.most_common(1)
+            return Named(gpu=gpu, word=words[gpu])
+    if rocm := _ROCM.search(text):
+        return Named(gpu=_OF_ROCM, word=rocm[0])
+    return None
+
+
+def _of_size(word: str, following: str, folder: Path | None) -> str:
+    """The GPU of a word that memory or form may follow: ``a100`` of ``A100-SXM4-40GB``."""
+    gpu = _words(folder)[re.sub(r"[\s_]+", "-", word)]
+    own, size = re.search(r"-(\d+)gb$", gpu), _SIZE.match(following)
+    form = "pcie" if _PCIE.match(following) else ""
+    if size is None and (own is None or not form):
+        return gpu
+    memory = next(found[1] for found in (size, own) if found is not None)
+    ends = f"{form}-{memory}gb"
+    family = f"{gpu.partition('-')[0]}-"
+    same = [gpu, *(name for name in names(SpecKind.GPUS, folder) if name.startswith(family))]
+    return next((name for name in same if name.endswith(ends)), gpu)
+
+
+@kept
+def _words(folder: Path | None) -> Mapping[str, str]:
+    """Names and aliases of GPUs with the name they mean."""
+    own = {name: name for name in names(SpecKind.GPUS, folder)}
+    return {**aliases_of(SpecKind.GPUS, folder), **own}
+
+
+@kept
+def _pattern(folder: Path | None) -> re.Pattern[str]:
+    """Finds names and aliases in a text of lower case, with a blank for their dashes, too."""
+    words = [
+        word
+        for word in _words(folder)
+        if len(word) >= _SHORTEST and not word.isdigit() and re.search(r"\d", word)
+    ]
+    parts = (re.escape(word).replace(r"\-", "[-_ ]?") for word in sorted(words, key=len)[::-1])
+    return re.compile(rf"(?:(?<![a-z0-9.])|(?<=\d[x*]))(?:{'|'.join(parts)})(?![a-z0-9])")
