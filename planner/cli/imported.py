@@ -91,6 +91,7 @@ def _chosen(
     The best one whose file reads back as the configuration that was promised; else the best.
     """
     from planner.decide.improve import recommended_change
+    from planner.errors import LaunchError
 
     best = recommended_change(changes)
     if best is None:
@@ -99,7 +100,10 @@ def _chosen(
     others = sorted((one for one in changes if one is not best), key=lambda one: -one.value)
     first: Rewritten | None = None
     for change in (best, *others):
-        made = _rewritten(imported, plan, found, change)
+        try:
+            made = _rewritten(imported, plan, found, change)
+        except LaunchError:  # the target cannot say the whole of it
+            continue
         first = first or made
         if made.diff and _reads_as(given, made, change):
             return change, made, True
@@ -113,7 +117,9 @@ def _reads_as(given: options.Given, made: Rewritten, change: Change) -> bool:
     from planner.launch.judge import full_row, judged
     from planner.question.terms import terms_of
 
-    again = {**given, "launch_text": made.after, "quiet": True}
+    imported: Imported = given["imported"]
+    assumed = {name: imported.values[name] for name in imported.assumed}
+    again = {**given, "launch_text": made.after, "launch_assumed": assumed, "quiet": True}
     try:
         _, found, _ = judged(make_request(again), given["burst"])
     except PlannerError:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def found_in(given: Given) -> tuple[Path, Request] | None:
     """The file of --plan or --from, and what it asks.
 
-    A launch file of the user's becomes ``given["imported"]``; ``given["launch_text"]`` is read in
-    place of its text.
+    A launch file of the user's becomes ``given["question"]``; ``given["launch_text"]`` is read in
+    place of its text, ``given["launch_assumed"]`` are answers besides those of the user.
     """
     from planner.errors import PlannerError, SearchSpaceError
 
@@ -39,6 +39,7 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
         from planner.launch.assumed import LaunchFile
 
         asked = {**given_answers(given).questions, **parse_settings(given["settings"] or [])}
+        asked |= given.get("launch_assumed") or {}
         question = LaunchFile(
             path=source,
             asked=asked,

@@ -19,8 +19,8 @@ from planner.question.request import ALL, Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
 
-USUAL_GPU = "h100-sxm-80gb"
-"""Taken where a file names none: the one of which most is published."""
+USUAL_GPUS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb", "b300-sxm")
+"""Taken where a file names none: the first on which it fits, the one of which most is published."""
 _LIKELY: Mapping[str, Sequence[object]] = {
     "zero_stage": (2, 3),
     "sequence_parallel": (True,),
@@ -97,10 +97,21 @@ class LaunchFile:
             return Question(imported=found, request=request)
         world = found.found.world
         is_untold = world.num_gpus is None and world.gpus_per_node is None
-        assumed = self._gpu(found) if "gpu" in lacking else {}
+        gpus = self._gpus(found) if "gpu" in lacking else {"": ""}
+        choices = [{"gpu": (gpu, why)} if gpu else {} for gpu, why in gpus.items()]
         if "num_gpus" in lacking or (is_untold and {*SPLITS} & {*lacking}):
-            return self._smallest(found, assumed)
-        one = self._on(None, assumed)
+            return self._smallest(found, choices[0])
+        return self._first(choices)
+
+    def _first(self, choices: Sequence[Mapping[str, tuple[str, str]]]) -> Question:
+        """The file on the first GPU on which it fits, or on the first of all."""
+        tried: list[OnGpus] = []
+        for assumed in choices:
+            tried.append(self._on(None, assumed))
+            if tried[-1].rejected_by != _OUT:
+                break
+        best = max(one.rank[:2] for one in tried)
+        one = next(one for one in tried if one.rank[:2] == best)
         return Question(imported=one.imported, request=one.request)
 
     def _read(self, num_gpus: int | None, gpu: str | None = None) -> Imported:
@@ -110,12 +121,18 @@ class LaunchFile:
             self.path, self.number, self.specs, num_gpus=given, gpu=gpu, text=self.text
         )
 
-    def _gpu(self, found: Imported) -> Mapping[str, tuple[str, str]]:
-        """The GPU that is taken where no launcher and nobody tells one, and why."""
+    def _gpus(self, found: Imported) -> Mapping[str, str]:
+        """The GPUs that may be taken where no launcher and nobody tells one, and why."""
         named = gpu_named(found.found.text, self.path.absolute(), self.specs)
-        if named is None:
-            return {"gpu": (USUAL_GPU, "neither its text nor its path names one")}
-        return {"gpu": (named.gpu, f"{named.word} stands in its text or its path")}
+        if named is not None:
+            return {named.gpu: f"{named.word} stands in its text or its path"}
+        why = "neither its text nor its path names one"
+        before: list[str] = []
+        told: dict[str, str] = {}
+        for gpu in USUAL_GPUS:
+            told[gpu] = f"{why}, and it does not fit {', '.join(before)}" if before else why
+            before.append(gpu)
+        return told
 
     def _on(self, num_gpus: int | None, assumed: Mapping[str, tuple[str, str]]) -> OnGpus:
         """The file on so many GPUs, with the best of what else it leaves open."""
@@ -191,7 +208,7 @@ class LaunchFile:
         asked = self.asked.get("gpu")
         name = assumed["gpu"][0] if "gpu" in assumed else found.values.get("gpu", asked)
         (name, *_) = name if isinstance(name, list | tuple) else [name]
-        name = USUAL_GPU if name in (None, ALL) else str(name).partition(",")[0]
+        name = USUAL_GPUS[0] if name in (None, ALL) else str(name).partition(",")[0]
         gpu = Catalogue(self.specs).load_gpu(name).spec
         told = number_of(found.found.world.gpus_per_node)
         is_alone = found.workload != "train" or gpu.scale_up.domain_size == 1

@@ -17,8 +17,8 @@ _SIZE = re.compile(r"^[^\n]{0,12}?(?<!\d)(\d{2,3})\s?gi?b", re.IGNORECASE)
 _PCIE = re.compile(r"^[^\n]{0,12}?pcie", re.IGNORECASE)
 # Shorter words, and bare numbers, mean other things in a text more often than a GPU.
 _SHORTEST = 3
-_ROCM = re.compile(r"(?<![a-z])rocm(?![a-z])", re.IGNORECASE)
-_OF_ROCM = "mi300x-192gb"
+_OF_AMD = re.compile(r"(?<![a-z])(?:rocm|primus|amdgpu)(?![a-z])", re.IGNORECASE)
+_USUAL_OF_AMD = "mi300x-192gb"
 
 
 @record(kw_only=True)
@@ -77,8 +77,8 @@ def gpu_named(text: str, path: Path, folder: Path | None = None) -> Named | None
         if found:
             (gpu, _), *_ = found.most_common(1)
             return Named(gpu=gpu, word=words[gpu])
-    if rocm := _ROCM.search(text):
-        return Named(gpu=_OF_ROCM, word=rocm[0])
+    if software := _OF_AMD.search(text):
+        return Named(gpu=_USUAL_OF_AMD, word=software[0])
     return None
 
 
