@@ -13,38 +13,22 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import planner
 from planner.errors import PlannerError
-from planner.launch.imported import Imported, Status
+from planner.launch.assumed import LaunchFile
+from planner.launch.imported import Status
 from planner.launch.judge import judged
 from planner.launch.read import read_launch
-from planner.question.terms import terms_of
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "launch_files_read.md"
 FOLDER = ROOT / "tests" / "launch" / "public"
 EXPECTED = "expected.toml"
-ANSWERS = {
-    "model": "llama-3.1-8b",
-    "gpu": "h100-sxm-80gb",
-    "num_gpus": 8,
-    "tensor_parallel": 1,
-    "pipeline_parallel": 1,
-    "context_parallel": 1,
-    "concurrency": 64,
-    "max_num_seqs": 64,
-    "expert_parallel": 1,
-    "sequence_parallel": "false",
-    "micro_batch_size": 1,
-    "global_batch_size": 64,
-    "sequence_length": 4096,
-    "input_tokens": 1024,
-    "output_tokens": 256,
-}
+MODEL = "llama-3.1-8b"
 """What a user would add beside ``--from`` where a file does not say it."""
 
 _HEAD = """# Launch files of others, read
@@ -56,14 +40,13 @@ not understood in each; this table says what `planner estimate --from FILE` make
 
 *Understood* are options that a prediction uses, *defaults* what the tool does where the file says
 nothing, *ignored* options that change no prediction, such as paths and learning rates. What text
-alone does not tell is asked for. The verdict is that for a file completed with answers of ours
-(`ANSWERS` in the script: 8 H100, a small model), so it says that the way is open to its end rather
-than anything of the original.
+alone does not tell is *assumed*, and said with its reason; a model that is not told is asked for,
+and is Llama 3.1 8B here. The verdict is that of the shortened file with these assumptions.
 
 {summary}
 
-| file | target | under-stood | defaults | ignored | not understood | asked for | verdict |
-|---|---|--:|--:|--:|---|---|---|
+| file | target | under-stood | defaults | ignored | not understood | assumed | asked | verdict |
+|---|---|--:|--:|--:|---|---|---|---|
 """
 _SOURCES = """
 ## What is hard in them
@@ -82,7 +65,7 @@ class Case:
     names of the table of terms, ``shape`` keys of the model's ``config.json``, ``asked`` terms
     that the user must add, ``unknown`` options that must be listed as not understood. ``refused``
     is a pattern of the message where the file must be refused instead. ``file`` is the one that
-    is read, where several stand together. ``given`` are answers in place of those of `ANSWERS`.
+    is read, where several stand together. ``given`` are answers beside it.
     """
 
     name: str
@@ -122,41 +105,38 @@ class Outcome:
     counts: Mapping[Status, int] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
     verdict: str = ""
     refusal: str = ""
 
 
 def outcome(case: Case) -> Outcome:
-    """What `planner estimate --from` makes of a file, completed with `ANSWERS`."""
+    """What `planner estimate --from` makes of a file, with `MODEL` where it tells none."""
     try:
         imported = read_launch(case.path)
     except PlannerError as error:
         return Outcome(refusal=_first_sentence(error, case))
+    asked = tuple(name for name in imported.lacking({}) if name == "model")
     told = {
         "target": imported.target.name,
         "defaults": len(imported.defaults),
         "counts": {status: len(imported.of(status)) for status in Status},
         "unknown": tuple(dict.fromkeys(line.option for line in imported.of(Status.UNKNOWN))),
-        "asked": imported.lacking({}),
+        "asked": asked,
     }
     try:
-        return Outcome(verdict=_verdict(imported, {**ANSWERS, **case.given}), **told)
+        answers = {**dict.fromkeys(asked, MODEL), **case.given}
+        question = LaunchFile(path=case.path, asked=answers).question()
+        _, found, _ = judged(question.request)
     except PlannerError as error:
         return Outcome(refusal=_first_sentence(error, case), **told)
+    assumed = tuple(question.imported.assumed)
+    return Outcome(verdict=_verdict(found.rejected_by), assumed=assumed, **told)
 
 
-def _verdict(imported: Imported, known: Mapping[str, Any]) -> str:
-    answers = {name: known[name] for name in imported.lacking({})}
-    request = imported.request(answers, None)
-    of_layout = terms_of(imported.workload, "parameter")
-    settings = {name: value for name, value in answers.items() if name in of_layout}
-    settings.pop("num_gpus", None)
-    _, found, _ = judged(replace(request, settings={**request.settings, **settings}))
-    if not found.rejected_by:
-        return "fits"
-    if found.rejected_by == "out_of_memory":
-        return "does not fit"
-    return f"breaks the rule {found.rejected_by}"
+def _verdict(rejected_by: str) -> str:
+    words = {"": "fits", "out_of_memory": "does not fit"}
+    return words.get(rejected_by, f"breaks the rule {rejected_by}")
 
 
 def _first_sentence(error: PlannerError, case: Case) -> str:
@@ -169,10 +149,12 @@ def page() -> str:
     """The text of the page."""
     outcomes = [(case, outcome(case)) for case in cases()]
     read = [told for _, told in outcomes if not told.refusal]
+    whole = sum(not told.asked for told in read)
     clear = sum(not told.unknown for told in read)
     summary = (
-        f"{len(read)} of {len(outcomes)} are read and judged, {clear} of them without an option "
-        f"that is not understood; {len(outcomes) - len(read)} are refused, each with its reason."
+        f"{len(read)} of {len(outcomes)} are read and judged, {whole} of them as they stand, the "
+        f"others once their model is given; {clear} have no option that is not understood. "
+        f"{len(outcomes) - len(read)} are refused, each with its reason."
     )
     head = _HEAD.format(number=len(outcomes), summary=summary)
     rows = "".join(_row(case, told) for case, told in outcomes)
@@ -192,6 +174,7 @@ def _row(case: Case, told: Outcome) -> str:
         str(told.defaults),
         str(counts[1]),
         ", ".join(f"`{name}`" for name in told.unknown),
+        ", ".join(told.assumed),
         ", ".join(told.asked),
         f"refused: {told.refusal}" if told.refusal else told.verdict,
     ]

@@ -92,7 +92,8 @@ class LaunchFile:
         """
         found = self._read(None)
         lacking = found.lacking(self.asked)
-        if not lacking or "model" in lacking:
+        found.require({*lacking} & {"model"}, self.said)
+        if not lacking:
             request = found.request(self.asked, self.specs, self.said)
             return Question(imported=found, request=request)
         world = found.found.world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -175,7 +175,7 @@ class Imported:
         SpecError, SearchSpaceError
             A value of the file is none that planner knows.
         """
-        self._refuse_open(asked, said)
+        self.require(self.lacking(asked), said)
         settings: dict[str, Any] = {}
         questions: dict[str, Any] = {}
         parameters = terms_of(self.workload, "parameter", "pool")
@@ -213,8 +213,14 @@ class Imported:
         open_terms = [name for name in self.answers.asked if name not in known]
         return tuple(dict.fromkeys([*needed, *open_terms]))
 
-    def _refuse_open(self, asked: Mapping[str, object], said: Said) -> None:
-        lacking = self.lacking(asked)
+    def require(self, lacking: Collection[str], said: Said) -> None:
+        """Ask for terms that neither the file nor the user tells.
+
+        Raises
+        ------
+        LaunchError
+            With what the file says of them, where there is one.
+        """
         if not lacking:
             return
         words = ", ".join(
