@@ -13,9 +13,8 @@ from planner.base.reading import RESULT, opened, read_csv, read_json
 from planner.decide.explaining.against import changed_request
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch import MANIFEST
-from planner.launch.imported import Imported
+from planner.launch.assumed import LaunchFile
 from planner.launch.judge import as_started
-from planner.launch.read import read_launch
 from planner.plan.given import Said
 from planner.plan.pinned import PLAN_FILE, PinnedPlan
 from planner.question.request import Request
@@ -56,37 +55,23 @@ def request_in(
     """What a plan, a row of a result or a launch file asks, with other answers and settings.
 
     Of a launch file ``asked`` answers what it leaves open, too, else the request that is
-    ``beside`` it; its own is that of the configuration that is started.
+    ``beside`` it, else what is assumed; its own is that of the configuration that is started.
 
     Raises
     ------
     SpecError, SearchSpaceError, LaunchError
-        It cannot be read, holds no plan, has no such row, or leaves something open.
+        It cannot be read, holds no plan, has no such row, or does not tell its model.
     """
     if not is_launch_file(path):
         base = pinned_in(path, row, specs).request()
         return changed_request(base, asked, said) if asked else base
-    imported = _imported(path, row, asked, specs)
+    found = LaunchFile(path=path, asked=asked, specs=specs, number=row, said=said).question()
     if beside is not None:
-        own = imported.values.keys() - imported.defaults.keys()
+        own = found.imported.values.keys() - found.imported.defaults.keys()
         known = {name: getattr(beside, name) for name in _OF_LOAD if name not in own}
         asked = {**{name: value for name, value in known.items() if value is not None}, **asked}
-        imported = _imported(path, row, asked, specs)
-    found = imported.request(asked, specs, said)
-    return as_started(changed_request(found, asked, said))[0]
-
-
-def _imported(
-    path: Path, row: int | None, asked: Mapping[str, object], specs: Path | None
-) -> Imported:
-    num_gpus, gpu = _alone(asked.get("num_gpus")), _alone(asked.get("gpu"))
-    return read_launch(path, row, specs, num_gpus=num_gpus, gpu=gpu)
-
-
-def _alone(given: object) -> str | None:
-    """One answer as text; None where there is none, or several."""
-    is_one = given is not None and not isinstance(given, list | tuple) and "," not in str(given)
-    return str(given) if is_one else None
+        found = LaunchFile(path=path, asked=asked, specs=specs, number=row, said=said).question()
+    return as_started(changed_request(found.request, asked, said))[0]
 
 
 def plan_in(path: Path, row: int | None) -> PinnedPlan:

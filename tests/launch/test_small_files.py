@@ -23,7 +23,7 @@ def row_of(planner: Command, name: str, num_gpus: int = 8) -> dict[str, Any]:
     if ran.out:
         row: dict[str, Any] = json.loads(ran.out)["rows"][0]
         return row
-    out = planner(*asked).out
+    out = planner(*asked, "--full").out
     said = read_launch(FILES / name).values
     parts = re.findall(r"^(weights|gradients|optimizer states) +([\d.]+)", out, re.MULTILINE)
     counts = re.findall(r"(\w+)=(\w+)", out)
