@@ -50,9 +50,16 @@ class OnGpus:
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
-        """Greater is better: what runs before what fits not, before what breaks a rule; speed."""
+        """Greater is better: what runs, the faster; what does not fit, the smaller; the others."""
+        if self.rejected_by:
+            return False, self.rejected_by == _OUT, -self.peak_memory
         speed = next((self.row[name] for name in _SPEEDS if self.row.get(name)), 0.0)
-        return not self.rejected_by, self.rejected_by == _OUT, float(str(speed))
+        return True, False, float(str(speed))
+
+    @property
+    def peak_memory(self) -> float:
+        """Of the fullest GPU, in GiB."""
+        return float(str(self.row["peak_memory_gib"]))
 
 
 @record(kw_only=True)
@@ -108,7 +115,12 @@ class LaunchFile:
         """The file on the first GPU on which it fits, or on the first of all."""
         tried: list[OnGpus] = []
         for assumed in choices:
-            tried.append(self._on(None, assumed))
+            try:
+                tried.append(self._on(None, assumed))
+            except PlannerError:
+                if not tried:
+                    raise
+                continue
             if tried[-1].rejected_by != _OUT:
                 break
         best = max(one.rank[:2] for one in tried)
@@ -223,8 +235,7 @@ def _is_vain(tried: Sequence[OnGpus]) -> bool:
     """Whether twice as many GPUs made no GPU's memory smaller where it is too small."""
     if {one.rejected_by for one in tried[-2:]} != {_OUT} or not tried[:-1]:
         return False
-    before, after = (float(str(one.row["peak_memory_gib"])) for one in tried[-2:])
-    return after > _SHRINKS * before
+    return tried[-1].peak_memory > _SHRINKS * tried[-2].peak_memory
 
 
 def _alone(given: object) -> str | None:

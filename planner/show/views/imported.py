@@ -20,17 +20,17 @@ from planner.plan.plan import Plan
 from planner.question.terms import Term, glossary, terms_of
 from planner.show.page import GAP, TOTAL, Block, Code, Title, grid, said
 from planner.show.views.engine_start import start_pairs
-from planner.show.views.overview import where
+from planner.show.views.overview import question_blocks
 from planner.show.views.parts import memory_parts
-from planner.show.views.search import assumed_line
 from planner.show.views.short import share, short_plan
+from planner.show.views.sure import fits_words
 from planner.show.views.told import label, told
 from planner.workloads.base import Evaluation
 
 _UNPACKED = UNPACKED.partition("{")[0]
 _MOST_NAMED = 6
 _TELLABLE = 0.01
-_MOST_PARTS, _MOST_ASSUMED = 3, 3
+_MOST_PARTS = 3
 _OF_COUNTS = (
     "step_time_s", "tokens_per_s_per_gpu", "requests_per_s", "output_tokens_per_s_per_gpu",
 )  # fmt: skip
@@ -133,17 +133,12 @@ def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     has = gpu.allocatable_memory / GIB
     parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MOST_PARTS]
     words = ", ".join(f"{name.replace('_', ' ')} {share(size / needs)}" for name, size in parts)
+    yield from question_blocks(plan)
+    yield said(short_plan(plan, row), mark=TOTAL, indent="")
+    surely = f" ({told_chance})" if (told_chance := fits_words(row)) else ""
     yield said(
-        f"{plan.problem.setting.model.name} on {where(plan)}: {short_plan(plan, row)}",
-        mark=TOTAL,
-        indent="",
+        f"Does not fit: the fullest GPU needs {needs:,.1f} GiB and has {has:,.1f}{surely}: {words}."
     )
-    yield said(
-        f"Does not fit: the fullest GPU needs {needs:,.1f} GiB and has {has:,.1f} "
-        f"({needs / has:.1f} times as much): {words}."
-    )
-    if line := assumed_line(plan):
-        yield said(line, most=_MOST_ASSUMED)
 
 
 def beside_blocks(question: Question) -> Iterator[Block]:

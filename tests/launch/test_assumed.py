@@ -1,0 +1,174 @@
+"""What launch files leave open is assumed and said: GPU, number of GPUs, degrees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Command
+
+from planner.launch.assumed import USUAL_GPUS, LaunchFile
+from planner.launch.launchers.gpu_words import INSTANCES, gpu_called, gpu_named
+from planner.specs.catalogue import Catalogue
+
+FULL = "accelerate launch train.py --model_name_or_path {} --per_device_train_batch_size 1 "
+
+
+def asked(path: Path, text: str, **answers: object) -> LaunchFile:
+    path.write_text(text, encoding="utf-8")
+    return LaunchFile(path=path, asked=answers)
+
+
+@pytest.mark.parametrize(
+    ("word", "gpu"),
+    [
+        ("NVIDIA-H100-80GB-HBM3", "h100-sxm-80gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100-sxm-40gb"),
+        ("A100-SXM4-80GB", "a100-sxm-80gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb"),
+        ("Tesla V100-SXM2-16GB", "v100-sxm-16gb"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090-24gb"),
+        ("nvidia-tesla-t4", "t4-16gb"),
+        ("AMD Instinct MI300X", "mi300x-192gb"),
+        ("p4d.24xlarge", "a100-sxm-40gb"),
+        ("nothing-9000", None),
+    ],
+)
+def test_words_of_drivers_labels_and_clouds_mean_gpus(word: str, gpu: str | None) -> None:
+    assert gpu_called(word) == gpu
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu"),
+    [
+        ("# on 8xH100 80GB\n", "h100-sxm-80gb"),
+        ("# once a h200, twice A100-40GB: A100 40GB\n", "a100-sxm-40gb"),
+        ("node.kubernetes.io/instance-type: p5en.48xlarge\n", "h200-sxm-141gb"),
+        ("image: rocm/vllm:latest\n", "mi300x-192gb"),
+        ("vllm serve Llama-4 --port 4090  # v4\n", None),
+    ],
+)
+def test_a_text_names_the_gpu_that_stands_there_most(text: str, gpu: str | None) -> None:
+    named = gpu_named(text, Path("run.sh"))
+
+    assert (named.gpu if named else None) == gpu
+
+
+def test_the_folder_names_a_gpu_where_the_text_does_not() -> None:
+    named = gpu_named("vllm serve m", Path("recipes/h200/run.sh"))
+
+    assert named is not None
+    assert (named.gpu, named.word) == ("h200-sxm-141gb", "h200")
+
+
+def test_machines_of_clouds_have_gpus_that_are_known() -> None:
+    catalogue = Catalogue()
+    for name, instance in INSTANCES.items():
+        assert catalogue.load_gpu(instance.gpu).spec.name == instance.gpu, name
+        assert 1 <= instance.gpus <= 16, name
+
+
+def test_training_takes_the_fewest_whole_nodes_on_which_it_fits(tmp_path: Path) -> None:
+    """70B: 16 bytes x 70.6 billion over 16 GPUs are 66 GiB of states alone."""
+    text = FULL.format("meta-llama/Llama-3.1-70B") + "--fsdp 'full_shard auto_wrap' --bf16 "
+    text += "--gradient_checkpointing --max_seq_length 2048\n"
+    found = asked(tmp_path / "run.sh", text).question()
+
+    assert found.imported.assumed.keys() >= {"gpu", "num_gpus"}
+    assert found.imported.values["gpu"] == USUAL_GPUS[0]
+    assert found.imported.values["num_gpus"] == found.request.num_gpus == 32
+    assert [one.num_gpus for one in found.beside] == [16, 64, 128]
+    assert [bool(one.rejected_by) for one in found.beside] == [True, False, False]
+
+
+def test_a_layout_takes_multiples_of_its_groups(tmp_path: Path) -> None:
+    """tp 4 x pp 6 divides 24 GPUs, three nodes."""
+    text = (
+        "torchrun pretrain_gpt.py --tensor-model-parallel-size 4 "
+        "--pipeline-model-parallel-size 6 --num-layers 48 --hidden-size 2048 "
+        "--num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 "
+        "--micro-batch-size 1 --global-batch-size 48 --vocab-size 50257 --bf16\n"
+    )
+    found = asked(tmp_path / "run.sh", text).question()
+
+    assert found.request.num_gpus == 24
+
+
+def test_a_server_starts_with_one_gpu(tmp_path: Path) -> None:
+    found = asked(tmp_path / "s.sh", "llama-server -m Llama-3.1-8B-Instruct-Q4_K_M.gguf\n")
+    question = found.question()
+
+    assert question.request.num_gpus == 1
+
+
+def test_what_the_environment_sets_is_the_fastest_that_fits(tmp_path: Path) -> None:
+    """141 GB of weights do not fit one H100, nor two with a cache; they do on four."""
+    text = "vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size $TP\n"
+    found = asked(tmp_path / "s.sh", text, gpu="h100").question()
+
+    assert found.request.num_gpus == found.imported.values["tensor_parallel"] == 4
+    assert "tensor_parallel" in found.imported.assumed
+
+
+def test_where_no_gpu_is_named_the_first_that_has_room_is_taken(tmp_path: Path) -> None:
+    """685 GB of fp8 weights over 8 GPUs: 80 GiB each are more than an H100 has."""
+    text = "vllm serve deepseek-ai/DeepSeek-V3.1 --tensor-parallel-size 8\n"
+    found = asked(tmp_path / "s.sh", text).question()
+
+    assert found.imported.values["gpu"] == "h200-sxm-141gb"
+    assert "does not fit h100-sxm-80gb" in found.imported.assumed["gpu"]
+
+
+def test_answers_of_the_user_come_first(tmp_path: Path) -> None:
+    text = "vllm serve deepseek-ai/DeepSeek-V3.1 --tensor-parallel-size 8  # on H200\n"
+    found = asked(tmp_path / "s.sh", text, gpu="b200").question()
+
+    assert found.request.gpu == "b200"
+    assert not found.imported.assumed
+
+
+def test_the_model_alone_is_asked_for(planner: Command, tmp_path: Path) -> None:
+    path = tmp_path / "zero3.json"
+    path.write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+
+    ran = planner("estimate", "--from", path)
+    assert ran.exit_code == 6
+    assert ran.err.strip().endswith("does not tell the model (--model): give it beside --from.")
+    assert planner("estimate", "--from", path, "--model", "llama-3.2-1b").exit_code == 0
+
+
+def test_an_answer_says_what_it_assumes_and_shows_other_numbers(
+    planner: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "lora.yaml"
+    path.write_text(
+        "base_model: meta-llama/Llama-3.1-8B\nadapter: lora\nlora_r: 16\n"
+        "lora_target_linear: true\nsequence_len: 2048\nmicro_batch_size: 1\n"
+        "gradient_accumulation_steps: 1\nbf16: true\ngradient_checkpointing: true\n"
+    )
+    out = " ".join(planner("estimate", "--from", path).out.split())
+
+    assert "assumes gpu h100-sxm-80gb (neither its text nor its path names one), num gpus 8" in out
+    assert "On other numbers of GPUs 1: fits," in out
+    assert " 16: fits," in out
+    told = json.loads(planner("estimate", "--from", path, "--json", "-").out)
+    assert told["launch_file"]["assumed"].keys() == {"gpu", "num_gpus"}
+
+
+def test_what_does_not_fit_is_told_in_a_few_lines(planner: Command, tmp_path: Path) -> None:
+    """Full fine-tuning of 8B on one H100: 16 bytes x 8.03 billion are 120 GiB."""
+    path = tmp_path / "full.yaml"
+    path.write_text(
+        "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 2048\nmicro_batch_size: 1\n"
+        "gradient_accumulation_steps: 1\nbf16: true\ngradient_checkpointing: true\n"
+    )
+    ran = planner("estimate", "--from", path, "--gpus", "1", "--gpu", "h100")
+
+    assert ran.exit_code == 4
+    told = ran.out[ran.out.index("Does not fit: the fullest GPU needs") :]
+    assert "and has 79.1" in told
+    assert "optimizer states" in told
+    assert "The best change" in told
+    assert len(ran.out.splitlines()) < 25
+    assert len(ran.err.splitlines()) == 1
