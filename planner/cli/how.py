@@ -310,8 +310,9 @@ HOW: Mapping[str, tuple[str, Any, Any]] = {
             Path | None,
             typer.Option(
                 "--from",
-                help="Where the plan comes from: a launch file of yours (a script, YAML, JSON), a "
-                "plan, or with --row a row of a result or of the directory of a sweep.",
+                help="Where the plan comes from: a launch file of yours (a script, YAML, JSON, "
+                "a text with blocks of code), a folder of them, a plan, or with --row a row of a "
+                "result or of the directory of a sweep.",
                 metavar="FILE",
             ),
         ],

@@ -119,7 +119,8 @@ def _reads_as(given: options.Given, made: Rewritten, change: Change) -> bool:
 
     imported: Imported = given["imported"]
     assumed = {name: imported.values[name] for name in imported.assumed}
-    again = {**given, "launch_text": made.after, "launch_assumed": assumed, "quiet": True}
+    of_file = {"from_file": imported.path, "launch_text": made.after, "launch_assumed": assumed}
+    again = {**given, **of_file, "quiet": True}
     try:
         _, found, _ = judged(make_request(again), given["burst"])
     except PlannerError:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from planner.base import reading
 from planner.documents.tree import Tree, flattened, plain_text, read_trees
-from planner.errors import LaunchError
+from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
@@ -137,7 +137,19 @@ _MOST_NAMED = 5
 _MOST_OF = 4
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
-_PROSE = (".md", ".rst", ".ipynb", ".html", ".py")
+_PROSE = (".md", ".rst", ".markdown")
+_PROGRAMS = (".py", ".ipynb", ".html")
+_FENCED = re.compile(
+    r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^ *(?P=fence)",
+    re.MULTILINE | re.DOTALL,
+)
+_DIRECTIVE = re.compile(
+    r"^\.\. code(?:-block)?:: *(?P<language>[\w+-]*)[^\n]*\n(?P<body>(?: *\n|[ \t]+[^\n]*\n)+)",
+    re.MULTILINE,
+)
+_OF_FOLDERS = (".sh", ".bash", ".slurm", ".sbatch", *_DOCUMENTS)
+_PROMPT = re.compile(r"^( *)[$#>] (?=\S)", re.MULTILINE)
+_OF_SHELLS = ("", "bash", "sh", "shell", "console", "shell-session", "zsh", "text")
 _POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
 # What shells do beside starting programs.
 _PLUMBING = frozenset(
@@ -177,10 +189,17 @@ def launches(path: Path, text: str) -> Iterator[Found]:
                 yield replace(found, files=_files(path, alone, found.options.values()))
         return
     if path.suffix.lower() in _PROSE:
+        yield from _of_prose(path, text)
+        return
+    if path.suffix.lower() in _PROGRAMS:
         raise LaunchError(
-            f"{path}: is a text for people, or a program: put the command that it shows into a "
-            "file of its own, such as run.sh."
+            f"{path}: is a program: put the command that starts it into a file of its own, such "
+            "as run.sh."
         )
+    yield from _of_script(path, text)
+
+
+def _of_script(path: Path, text: str) -> Iterator[Found]:
     script = read_script(text, {}, path.name)
     if text.lstrip().startswith("-"):
         yield from _of_arguments(path, script)
@@ -190,6 +209,30 @@ def launches(path: Path, text: str) -> Iterator[Found]:
         if target is not None:
             inner.require_agreement(path.name)
             yield of_command(path, script, inner, target)
+
+
+def _of_prose(path: Path, text: str) -> Iterator[Found]:
+    """What the blocks of code in a text for people start; blocks that are none are passed over."""
+    for block in (*_FENCED.finditer(text), *_DIRECTIVE.finditer(text)):
+        language, body = block["language"].lower(), block["body"]
+        if language in _OF_SHELLS:
+            read, code = _of_script, _PROMPT.sub(r"\1  ", body)
+        elif f".{language}" in _YAML:
+            read, code = _of_yaml, body
+        else:
+            continue
+        # Places in the code are those in the text.
+        blank = re.sub(r"[^\n]", " ", text[: block.start("body")])
+        try:
+            found = [*read(path, blank + code)]
+        except LaunchError:
+            continue
+        yield from (replace(one, text=text) for one in found)
+
+
+def _of_yaml(path: Path, text: str) -> Iterator[Found]:
+    yield from _of_containers(path, text)
+    yield from (found for found in _trees(path, text) if found.target)
 
 
 def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
@@ -387,6 +430,8 @@ def _of_toml(path: Path, text: str) -> Found:
 def nothing_found(path: Path, text: str) -> str:
     """What a file without a launch does, as far as that helps."""
     known = ", ".join(targets())
+    if path.suffix.lower() in _PROSE:
+        return f"{path}: none of its blocks of code starts something that planner knows: {known}."
     if path.suffix.lower() in _DOCUMENTS:
         return f"{path}: is no document of a tool that planner knows. It knows: {known}."
     programs = dict.fromkeys(
@@ -412,7 +457,9 @@ def read_launch(
     gpu: str | None = None,
     text: str | None = None,
 ) -> Imported:
-    """The launch in a file; of several the one of this ``number``, counted from 1.
+    """The launch in a file or a folder; of several the one of this ``number``, counted from 1.
+
+    Without a number the first that tells its model, with a note of the others.
 
     ``num_gpus`` and ``gpu`` are those on which the user starts it, whatever the file says;
     ``text`` is read in place of that of the file.
@@ -420,27 +467,68 @@ def read_launch(
     Raises
     ------
     LaunchError
-        It cannot be read, starts nothing that planner knows, or several things.
+        It cannot be read, starts nothing that planner knows, or less than ``number`` things.
     """
-    text = text or text_of(path)
-    found = [
-        imported(path, target_of(one.target), _on(one, num_gpus, gpu), specs)
-        for one in launches(path, text)
-    ]
+    started = _of_folder(path) if path.is_dir() else _of_file(path, text)
+    found: list[Imported] = []
+    errors: list[PlannerError] = []
+    for file, one in started:
+        try:
+            found.append(imported(file, target_of(one.target), _on(one, num_gpus, gpu), specs))
+        except PlannerError as error:  # of several things some may be for people alone
+            errors.append(error)
+    if not found:
+        raise errors[0]
     several = _joined(_distinct(found))
-    if not several:
-        raise LaunchError(nothing_found(path, text))
-    if number is None and len(several) == 1:
-        return _complete(several[0])
-    if number is None or not 1 <= number <= len(several):
-        listed = "".join(
-            f"\n  {place}: line {one.found.line}, {one.target.title}"
-            for place, one in enumerate(several, start=1)
-        )
-        raise LaunchError(
-            f"{path}: starts {len(several)} different things: choose one with --row.{listed}"
-        )
+    if number is None:
+        known = next((one for one in several if "model" in one.values), several[0])
+        return _noted(_complete(known), several)
+    if not 1 <= number <= len(several):
+        listed = "".join(f"\n  {words}" for words in _places(several))
+        raise LaunchError(f"{path}: starts {len(several)} things, not {number}:{listed}")
     return _complete(several[number - 1])
+
+
+def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
+    text = text or text_of(path)
+    found = [(path, one) for one in launches(path, text)]
+    if not found:
+        raise LaunchError(nothing_found(path, text))
+    return found
+
+
+def _of_folder(folder: Path) -> list[tuple[Path, Found]]:
+    """What the files of a folder start, without those that the commands of others read."""
+    found: list[tuple[Path, Found]] = []
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() not in _OF_FOLDERS or not path.is_file():
+            continue
+        try:
+            found += _of_file(path, None)
+        except LaunchError:
+            continue
+    read = {Path(name).name for _, one in found for name in one.files}
+    found = [(path, one) for path, one in found if path.name not in read]
+    if not found:
+        raise LaunchError(f"{folder}: none of its files starts something that planner knows.")
+    return found
+
+
+def _places(several: Sequence[Imported]) -> list[str]:
+    return [
+        f"--row {number} is {one.target.title}, line {one.found.line} of {one.path.name}"
+        + (f", {one.values['model']}" if "model" in one.values else "")
+        for number, one in enumerate(several, start=1)
+    ]
+
+
+def _noted(one: Imported, several: Sequence[Imported]) -> Imported:
+    """The launch with a note of what else its file starts."""
+    if len(several) == 1:
+        return one
+    others = "; ".join(_places(several)[:_MOST_NAMED])
+    note = f"The file starts {len(several)} different things, of which this is one: {others}."
+    return replace(one, notes=(*one.notes, note))
 
 
 def _complete(one: Imported) -> Imported:

@@ -19,6 +19,7 @@ from planner.plan.given import Said
 from planner.plan.pinned import PLAN_FILE, PinnedPlan
 from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_of
+from planner.sweeps.store import PLAN
 
 # A column that the results of one workload alone have.
 _TELLING = {"step_time_s": "train", "prefill_latency_s": "inference", "mode": "serve"}
@@ -31,8 +32,10 @@ _OURS = ("workload = ", '"workload":', '"rows":')
 
 
 def is_launch_file(path: Path) -> bool:
-    """Whether a file is a launch file of the user's, not a plan or a result of planner."""
-    if os.path.isdir(path) or path.suffix == ".csv":
+    """Whether a file, or a folder of files, is a launch of the user's, not planner's own."""
+    if os.path.isdir(path):
+        return not any(os.path.isfile(path / name) for name in (MANIFEST, PLAN))
+    if path.suffix == ".csv":
         return False
     if path.suffix not in (".toml", ".json"):
         return True

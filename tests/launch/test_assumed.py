@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import Command
 
+from planner.errors import LaunchError
 from planner.launch.assumed import USUAL_GPUS, LaunchFile
 from planner.launch.launchers.gpu_words import INSTANCES, gpu_called, gpu_named
 from planner.specs.catalogue import Catalogue
@@ -172,3 +173,68 @@ def test_what_does_not_fit_is_told_in_a_few_lines(planner: Command, tmp_path: Pa
     assert "The best change" in told
     assert len(ran.out.splitlines()) < 25
     assert len(ran.err.splitlines()) == 1
+
+
+def test_of_several_things_the_first_is_read_and_the_others_are_named(tmp_path: Path) -> None:
+    text = "vllm serve Qwen/Qwen3-8B\npython -m sglang.launch_server --model-path Qwen/Qwen3-32B\n"
+    first = asked(tmp_path / "both.sh", text).question().imported
+    path = tmp_path / "both.sh"
+    second = LaunchFile(path=path, asked={}, number=2).question().imported
+
+    assert (first.target.name, second.target.name) == ("vllm", "sglang")
+    assert any("--row 2 is SGLang, line 2 of both.sh" in note for note in first.notes)
+    with pytest.raises(LaunchError, match="starts 2 things, not 3:"):
+        LaunchFile(path=path, asked={}, number=3).question()
+
+
+TEXT = """Serve it:
+
+1. Start
+   ```console
+   $ vllm serve Qwen/Qwen3-8B \\
+       --tensor-parallel-size 2
+   ```
+
+```python
+x = "never closed
+```
+```bash
+echo "it's
+```
+"""
+
+
+def test_blocks_of_code_in_a_text_are_read_in_place(planner: Command, tmp_path: Path) -> None:
+    found = asked(tmp_path / "guide.md", TEXT).question().imported
+
+    assert (found.target.name, found.found.line) == ("vllm", 5)
+    assert found.values["tensor_parallel"] == 2
+    span = found.found.options["--tensor-parallel-size"].spans[0]
+    assert span is not None
+    assert TEXT[span.start : span.end] == "2"
+    (tmp_path / "empty.md").write_text("Nothing `vllm serve` here.\n")
+    ran = planner("estimate", "--from", tmp_path / "empty.md")
+    assert "none of its blocks of code starts something" in ran.err
+
+
+def test_files_of_a_folder_are_one_deployment(tmp_path: Path) -> None:
+    role = '--kv-transfer-config \'{"kv_connector":"NixlConnector","kv_role":"kv_%s"}\'\n'
+    for name, size, of in (("a.sh", 4, "producer"), ("b.sh", 8, "consumer")):
+        text = f"vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size {size} "
+        (tmp_path / name).write_text(text + role % of)
+    (tmp_path / "broken.yaml").write_text("a: [")
+    found = LaunchFile(path=tmp_path, asked={}).question().imported
+
+    assert (found.values["mode"], found.values["num_gpus"]) == ("disaggregated", 12)
+
+
+def test_a_document_that_a_script_of_the_folder_reads_is_no_launch_of_its_own(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (tmp_path / "train.sh").write_text(FULL.format("Qwen/Qwen3-8B") + "--deepspeed a.json\n")
+    found = LaunchFile(path=tmp_path, asked={}).question().imported
+
+    assert found.path.name == "train.sh"
+    assert found.values["zero_stage"] == 3
+    assert not any("different things" in note for note in found.notes)
