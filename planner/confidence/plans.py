@@ -25,7 +25,7 @@ from planner.confidence.intervals import (
     farther,
     interval_of,
 )
-from planner.confidence.unmeasured import lacks_of, lacks_words
+from planner.confidence.unmeasured import basis_words, lacks_of
 from planner.errors import PlannerError
 from planner.specs.efficiency import is_assumed
 
@@ -138,5 +138,5 @@ def _of_inference(setting: Any, mode: str, *, spans_nodes: bool) -> Confidence:
     return Confidence(
         factors={**ends, "throughput": rates},
         layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
-        basis=f"{farther(basis, TRANSFERRED)}, {lacks_words(lacks)}" if lacks else basis,
+        basis=basis_words(basis, lacks),
     )

@@ -58,7 +58,7 @@ def ranges(prediction: Prediction, kind: Kind) -> dict[str, Range]:
     found, near = {}, prediction.basis
     for name, value in prediction.values.items():
         asked = kind.interval_names[name], case.keys, kind.tables, near
-        low, high = interval_of(*asked, case.software.profile)
+        low, high = interval_of(*asked, case.software.profile, case.lacks)
         if name in RATES:
             low, high = 1 / high, 1 / low if low else float("inf")
         found[name] = Range(value=value, low=value * low, high=value * high)

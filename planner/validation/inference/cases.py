@@ -16,6 +16,7 @@ from planner.confidence.classes import batching
 from planner.confidence.engines import EngineRule, engine_rule
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.intervals import INFERENCE_TABLES
+from planner.confidence.unmeasured import lacks_of, stated_release
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
@@ -198,7 +199,8 @@ class Pool:
 class InferenceCase(Case):
     """A run as the estimator sees it.
 
-    ``decode_rate``: its output rate leaves the prompts out. ``stages``: how the stages of a
+    ``version``: of its engine, empty where its row has none. ``decode_rate``: its output rate
+    leaves the prompts out. ``stages``: how the stages of a
     static batch's pipeline work: all at once if empty. ``tensors_only``: its memory is that
     of the allocator. ``weight_scale``: bytes of its weights over those of the quantization.
     ``logit_bytes``: what a logit takes of those it computes for every position of a prompt.
@@ -207,6 +209,7 @@ class InferenceCase(Case):
     mode: Mode
     engine: EngineProfile
     rule: EngineRule
+    version: str = ""
     traffic: Traffic
     replica: Deployment
     prefill: Pool | None
@@ -221,6 +224,13 @@ class InferenceCase(Case):
     def software(self) -> EngineRule:
         """The rule of its engine."""
         return self.rule
+
+    @cached_property
+    def lacks(self) -> tuple[str, ...]:
+        """The release of its engine, and the layers of its model, where no run was of such."""
+        if self.rule.nearest:
+            return ()
+        return lacks_of(self.rule.profile, stated_release(self.version), self.model)
 
     @property
     def group(self) -> Hashable:
@@ -318,6 +328,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         cluster=run_cluster(run, gpu),
         engine=slower(engine, scale),
         rule=rule,
+        version=version,
         traffic=traffic,
         replica=replica if mode is not Mode.DISAGGREGATED else replace(replica, replicas=1.0),
         prefill=_prefill(run, mode, model, gpu, engine),
