@@ -48,6 +48,11 @@ class Case(ABC):
         """Cases of one group are predicted in one pass."""
 
     @property
+    def setup(self) -> Hashable:
+        """Cases of one setup differ in their traffic's intensity alone."""
+        return self.group
+
+    @property
     @abstractmethod
     def keys(self) -> tuple[str, ...]:
         """What kind of run it is, by which the errors of similar runs are pooled."""
