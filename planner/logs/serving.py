@@ -105,7 +105,7 @@ def read_bench(found: Mapping[str, object]) -> Reading:
         values=values,
         percentiles=percentiles,
         facts=_facts(numbers) | _spread(found, numbers),
-        notes=(*_about_failures(numbers), *_contradictions(numbers)),
+        notes=tuple(_notes(numbers)),
     )
 
 
@@ -153,13 +153,10 @@ def _lengths(given: object) -> list[float]:
     return [float(one) for one in given if one > 0]
 
 
-def _about_failures(numbers: Mapping[str, float]) -> Iterator[str]:
+def _notes(numbers: Mapping[str, float]) -> Iterator[str]:
+    """Requests that failed, and rates that are not the totals over the time."""
     if failed := numbers.get("failed"):
         yield f"{failed:.0f} requests failed: the others had more of the engine to themselves"
-
-
-def _contradictions(numbers: Mapping[str, float]) -> Iterator[str]:
-    """Rates that are not the totals over the time."""
     duration = numbers.get("duration")
     totals = {
         "request_throughput": "completed",

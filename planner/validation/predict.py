@@ -42,7 +42,8 @@ def predict(
                 found[index] = prediction
                 continue
             fault = why_impossible(runs.rows[index], case)
-            near = IMPOSSIBLE if fault else _basis(case, kind)
+            near = basis_of(case.software, case.gpu_class, case.kind, kind.tables)
+            near = IMPOSSIBLE if fault else near
             found[index] = replace(prediction, basis=near, impossible=fault)
         done += len(members)
         if progress is not None:
@@ -66,10 +67,6 @@ def ranges(prediction: Prediction, kind: Kind) -> dict[str, Range]:
     low, high = float(chance > SUREST), float(chance > 1 - SUREST)
     found[OUT_OF_MEMORY] = Range(value=value, low=min(low, value), high=max(high, value))
     return found
-
-
-def _basis(case: Case, kind: Kind) -> str:
-    return basis_of(case.software, case.gpu_class, case.kind, kind.tables)
 
 
 def _placed(run: Run, library: Library, kind: Kind) -> Prediction:

@@ -134,6 +134,7 @@ class Traffic:
         Only clients that wait for answers start together.
         """
         rate = self.request_rate if self.concurrency is None else None
+        usual = _ACCEPTANCE.get(self.draft_tokens, _LEAST_ACCEPTED) if self.draft_tokens else 0.0
         return ServingWorkload(
             input_tokens=max(round(self.input_tokens * self.length_scale), 1),
             output_tokens=max(round(self.output_tokens * self.length_scale), 1),
@@ -141,7 +142,7 @@ class Traffic:
             equal_lengths=self.equal_lengths,
             equal_prompts=self.equal_prompts,
             draft_tokens=self.draft_tokens,
-            acceptance_rate=self.acceptance_rate or _acceptance(self.draft_tokens),
+            acceptance_rate=self.acceptance_rate or usual,
             draft_cost=_DRAFT_COST * self.draft_tokens,
             input_variation=self.input_variation,
             output_variation=self.output_variation,
@@ -342,10 +343,6 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     )
 
 
-def _acceptance(draft_tokens: int) -> float:
-    return _ACCEPTANCE.get(draft_tokens, _LEAST_ACCEPTED) if draft_tokens else 0.0
-
-
 def served_model(run: Run, library: Library) -> ModelSpec:
     """The built-in model of a run's name, its variants included, else one of its columns."""
     name = spelled(run.text("model"))
@@ -411,7 +408,9 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
     return Traffic(
         input_tokens=lengths[0],
         output_tokens=lengths[1],
-        concurrency=_concurrency(run, mode),
+        concurrency=run.number("concurrency")
+        or run.number("engine_batch_size")
+        or (1.0 if mode is Mode.STATIC else None),
         request_rate=rate,
         num_requests=run.number("num_requests") or None,
         length_scale=scale,
@@ -448,13 +447,6 @@ def _shares(run: Run) -> dict[str, float]:
         if not 0 <= found[name] <= largest:
             raise NotPredicted(f"{name} must be from 0 to {largest:g}")
     return found
-
-
-def _concurrency(run: Run, mode: Mode) -> float | None:
-    given = run.number("concurrency") or run.number("engine_batch_size")
-    if mode is Mode.STATIC:
-        return given or 1.0
-    return given
 
 
 _RULES = tuple(

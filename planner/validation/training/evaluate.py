@@ -18,7 +18,6 @@ from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.validation.columns import MemoryKind
 from planner.validation.prediction import MEMORY, Prediction
 from planner.validation.training.cases import TrainingCase
-from planner.validation.training.layouts import Layout
 
 # Of layouts a source leaves open, those that are fast are the likelier: it published its best.
 # A layout 10 % slower than another counts half as much.
@@ -39,19 +38,16 @@ _IMPOSSIBLE = ("gpu_count", "precision", "num_hidden_layers", "pipeline_layout")
 def predict_training_group(cases: Sequence[TrainingCase]) -> Iterable[Prediction]:
     """Predictions for cases of one group, in their order."""
     every = [layout for case in cases for layout in case.layouts]
-    estimate = evaluate(cases[0].setting, _configurations(every), usable_share=LIKELY_SHARE)
+    configurations = TrainingConfigurations.of(
+        **{name: [getattr(layout, name) for layout in every] for name in NAMES}
+    )
+    estimate = evaluate(cases[0].setting, configurations, usable_share=LIKELY_SHARE)
     table = _Columns.of(estimate, len(every))
     start = 0
     for case in cases:
         stop = start + len(case.layouts)
         yield _summed_up(case, table.rows(slice(start, stop)))
         start = stop
-
-
-def _configurations(every: Sequence[Layout]) -> TrainingConfigurations:
-    return TrainingConfigurations.of(
-        **{name: [getattr(layout, name) for layout in every] for name in NAMES}
-    )
 
 
 class _Columns(NamedTuple):
