@@ -22,7 +22,7 @@ from planner.errors import SearchSpaceError
 from planner.launch.assumed import LaunchFile
 from planner.launch.write import Launch, launch_of, save_launch, with_profiles
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.plan.given import make_request, question_of, read_burst, read_driver
+from planner.plan.given import make_request, question_of, read_burst, read_driver, read_request
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import Plan, evaluated, make_plan, one_configuration
 from planner.question.inputs import shown, whole
@@ -80,8 +80,8 @@ def search(
     progress : is told how many configurations or trials are done
     sink : is given the columns of every feasible configuration, some thousand at a time
         (exhaustive only)
-    base : a question that ``request`` changes, such as that of `read_launch`: its number formats
-        stay, its layout is searched anew
+    base : a question that ``request`` changes; of that of `read_launch` number formats stay, its
+        layout is searched anew
     request : the fields of `planner.Request`: ``model`` and ``num_gpus`` (serving: or
         ``request_rate``) at least. Numbers may be text as on the command line (``"8k"``,
         ``"40%"``, ``"6s"``), values that may be several any list, set, range or array.
@@ -97,7 +97,7 @@ def search(
     """
     names = {"driver": driver, "trials": trials, "seed": seed, "sampler": sampler}
     how = read_driver({**names, "storage": storage})
-    question = None if base is None else question_of(base)
+    question = None if base is None else question_of(read_request(base))
     for name, function in (("progress", progress), ("sink", sink)):
         if function is not None and not callable(function):
             raise SearchSpaceError(f"{name} is a function, not {shown(function)}.")
@@ -130,7 +130,7 @@ def estimate(
     InfeasibleError
         To serve: no concurrency reaches the ``request_rate``.
     """
-    asked = make_request(request, base=base)
+    asked = make_request(request, base=None if base is None else read_request(base))
     number = read_burst(asked.workload, burst)
     plan = one_configuration(asked, number)
     return Estimated.showing(evaluated(plan, number), plan=plan)

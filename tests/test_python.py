@@ -234,3 +234,18 @@ def test_a_launch_file_is_a_question() -> None:
     assert best.to_frame()["step_time_s"].min() < now.table()["step_time_s"][0]
     changed = planner.estimate(base=question, settings={"recompute": "none", "tp": 8, "pp": 4})
     assert changed.table()["pipeline_parallel"] == [4]
+
+
+def test_a_question_is_searched_as_the_same_words_are() -> None:
+    """Its settings, whatever way they are written; only the layout of a plan is left open."""
+    asked: dict[str, object] = {
+        "model": "llama-7b", "gpu": "a100", "num_gpus": "8", "space": "small",
+        "sequence_length": "4k", "settings": {"tp": "2", "recompute": "full"},
+    }  # fmt: skip
+    words = planner.search(**asked)
+    question = planner.search(base=planner.Request(**asked))
+    assert question.configurations_evaluated == words.configurations_evaluated
+    assert question.to_frame().equals(words.to_frame())
+    assert set(question.to_frame()["tensor_parallel"]) == {2}
+    one = planner.estimate(base=planner.Request(**asked))
+    assert one.table() == planner.estimate(**asked).table()

@@ -19,15 +19,17 @@ from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.inference.evaluate import predict_inference_group
 from planner.validation.kinds import THROUGHPUT
 from planner.validation.library import Library
-from planner.validation.prediction import MEMORY, Prediction
+from planner.validation.prediction import MEMORY, Case, Prediction
 from planner.validation.runs import Run
 from planner.validation.training.cases import TrainingCase
 from planner.validation.training.evaluate import predict_training_group
 
 
-def framework_parameters(profile: FrameworkProfile) -> Iterator[Parameter]:
-    """The numbers of a framework profile that can be fitted."""
-    for owner, kind in SECTIONS.items():
+def parameters_of(profile: FrameworkProfile | EngineProfile) -> Iterator[Parameter]:
+    """The numbers of a profile that can be fitted."""
+    is_engine = isinstance(profile, EngineProfile)
+    sections = {"execution": EngineExecution} if is_engine else SECTIONS
+    for owner, kind in sections.items():
         section = getattr(profile, owner)
         for field in fields(kind):
             value = getattr(section, field.name)
@@ -50,7 +52,7 @@ def with_values(
 
 
 def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> FrameworkProfile:
-    sections: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    sections: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for parameter, value in values.items():
         is_own = case.own_loss and parameter.label == "memory.per_logit"
         if parameter.owner in SECTIONS and not is_own:
@@ -91,14 +93,6 @@ def _step_time(run: Run, case: TrainingCase) -> float | None:
 _TOKEN, _FIRST = "time_per_output_token_s", "time_to_first_token_s"
 # Queues make the time to first token scatter: it counts less than what does not queue.
 _FIRST_WEIGHT = 0.1
-
-
-def engine_parameters(engine: EngineProfile) -> Iterator[Parameter]:
-    """The numbers of an engine profile that can be fitted."""
-    for field in fields(EngineExecution):
-        value = getattr(engine.execution, field.name)
-        if isinstance(value, float):
-            yield Parameter(owner="execution", name=field.name, shipped=value)
 
 
 def with_engine_values(
@@ -152,9 +146,8 @@ class Calibrated:
     """
 
     profiles: SpecKind
-    load: Callable[[Library, str], Any]
-    parameters: Callable[[Any], Iterable[Parameter]]
-    is_usable: Callable[[Any], bool]
+    load: Callable[[Library, str], FrameworkProfile | EngineProfile]
+    is_usable: Callable[[Case], bool]
     measurements: Callable[[Run, Any], Iterator[Measurement]]
     with_values: Callable[[Sequence[Any], Mapping[Parameter, float]], Sequence[Any]]
     predict_group: Callable[[Sequence[Any]], Iterable[Prediction]]
@@ -167,7 +160,6 @@ CALIBRATED = {
     TableKind.TRAINING: Calibrated(
         profiles=SpecKind.FRAMEWORKS,
         load=Library.framework,
-        parameters=framework_parameters,
         is_usable=lambda case: True,
         measurements=step_and_memory,
         with_values=with_values,
@@ -179,8 +171,7 @@ CALIBRATED = {
     TableKind.INFERENCE: Calibrated(
         profiles=SpecKind.ENGINES,
         load=Library.engine,
-        parameters=engine_parameters,
-        is_usable=lambda case: case.mode is not Mode.DISAGGREGATED,
+        is_usable=lambda case: getattr(case, "mode", None) is not Mode.DISAGGREGATED,
         measurements=request_times,
         with_values=with_engine_values,
         predict_group=predict_inference_group,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from planner.errors import CalibrationError
 from planner.validation.kinds import KINDS
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
-from planner.validation.prediction import MEMORY, RATES
+from planner.validation.prediction import MEMORY, RATES, Case
 from planner.validation.runs import Run, Runs
 
 
@@ -27,7 +26,7 @@ class Measured:
     ``line`` is that of its run in the file; the value is in the unit of the tables.
     """
 
-    case: Any
+    case: Case
     kind: Calibrated
     line: int
     publisher: str

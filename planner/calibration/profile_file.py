@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.base.reading import read_text
 from planner.base.units import GIB
 from planner.errors import MissingDependencyError
 
 if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+
     from planner.calibration.fit import Fit
 
 SOURCE = "calibrated"
@@ -78,7 +81,7 @@ def profile_text(shipped: Path, fit: Fit, origin: str) -> str:
     """The text of ``shipped`` with the fitted numbers, which name ``origin`` as their source."""
     import tomlkit
 
-    document: Any = tomlkit.parse(read_text(shipped))
+    document = tomlkit.parse(read_text(shipped))
     table_of(document, "sources")[SOURCE] = origin
     for parameter, value in fit.values.items():
         unit, scale = unit_of(parameter.name)
@@ -88,10 +91,12 @@ def profile_text(shipped: Path, fit: Fit, origin: str) -> str:
     return str(document.as_string())
 
 
-def table_of(document: Any, name: str) -> Any:
+def table_of(document: TOMLDocument, name: str) -> MutableMapping[str, object]:
     """A table of a TOML document, which a profile that extends another may lack."""
     import tomlkit
 
     if name not in document:
         document[name] = tomlkit.table()
-    return document[name]
+    table = document[name]
+    assert isinstance(table, MutableMapping)
+    return table

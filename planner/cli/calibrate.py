@@ -52,7 +52,7 @@ def calibrate(
     catalogue = Catalogue(specs)
     check_path(output)
     from planner.calibration.fit import fit, number_of_fits
-    from planner.calibration.kinds import CALIBRATED
+    from planner.calibration.kinds import CALIBRATED, parameters_of
     from planner.calibration.measured import measured_runs
     from planner.calibration.parameters import chosen_parameters
     from planner.show.views.calibration import calibration_blocks
@@ -65,7 +65,7 @@ def calibrate(
     stem = None if framework is None else catalogue.find(kind.profiles, framework).stem
     name, rows = measured_runs(table, library, stem)
     profile = kind.load(library, name)
-    parameters = chosen_parameters(kind.parameters(profile), profile.name, parameter)
+    parameters = chosen_parameters(parameters_of(profile), profile.name, parameter)
     with progress_bar(number_of_fits(rows), "fits", quiet=quiet) as progress:
         found = fit(rows, parameters, progress)
     origin = f"fitted to {found.runs} runs of {runs.name} by planner calibrate"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from planner.base.training_objectives import TrainingObjective
 from planner.confidence.classes import (
@@ -25,8 +24,10 @@ from planner.confidence.intervals import (
     farther,
     interval_of,
 )
-from planner.confidence.unmeasured import lacks_of, lacks_words
+from planner.confidence.unmeasured import basis_words, lacks_of
 from planner.errors import PlannerError
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.training.share import Setting
 from planner.specs.efficiency import is_assumed
 
 TRAINING, INFERENCE = "training", "inference"
@@ -34,9 +35,9 @@ TRAINING, INFERENCE = "training", "inference"
 _MEASURED_OVER_NODES = ("fastertransformer",)
 
 
-def errors_of_memory(published: str, setting: Any, num_gpus: int) -> MemoryErrors:
+def errors_of_memory(setting: Setting | ServingSetting, num_gpus: int) -> MemoryErrors:
     """How needed over predicted memory of a setting on so many GPUs is distributed."""
-    if published == TRAINING:
+    if isinstance(setting, Setting):
         rule = framework_rule(setting.framework.name)
         kind = "moe" if has_experts(setting.model) else "dense"
         size = scale(num_gpus, setting.machine.cluster.gpus_per_node)
@@ -45,18 +46,18 @@ def errors_of_memory(published: str, setting: Any, num_gpus: int) -> MemoryError
     return memory_errors(INFERENCE_TABLES, engine.label, batching(setting.engine), "")
 
 
-def sure_share(published: str, setting: Any, num_gpus: int, confidence: float | None) -> float:
+def sure_share(setting: Setting | ServingSetting, num_gpus: int, confidence: float | None) -> float:
     """The share of the usable memory that a prediction may reach to fit this surely.
 
     None: as surely as makes both wrong verdicts on published runs as rare.
     """
-    tables = TRAINING_TABLES if published == TRAINING else INFERENCE_TABLES
+    tables = TRAINING_TABLES if isinstance(setting, Setting) else INFERENCE_TABLES
     surely = default_fit_confidence(tables) if confidence is None else confidence
-    return errors_of_memory(published, setting, num_gpus).share(surely)
+    return errors_of_memory(setting, num_gpus).share(surely)
 
 
 def confidence(
-    published: str, setting: object, num_gpus: int, *, spans_nodes: bool = False
+    published: str, setting: Setting | ServingSetting, num_gpus: int, *, spans_nodes: bool = False
 ) -> Confidence:
     """The confidence in predictions of a setting on so many GPUs.
 
@@ -65,12 +66,12 @@ def confidence(
     ``published`` is what runs of its kind are called: ``training``, or the mode of a run of
     inference (`planner.validation.inference.cases.Mode`).
     """
-    if published == TRAINING:
+    if isinstance(setting, Setting):
         return _of_training(setting, num_gpus)
     return _of_inference(setting, published, spans_nodes=spans_nodes)
 
 
-def _of_training(setting: Any, num_gpus: int) -> Confidence:
+def _of_training(setting: Setting, num_gpus: int) -> Confidence:
     """By framework, GPU, number of GPUs, task, dense or experts."""
     rule = framework_rule(setting.framework.name)
     silicon = gpu_class(setting.machine.gpu)
@@ -100,7 +101,7 @@ def _of_training(setting: Any, num_gpus: int) -> Confidence:
     )
 
 
-def _is_assumed(setting: Any) -> bool:
+def _is_assumed(setting: Setting | ServingSetting) -> bool:
     """Whether no publication says what products reach on a setting's GPU."""
     machine = setting.machine
     try:
@@ -110,7 +111,7 @@ def _is_assumed(setting: Any) -> bool:
     return is_assumed(provenance, "gemm.bf16.compute_fraction")
 
 
-def _of_inference(setting: Any, mode: str, *, spans_nodes: bool) -> Confidence:
+def _of_inference(setting: ServingSetting, mode: str, *, spans_nodes: bool) -> Confidence:
     """By engine, GPU, mode, dense or experts; ``throughput`` is that of rates."""
     rule = rule_of_profile(setting.engine, setting.machine.gpu.name)
     silicon = gpu_class(setting.machine.gpu)
@@ -138,5 +139,5 @@ def _of_inference(setting: Any, mode: str, *, spans_nodes: bool) -> Confidence:
     return Confidence(
         factors={**ends, "throughput": rates},
         layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
-        basis=f"{farther(basis, TRANSFERRED)}, {lacks_words(lacks)}" if lacks else basis,
+        basis=basis_words(basis, lacks),
     )

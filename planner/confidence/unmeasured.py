@@ -8,6 +8,7 @@ from functools import cache
 
 from planner.base.records import record
 from planner.confidence.classes import architecture_of
+from planner.confidence.intervals import TRANSFERRED, farther
 from planner.confidence.tables import read_table
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
@@ -17,6 +18,7 @@ RELEASE, ARCHITECTURE = "release", "architecture"
 LACKS = RELEASE, ARCHITECTURE
 RELEASE_NUMBER = re.compile(r"v?\d+\.\d+[\w.+-]*|b\d+")
 """What a release is called: numbers and what follows them, or the build of llama.cpp."""
+_FIRST_YEAR = 20
 _WORDS = {RELEASE: "a release not measured", ARCHITECTURE: "an architecture not measured"}
 
 
@@ -84,9 +86,25 @@ def lacks_of(profile: str, release: str, model: ModelSpec) -> tuple[str, ...]:
     return tuple(found)
 
 
-def lacks_words(lacks: tuple[str, ...]) -> str:
-    """What is lacking, in words."""
-    return " and ".join(_WORDS[name] for name in lacks)
+def stated_release(version: str) -> str:
+    """The release in what a run calls its version; empty where it says none.
+
+    Containers count by year and month.
+
+    >>> stated_release("0.6.3.post1"), stated_release("nightly-dev"), stated_release("25.12")
+    ('0.6.3.post1', '', '')
+    """
+    is_release = RELEASE_NUMBER.fullmatch(version) and (
+        version.startswith("b") or release_parts(version)[0] < _FIRST_YEAR
+    )
+    return version if is_release else ""
+
+
+def basis_words(basis: str, lacks: tuple[str, ...]) -> str:
+    """How near measured runs are, and what of a prediction none was measured with."""
+    if not lacks:
+        return basis
+    return f"{farther(basis, TRANSFERRED)}, {' and '.join(_WORDS[name] for name in lacks)}"
 
 
 def tool_of(profile: str, known: Mapping[str, object]) -> str:

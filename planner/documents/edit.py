@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from planner.documents.tree import Leaf, Node, Place, Tree, path_keys, read_trees
+from planner.documents.tree import Leaf, Node, Place, Tree, key_path, path_keys, read_trees
 from planner.documents.writing import json_scalar, yaml_scalar
 from planner.errors import LaunchError
 from planner.shell.text import (
@@ -157,10 +157,10 @@ def _cut(text: str, place: Place, parent: Node) -> Iterator[str]:
 def _added(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
     keys = path_keys(path)
     for depth in range(len(keys) - 1, -1, -1):
-        parent = _path_of(tree, keys[:depth])
-        if parent is None:
+        place = tree.places.get(".".join(map(key_path, keys[:depth])))
+        if place is None:
             continue
-        node = tree.places[parent].node
+        node = place.node
         target = node.target or node
         if target.kind == "mapping":
             yield from _in_mapping(tree, target, keys[depth:], texts)
@@ -169,13 +169,6 @@ def _added(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
             span = Span(node.start, node.end)
             yield edited(tree.text, {span: _placed(tree.text, span, f"{{{inner}}}")})
         return
-
-
-def _path_of(tree: Tree, keys: Sequence[str]) -> str | None:
-    from planner.documents.tree import key_path
-
-    path = ".".join(map(key_path, keys))
-    return path if path in tree.places else None
 
 
 def _in_mapping(

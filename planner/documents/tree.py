@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from planner.base.records import record
 from planner.errors import LaunchError
 from planner.shell import refuse_unreadable
 from planner.shell.syntax import Source
 from planner.shell.text import Given, Span
+
+if TYPE_CHECKING:
+    from yaml.events import AliasEvent, Event, ScalarEvent
+    from yaml.nodes import ScalarNode
 
 MOST_NODES = 200_000
 DEEPEST = 100
@@ -33,7 +37,7 @@ class Node:
     end: int
     line: int
     text: str = ""
-    value: Any = None
+    value: object = None
     style: str = ""
     unknown: str = ""
     is_merge: bool = False
@@ -211,7 +215,7 @@ class _Reader:
         value = None if unknown else self._plain(word[0], start)
         return Node("scalar", start, word.end(), line, word[0], value, "", unknown)
 
-    def _plain(self, text: str, start: int) -> Any:
+    def _plain(self, text: str, start: int) -> object:
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if not _NUMBER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
@@ -263,43 +267,60 @@ class _Composer:
 
         self.source, self.name, self.skipped = source, source.name, skipped
         self.growth = Growth(source.name)
-        self.resolver: Any = Resolver()
+        self.resolve: Callable[[type[ScalarNode], str, tuple[bool, bool]], str] = Resolver().resolve
         self.constructor = SafeConstructor()
         self.anchors: dict[str, Node] = {}
         self.open: list[tuple[Node, list[Node], dict[str, int]]] = []
         self.roots: list[Node] = []
 
-    def documents(self, events: Iterable[Any]) -> list[Node]:
+    def documents(self, events: Iterable[Event]) -> list[Node]:
+        from yaml.events import (
+            AliasEvent,
+            CollectionEndEvent,
+            CollectionStartEvent,
+            DocumentStartEvent,
+            MappingStartEvent,
+            ScalarEvent,
+        )
+
         for event in events:
-            kind = type(event).__name__
-            if kind == "DocumentStartEvent":
+            if isinstance(event, DocumentStartEvent):
                 self.anchors = {}
-            elif kind == "ScalarEvent":
+            elif isinstance(event, ScalarEvent):
                 self._add(self._scalar(event), event.anchor)
-            elif kind == "AliasEvent":
+            elif isinstance(event, AliasEvent):
                 self._add(self._alias(event), None)
-            elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-                node = self._node("mapping" if kind[0] == "M" else "list", event)
+            elif isinstance(event, CollectionStartEvent):
+                is_mapping = isinstance(event, MappingStartEvent)
+                node = self._node("mapping" if is_mapping else "list", event)
                 node.style = "flow" if event.flow_style else ""
                 node.unknown = self._tag(event.tag, node.line)
                 self._add(node, event.anchor)
                 self.open.append((node, [], {}))
-            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+            elif isinstance(event, CollectionEndEvent):
                 node = self.open.pop()[0]
                 node.size += sum(item.size for _, item in node.items)
                 self.growth.refuse_large(node.size, node.line)
                 if node.style or not node.items:
-                    node.end = event.end_mark.index + self.skipped
+                    node.end = self._place(event)[1]
                 else:
                     node.end = node.items[-1][1].end
         return [root for root in self.roots if root.kind != "scalar" or root.text]
 
-    def _node(self, kind: str, event: Any) -> Node:
-        start = event.start_mark.index + self.skipped
+    def _node(self, kind: str, event: Event) -> Node:
+        start, end = self._place(event)
         # The parser ends lines at characters that no editor counts.
         line = self.source.line(start)
         self.growth.node(line, len(self.open))
-        return Node(kind, start, event.end_mark.index + self.skipped, line)
+        return Node(kind, start, end, line)
+
+    def _place(self, event: Event) -> tuple[int, int]:
+        """Where an event begins and ends in the text; the parser marks every one."""
+        start, end = (
+            self.skipped + (0 if mark is None else mark.index)
+            for mark in (event.start_mark, event.end_mark)
+        )
+        return start, end
 
     def _add(self, node: Node, anchor: str | None) -> None:
         if anchor is not None:
@@ -324,9 +345,9 @@ class _Composer:
         if not node.is_merge:
             refuse_twice(keys, node.text, node.line, self.name)
 
-    def _alias(self, event: Any) -> Node:
+    def _alias(self, event: AliasEvent) -> Node:
         node = self._node("alias", event)
-        node.target = self.anchors.get(event.anchor)
+        node.target = self.anchors.get(event.anchor or "")
         node.size = node.target.size if node.target is not None else 1
         if node.target is None:
             raise LaunchError(
@@ -340,19 +361,19 @@ class _Composer:
             )
         return node
 
-    def _scalar(self, event: Any) -> Node:
+    def _scalar(self, event: ScalarEvent) -> Node:
         from yaml.nodes import ScalarNode
 
         node = self._node("scalar", event)
         node.text, node.style = event.value, event.style or ""
         node.unknown = self._tag(event.tag, node.line)
         explicit = event.tag if event.tag not in (None, "!") else None
-        tag = explicit or self.resolver.resolve(ScalarNode, event.value, event.implicit)
+        tag = explicit or self.resolve(ScalarNode, event.value, event.implicit)
         node.is_merge = tag == _STANDARD + "merge"
         node.value = None if node.unknown else self._value(ScalarNode(tag, event.value), tag)
         return node
 
-    def _value(self, node: Any, tag: str) -> Any:
+    def _value(self, node: ScalarNode, tag: str) -> object:
         if tag in (_STANDARD + "str", _STANDARD + "merge"):
             return node.value
         construct = self.constructor.yaml_constructors.get(tag)
@@ -390,7 +411,7 @@ class Leaf:
 
     path: str
     texts: tuple[str | None, ...]
-    value: Any
+    value: object
     spans: tuple[Span | None, ...]
     line: int
     whole: Span
@@ -430,7 +451,7 @@ class Tree:
     text: str
     is_json: bool
     values: Mapping[str, Leaf]
-    data: Any
+    data: object
     root: Node = field(repr=False)
     places: Mapping[str, Place] = field(repr=False)
 
@@ -507,7 +528,7 @@ class _Leaves:
         self.places: dict[str, Place] = {}
         self.depth = 0
 
-    def read(self, used: Node, path: str, place: Place) -> Any:
+    def read(self, used: Node, path: str, place: Place) -> object:
         """The data of a node, whose leaves are kept."""
         node = followed(used)
         self.growth.node(used.line, self.depth)
@@ -519,8 +540,8 @@ class _Leaves:
         self.depth -= 1
         return data
 
-    def _leaf(self, used: Node, node: Node, path: str, place: Place) -> Any:
-        empty: Any = [] if node.kind == "list" else {}
+    def _leaf(self, used: Node, node: Node, path: str, place: Place) -> object:
+        empty: object = [] if node.kind == "list" else {}
         if not path and node.kind == "mapping" and not node.unknown:
             return {}
         value = None if node.unknown else node.value if node.kind == "scalar" else empty
@@ -534,7 +555,7 @@ class _Leaves:
         )  # fmt: skip
         return value
 
-    def _list(self, used: Node, node: Node, path: str, place: Place) -> list[Any]:
+    def _list(self, used: Node, node: Node, path: str, place: Place) -> list[object]:
         entries = [item for _, item in node.items]
         data = []
         if all(followed(item).kind == "scalar" for item in entries):
@@ -554,8 +575,8 @@ class _Leaves:
             data.append(self.read(item, inner, Place(node=item, key=None, parent=path)))
         return data
 
-    def _map(self, node: Node, path: str) -> dict[str, Any]:
-        data: dict[str, Any] = {}
+    def _map(self, node: Node, path: str) -> dict[str, object]:
+        data: dict[str, object] = {}
         for key, item in members(node, self.depth, self.growth):
             inner = _joined(path, key_path(key.text))
             self.growth.node(item.line, self.depth)
@@ -602,7 +623,7 @@ def _where(used: Node, place: Place) -> tuple[int, Span]:
     return place.key.line, Span(place.key.start, used.end)
 
 
-def flattened(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, Any]]:
+def flattened(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
     """The values of nested tables by dotted names, in order.
 
     >>> dict(flattened({"a": {"b": 1, "c": {"d": 2}}, "e": 3}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from planner.errors import LaunchError
 
@@ -74,19 +73,20 @@ def yaml_text(
     return "".join(f"{line}\n" for line in _lines(document, notes or {}, "", list_by))
 
 
-def documents(objects: Iterable[Any]) -> str:
+def documents(objects: Iterable[Mapping[str, object]]) -> str:
     """A stream of documents."""
     return "".join(f"---\n{yaml_text(one, list_by='')}" for one in objects)
 
 
-def _lines(value: Any, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
+def _lines(value: object, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
     if isinstance(value, Mapping):
         pairs = ((str(key), part) for key, part in value.items())
         return [line for key, part in pairs for line in _pair(key, part, notes, path, list_by)]
-    return [line for part in value for line in _item(part, notes, list_by)]
+    parts = value if isinstance(value, list | tuple) else ()
+    return [line for part in parts for line in _item(part, notes, list_by)]
 
 
-def _pair(key: str, value: Any, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
+def _pair(key: str, value: object, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
     note, name = notes.get(f"{path}{key}"), yaml_scalar(key)
     remark = f"  # {note}" if note else ""
     if isinstance(value, Mapping | list | tuple) and value:
@@ -103,14 +103,14 @@ def _item(value: object, notes: Mapping[str, str], list_by: str) -> list[str]:
     return [f"- {head}", *(f"  {line}" if is_several and line else line for line in rest)]
 
 
-def _scalar(value: Any) -> list[str]:
+def _scalar(value: object) -> list[str]:
     if isinstance(value, Mapping):
         return ["{}"]
     if isinstance(value, list | tuple):
         return ["[]"]
     if isinstance(value, str) and "\n" in value and _is_block(value):
         return ["|", *(f"  {line}" if line else "" for line in value[:-1].split("\n"))]
-    return [yaml_scalar(value)]
+    return [yaml_scalar(value if isinstance(value, Scalar) else str(value))]
 
 
 def _is_block(text: str) -> bool:

@@ -27,7 +27,12 @@ from planner.estimators.kernel_work import Done, kernel_work, moved_work
 from planner.estimators.ledger import Ledger
 from planner.formulas.attention import wave_fill_factor
 from planner.formulas.interpolation import trilinear
-from planner.formulas.roofline import memory_bound_time, roofline_time, tiled_gemm_flops
+from planner.formulas.roofline import (
+    memory_bound_time,
+    roofline_time,
+    tiled_gemm_flops,
+    with_more_traffic,
+)
 from planner.specs.gemm_table import GemmTable
 from planner.specs.gpu import AttentionEfficiency, GpuSpec
 
@@ -289,8 +294,7 @@ class KernelTable:
             return time
         fraction = self.bandwidth_fraction(e["bandwidth_fraction"])
         more = wider * elements / (self.gpu.memory_bandwidth * fraction)
-        q = e["sharpness"]
-        return np.asarray((time**q + more**q) ** (1 / q))
+        return with_more_traffic(time=time, more=more, sharpness=e["sharpness"])
 
     @property
     def _is_plain(self) -> bool:

@@ -38,6 +38,18 @@ def latent_cache_bytes_per_token(
     return np.asarray((kv_lora_rank + qk_rope_head_dim) * np.asarray(element_bytes))
 
 
+def typical_cache_bytes(*, mean: Numeric, longest: Numeric, sequences: Numeric) -> FloatArray:
+    r"""Bytes per sequence that n of them hold when many are long.
+
+    .. math:: m + \frac{l - m}{\sqrt{n}}
+
+    Of few all may be long at once; of many some are always short, and what they hold together
+    deviates from its mean as the square root of n. Derived here.
+    """
+    n = np.maximum(sequences, 1.0)
+    return np.asarray(mean + (np.asarray(longest) - mean) / np.sqrt(n))
+
+
 def paged_tokens(*, tokens: Numeric, block_size: Numeric) -> FloatArray:
     r"""Tokens whose room a paged cache takes: the last block is half empty on average [1]_.
 

@@ -33,6 +33,16 @@ def mean_wait(
     return np.asarray(rho * service_time * (1 + np.square(variation)) / (2 * (1 - rho)))
 
 
+def wait_variance(*, wait: Numeric, load: Numeric) -> FloatArray:
+    r"""Variance of a wait of which the mean is w [s^2].
+
+    .. math:: w^2 \left(\frac{2}{\rho} - 1\right)
+
+    A share of the requests waits, the ``load``, exponentially. Derived here.
+    """
+    return np.asarray(np.asarray(wait) ** 2 * (2 / np.asarray(load) - 1))
+
+
 def met_step(
     *, decode_step: Numeric, load: Numeric, work: Numeric, variation: Numeric, mixes: bool
 ) -> FloatArray:
@@ -87,6 +97,33 @@ def met_step_variance(
     return np.asarray(np.maximum(moment / mean - met**2, 0.0))
 
 
+def residual_mean(*, mean: Numeric, variation: Numeric) -> FloatArray:
+    r"""What is over, and what is left, of a quantity that is met at any time.
+
+    .. math:: \frac{E[X^2]}{2 E[X]} = \frac{m (1 + c^2)}{2}
+
+    A long one is met the more often: the mean excess of a renewal process [1]_; c is the
+    coefficient of ``variation``.
+
+    References
+    ----------
+    .. [1] H. Tijms, "A First Course in Stochastic Models," Wiley, 2003, section 2.1, equations
+       2.1.6 and 2.1.7 for a time without end.
+    """
+    return np.asarray(mean * (1 + variation**2) / 2)
+
+
+def arrival_noise(*, load: Numeric) -> FloatArray:
+    r"""By how much of its mean a number of sequences varies that share a processor.
+
+    .. math:: \kappa = \frac{1}{2} \left(1 + \frac{1}{(1 - \rho)^2}\right)
+
+    One half for the answers that end; a prompt stops all others for its time, so that an arrival
+    counts for 1 / (1 - rho) of one. Derived here, as the noise of a diffusion.
+    """
+    return np.asarray(0.5 * (1 + 1 / (1 - np.asarray(load)) ** 2))
+
+
 def running_variance(
     *, running: Numeric, load: Numeric, fixed: Numeric, slope: Numeric
 ) -> tuple[FloatArray, FloatArray]:
@@ -96,17 +133,14 @@ def running_variance(
         \kappa = \frac{1}{2} \left(1 + \frac{1}{(1 - \rho)^2}\right)
 
     The answers share a processor whose step takes a + b B: without prompts B is negative
-    binomial, whatever the lengths are (Kelly's insensitivity). A prompt stops all others for
-    its time, so that an arrival counts for 1 / (1 - rho) of one [1]_.
+    binomial, whatever the lengths are (Kelly's insensitivity [1]_); prompts add `arrival_noise`.
 
     References
     ----------
-    .. [1] F. Kelly, "Reversibility and Stochastic Networks," 1979, section 3.3; the factor of
-       the stops is derived here as the noise of a diffusion.
+    .. [1] F. Kelly, "Reversibility and Stochastic Networks," 1979, section 3.3.
     """
-    b, rho = running, np.asarray(load)
-    noise = 0.5 * (1 + 1 / (1 - rho) ** 2)
-    return np.asarray(noise * b * (fixed + slope * b) / fixed), np.asarray(noise)
+    b, noise = running, arrival_noise(load=load)
+    return np.asarray(noise * b * (fixed + slope * b) / fixed), noise
 
 
 def averaged_share(*, fixed: Numeric, step: Numeric) -> FloatArray:
@@ -309,7 +343,7 @@ def emptying_share(
     as even between two bounds. Derived here.
     """
     longest = longest_answer(variation)
-    left = (1 + variation**2) / 2
+    left = residual_mean(mean=1.0, variation=variation)
     others = np.maximum(1 - 1 / np.maximum(running, 1.0), 0.0)
     return np.asarray(waves / (waves + np.maximum(longest * pace - left, 0.0) * others))
 

@@ -50,6 +50,17 @@ def roofline_time(
     return np.asarray(latency + longer * (1 + ratio**q) ** (1 / np.asarray(q)))
 
 
+def with_more_traffic(*, time: Numeric, more: Numeric, sharpness: Numeric) -> FloatArray:
+    r"""Seconds of a kernel of ``time`` t that has traffic of ``more`` m seconds beside it.
+
+    .. math:: \left(t^q + m^q\right)^{1/q}
+
+    Derived here: joined as the bounds of `roofline_time` are, by ``sharpness`` q.
+    """
+    q = sharpness
+    return np.asarray((np.asarray(time) ** q + np.asarray(more) ** q) ** (1 / np.asarray(q)))
+
+
 def memory_bound_time(
     *, num_bytes: Numeric, memory_bandwidth: Numeric, bandwidth_fraction: Numeric, latency: Numeric
 ) -> FloatArray:

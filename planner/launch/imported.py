@@ -27,7 +27,7 @@ from planner.launch.understood import (
 from planner.launch.write import told_by_plan
 from planner.plan.given import Said, make_request
 from planner.question.inputs import LARGEST, read, shown
-from planner.question.request import Request
+from planner.question.request import PlanRequest, Request
 from planner.question.terms import glossary, terms_of
 from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
@@ -187,9 +187,10 @@ class Imported:
         beside = {name: value for name, value in asked.items() if name in _NEEDED}
         table = {"workload": self.workload, "settings": settings, "specs": specs}
         try:
-            return make_request({**table, **questions, **beside}, said=said)
+            found = make_request({**table, **questions, **beside}, said=said)
         except PlannerError as error:
             raise type(error)(f"{self.path}: {error}") from error
+        return PlanRequest(**vars(found))
 
     def _values(self, asked: Mapping[str, object], specs: Path | None) -> Mapping[str, Any]:
         """The values of the file, with the profile of a release that the user names."""

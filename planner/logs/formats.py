@@ -41,7 +41,7 @@ class FileFormat:
 
     name: str
     says: str
-    knows: Callable[[Any], bool]
+    knows: Callable[[object], bool]
     read: Callable[[Any], Reading]
     takes_all: bool = False
 

@@ -14,7 +14,6 @@ from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
 
 from planner.base.reading import opened, unreadable
 from planner.base.records import record
@@ -30,11 +29,13 @@ SAMPLES = "samples_per_s"
 _LARGEST = 1e15
 
 
-def plain_number(given: Any) -> float | None:
+def plain_number(given: object) -> float | None:
     """A number of a log, from text or JSON; None where it is none that a run can have."""
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        return None
     try:
-        found = math.nan if isinstance(given, bool) else float(given)
-    except (TypeError, ValueError, OverflowError):
+        found = float(given)
+    except (ValueError, OverflowError):
         return None
     return found if abs(found) <= _LARGEST else None
 
@@ -149,7 +150,7 @@ class Log:
             raise unreadable(self.path, error, LaunchError) from error
 
     @cached_property
-    def objects(self) -> tuple[Any, ...]:
+    def objects(self) -> tuple[object, ...]:
         """What a file of JSON, or of a JSON object per line, holds; nothing of any other file."""
         text = self._small_text()
         if not text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
@@ -174,7 +175,7 @@ class Log:
         with opened(self.path, LaunchError) as file:
             packed = file.read(len(_GZIP)) == _GZIP
             file.seek(0)
-            stream: Any = gzip.GzipFile(fileobj=file) if packed else file
+            stream = gzip.GzipFile(fileobj=file) if packed else file
             with io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline=None) as text:
                 yield from iter(lambda: text.readline(_LONGEST_LINE), "")
 
@@ -207,7 +208,7 @@ def _within(pieces: Iterator[str], most: int) -> Iterator[str]:
     yield from kept
 
 
-def _objects_of_lines(text: str) -> Iterator[Any]:
+def _objects_of_lines(text: str) -> Iterator[object]:
     for line in text.splitlines():
         if not line.startswith("{"):
             continue

@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median, pstdev
-from typing import Any
+from typing import TypeGuard
 
 from planner.logs.reading import Line, Log, Reading, plain_count, plain_number
 
@@ -57,7 +57,7 @@ def reads_bench(text: str) -> bool:
 
 def read_bench_table(log: Log) -> Reading:
     """The last table of a log of ``bench serve``."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     tables = 0
     for line in log.lines():
         if reads_bench(line.text):
@@ -86,7 +86,7 @@ def is_bench(found: object) -> bool:
     return isinstance(found, Mapping) and "mean_ttft_ms" in found and "request_throughput" in found
 
 
-def read_bench(found: Mapping[str, Any]) -> Reading:
+def read_bench(found: Mapping[str, object]) -> Reading:
     """A result of ``vllm bench serve``, ``sglang.bench_serving`` or ``benchmark_serving``."""
     numbers = {name: float(value) for name, value in found.items() if _is_number(value)}
     values = {name: numbers[key] for key, name in _RATES.items() if numbers.get(key)}
@@ -105,7 +105,7 @@ def read_bench(found: Mapping[str, Any]) -> Reading:
         values=values,
         percentiles=percentiles,
         facts=_facts(numbers) | _spread(found, numbers),
-        notes=(*_about_failures(numbers), *_contradictions(numbers)),
+        notes=tuple(_notes(numbers)),
     )
 
 
@@ -146,19 +146,17 @@ def _spread(found: Mapping[str, object], numbers: Mapping[str, float]) -> dict[s
     return {} if any(total % number for total in totals) else {"equal_lengths": 1.0}
 
 
-def _lengths(given: Any) -> list[float]:
+def _lengths(given: object) -> list[float]:
     """Lengths of requests, those that failed left out; none where these are no numbers."""
-    is_list = isinstance(given, list) and all(_is_number(one) for one in given)
-    return [float(one) for one in given if one > 0] if is_list else []
+    if not isinstance(given, list) or not all(_is_number(one) for one in given):
+        return []
+    return [float(one) for one in given if one > 0]
 
 
-def _about_failures(numbers: Mapping[str, float]) -> Iterator[str]:
+def _notes(numbers: Mapping[str, float]) -> Iterator[str]:
+    """Requests that failed, and rates that are not the totals over the time."""
     if failed := numbers.get("failed"):
         yield f"{failed:.0f} requests failed: the others had more of the engine to themselves"
-
-
-def _contradictions(numbers: Mapping[str, float]) -> Iterator[str]:
-    """Rates that are not the totals over the time."""
     duration = numbers.get("duration")
     totals = {
         "request_throughput": "completed",
@@ -255,10 +253,10 @@ def read_trtllm(found: Mapping[str, object]) -> Reading:
               (TOKEN, _table(streaming, "tpot_percentiles")),
               (LATENCY, _table(performance, "request_latency_percentiles_ms")))  # fmt: skip
     percentiles = {
-        (name, share): float(table[f"p{share}"]) * _MS
+        (name, share): float(value) * _MS
         for name, table in shares
         for share in _SHARES
-        if _is_number(table.get(f"p{share}"))
+        if _is_number(value := table.get(f"p{share}"))
     }
     return _trtllm(values, facts, percentiles)
 
@@ -299,12 +297,13 @@ def is_aiperf(found: object) -> bool:
     return isinstance(throughput, Mapping) and "avg" in throughput
 
 
-def read_aiperf(found: Mapping[str, Any]) -> Reading:
+def read_aiperf(found: Mapping[str, object]) -> Reading:
     """A profile that ``genai-perf`` or ``aiperf`` exported as JSON."""
     values, facts, percentiles = {}, {}, {}
     for key, (name, is_time) in _AIPERF.items():
         table = _table(found, key)
-        if not _is_number(table.get("avg")):
+        mean = table.get("avg")
+        if not _is_number(mean):
             continue
         unit = (
             {"ns": 1e-9, "us": 1e-6, "s": 1.0, "sec": 1.0}.get(
@@ -313,13 +312,13 @@ def read_aiperf(found: Mapping[str, Any]) -> Reading:
             if is_time
             else 1.0
         )
-        values[name] = float(table["avg"]) * unit
+        values[name] = float(mean) * unit
         for share in _SHARES:
-            if is_time and _is_number(table.get(f"p{share}")):
-                percentiles[name, share] = float(table[f"p{share}"]) * unit
+            if is_time and _is_number(value := table.get(f"p{share}")):
+                percentiles[name, share] = float(value) * unit
     for key, name in _AIPERF_FACTS.items():
-        if _is_number(_table(found, key).get("avg")):
-            facts[name] = float(found[key]["avg"])
+        if _is_number(value := _table(found, key).get("avg")):
+            facts[name] = float(value)
     for name in ("concurrency", "request_rate"):
         if number := next(_numbers_named(found.get("input_config"), name), None):
             facts[name] = number
@@ -340,7 +339,7 @@ def reads_aiperf(text: str) -> bool:
 
 def read_aiperf_table(log: Log) -> Reading:
     """A profile that ``genai-perf`` or ``aiperf`` exported as CSV."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     header: Sequence[str] = ()
     for cells in csv.reader(line.text for line in log.lines()):
         if cells and cells[0] == "Metric":
@@ -375,20 +374,20 @@ def _numbers_named(found: object, name: str, deep: int = 0) -> Iterator[float]:
             yield from _numbers_named(value, name, deep + 1)
 
 
-def _picked(wanted: Mapping[str, tuple[Mapping[str, Any], str, float]]) -> dict[str, float]:
+def _picked(wanted: Mapping[str, tuple[Mapping[str, object], str, float]]) -> dict[str, float]:
     return {
-        name: float(table[key]) * unit
+        name: float(value) * unit
         for name, (table, key, unit) in wanted.items()
-        if _is_number(table.get(key))
+        if _is_number(value := table.get(key))
     }
 
 
-def _table(found: Mapping[str, object], name: str) -> Mapping[str, Any]:
+def _table(found: Mapping[str, object], name: str) -> Mapping[str, object]:
     table = found.get(name)
     return table if isinstance(table, Mapping) else {}
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and plain_number(value) is not None
 
 
@@ -427,9 +426,11 @@ def read_llama_bench(objects: Iterable[object]) -> Reading:
 _SAID = ("n_prompt", "n_gen", "avg_ts")
 
 
-def _speeds(objects: Iterable[Any]) -> Iterator[Speed]:
+def _speeds(objects: Iterable[object]) -> Iterator[Speed]:
     for found in objects:
         for row in found if isinstance(found, list) else [found]:
+            if not isinstance(row, Mapping):
+                continue
             prompt, answer, speed = (plain_number(row.get(name)) or 0.0 for name in _SAID)
             # One of both is a mixture that neither time can be taken from.
             if (prompt == 0) != (answer == 0):

@@ -24,7 +24,7 @@ from planner.question.inputs import (
     suggestion,
     whole,
 )
-from planner.question.request import ALL, Request
+from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, glossary, terms_of
 from planner.workloads.registry import known_workload, workload_of
 
@@ -67,6 +67,15 @@ def make_request(
         There is no model; a name is unknown or of another workload; a value is not what its
         name takes, or does nothing alone.
     """
+    request, answers = _read(given, base, said)
+    _refuse_useless(request, answers, said)
+    return request
+
+
+def _read(
+    given: Mapping[str, object], base: Request | None, said: Said
+) -> tuple[Request, Mapping[str, object]]:
+    """A request, and the fields that were given."""
     asked = {name: value for name, value in given.items() if value is not None}
     workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
     if workload == "train":
@@ -95,8 +104,7 @@ def make_request(
     if base is None and "model" not in read_fields:
         raise SpecError(f"Give a model with {said('model')}.")
     request = Request(**read_fields) if base is None else replace(base, **read_fields)
-    _refuse_useless(request, read_fields, said)
-    return request
+    return request, read_fields
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
@@ -123,15 +131,34 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
     return settings
 
 
-def question_of(plan: Request) -> Request:
-    """What a plan was made for: its number formats stay, its layout does not."""
+def read_request(asked: Request) -> Request:
+    """A request with its values read, as those of `make_request` are; that of a plan was.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        A value is not what its name takes, or of another workload.
+    """
+    if isinstance(asked, PlanRequest):
+        return asked
+    given = {name: getattr(asked, name) for name in _FIELDS}
+    usual = {field.name: field.default for field in fields(Request)}
+    return _read({name: value for name, value in given.items() if value != usual[name]}, None, str)[
+        0
+    ]
+
+
+def question_of(base: Request) -> Request:
+    """What a search is asked: of a plan its number formats stay, its layout does not."""
+    if not isinstance(base, PlanRequest):
+        return base
     known = glossary()
     kept = {
         name: value
-        for name, value in plan.settings.items()
+        for name, value in base.settings.items()
         if name in known and known[name].is_format
     }
-    return replace(plan, settings=kept)
+    return replace(base, settings=kept)
 
 
 def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.plan.given import make_request
 from planner.plan.plan import Plan
 from planner.question.inputs import read, shown
-from planner.question.request import ALL, Request
+from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, plain_values, terms_of
 from planner.version import __version__
 from planner.workloads.registry import workload_names
@@ -81,7 +81,8 @@ class PinnedPlan:
         }
         settings = {name: value for name, value in self.parameters.items() if name not in named}
         asked = {"workload": self.workload, "settings": settings, **named, **self.answers}
-        return make_request({**asked, "specs": self.specs_folder or None})
+        found = make_request({**asked, "specs": self.specs_folder or None})
+        return PlanRequest(**vars(found))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain words and numbers, as JSON takes them."""

@@ -158,3 +158,10 @@ class Request:
     def lasting_rate(self) -> float | None:
         """The rate [1/s] that has to be carried: that of requests without an end."""
         return self.request_rate if self.num_requests is None else None
+
+
+class PlanRequest(Request):
+    """The question of a plan or a launch file: ``settings`` are its layout.
+
+    A search leaves the layout open; what a `Request` sets, it keeps.
+    """

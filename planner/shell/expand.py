@@ -77,7 +77,9 @@ def merge(scope: Scope, branches: Sequence[Scope], line: Callable[[int], int]) -
         values = [branch.get(name) for branch in branches]
         told = [value for value in values if value is not None]
         # A script without arguments keeps what it set before it looked at them.
-        told = [value for value in told if not _is_argument(value)] or told
+        told = [
+            value for value in told if not why_unknown(value.pieces).endswith(NOT_GIVEN)
+        ] or told
         scope.put(name, _common(name, told, line) if told else None)
     for branch in branches:
         scope.local |= branch.local
@@ -99,11 +101,6 @@ def _common(name: str, values: Sequence[Variable], line: Callable[[int], int]) -
             )
             return replace(first, elements=elements, assigned=assigned)
     return Variable((), assigned=assigned, unknown=_several(name, assigned, line))
-
-
-def _is_argument(value: Variable) -> bool:
-    reason = why_unknown(value.pieces)
-    return reason.endswith(NOT_GIVEN)
 
 
 def _several(name: str, assigned: Sequence[int], line: Callable[[int], int]) -> str:

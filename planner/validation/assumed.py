@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from planner.confidence.intervals import Rule
@@ -35,12 +36,8 @@ def _software(text: str, rule: Rule, labels: Iterable[str]) -> Iterator[str]:
         yield f"{what}: {rule.profile} stands in.{did_you_mean(text, known)}"
     elif rule.nearest:
         yield f"framework {rule.label}: {rule.profile} stands in as the closest profile"
-    elif not text.lower().startswith(_first_word(rule.label)):
+    elif not text.lower().startswith(re.split(r"[-.]", spelled(rule.label))[0]):
         yield f"framework {text!r} is taken for {rule.label}"
-
-
-def _first_word(label: str) -> str:
-    return spelled(label).partition("-")[0].partition(".")[0]
 
 
 def _model(name: str, model: ModelSpec) -> Iterator[str]:

@@ -55,7 +55,7 @@ class Kind:
     that the run ran.
     """
 
-    case_of: Callable[[Run, Library], Any]
+    case_of: Callable[[Run, Library], Case]
     predict_group: Callable[[Sequence[Any]], Iterable[Prediction]]
     choices: Callable[[Run, Any], Iterable[str]]
     software: str

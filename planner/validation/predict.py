@@ -42,7 +42,8 @@ def predict(
                 found[index] = prediction
                 continue
             fault = why_impossible(runs.rows[index], case)
-            near = IMPOSSIBLE if fault else _basis(case, kind)
+            near = basis_of(case.software, case.gpu_class, case.kind, kind.tables)
+            near = IMPOSSIBLE if fault else near
             found[index] = replace(prediction, basis=near, impossible=fault)
         done += len(members)
         if progress is not None:
@@ -58,7 +59,7 @@ def ranges(prediction: Prediction, kind: Kind) -> dict[str, Range]:
     found, near = {}, prediction.basis
     for name, value in prediction.values.items():
         asked = kind.interval_names[name], case.keys, kind.tables, near
-        low, high = interval_of(*asked, case.software.profile)
+        low, high = interval_of(*asked, case.software.profile, case.lacks)
         if name in RATES:
             low, high = 1 / high, 1 / low if low else float("inf")
         found[name] = Range(value=value, low=value * low, high=value * high)
@@ -66,10 +67,6 @@ def ranges(prediction: Prediction, kind: Kind) -> dict[str, Range]:
     low, high = float(chance > SUREST), float(chance > 1 - SUREST)
     found[OUT_OF_MEMORY] = Range(value=value, low=min(low, value), high=max(high, value))
     return found
-
-
-def _basis(case: Case, kind: Kind) -> str:
-    return basis_of(case.software, case.gpu_class, case.kind, kind.tables)
 
 
 def _placed(run: Run, library: Library, kind: Kind) -> Prediction:

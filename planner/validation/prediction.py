@@ -10,7 +10,8 @@ from functools import cached_property
 from planner.base.records import record
 from planner.confidence.classes import gpu_class, has_experts
 from planner.confidence.fits import MemoryErrors
-from planner.confidence.intervals import Rule
+from planner.confidence.intervals import BASES, Rule
+from planner.confidence.unmeasured import basis_words
 from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import GpuSpec
@@ -47,6 +48,11 @@ class Case(ABC):
         """Cases of one group are predicted in one pass."""
 
     @property
+    def setup(self) -> Hashable:
+        """Cases of one setup differ in their traffic's intensity alone."""
+        return self.group
+
+    @property
     @abstractmethod
     def keys(self) -> tuple[str, ...]:
         """What kind of run it is, by which the errors of similar runs are pooled."""
@@ -55,6 +61,11 @@ class Case(ABC):
     @abstractmethod
     def memory_errors(self) -> MemoryErrors:
         """How needed over predicted memory of runs of this kind is distributed."""
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What of it no published run was measured with."""
+        return ()
 
     @cached_property
     def gpu_class(self) -> str:
@@ -88,6 +99,12 @@ class Prediction:
     basis: str = ""
     reason: str = ""
     impossible: str = ""
+
+    @property
+    def basis_words(self) -> str:
+        """The basis, and what of the run no published one was measured with."""
+        lacks = self.case.lacks if self.case and self.basis in BASES else ()
+        return basis_words(self.basis, lacks)
 
 
 @record(kw_only=True)

@@ -92,7 +92,11 @@ def read_runs(path: Path = SHIPPED) -> Runs:
     if not lines:
         raise SpecError(f"{path}: is empty; its first line must name the columns.")
     header = tuple(name.strip() for name in lines[0][1])
-    rows = [(number, cells) for number, cells in lines[1:] if _is_run(cells)]
+    rows = [
+        (number, cells)
+        for number, cells in lines[1:]
+        if any(cells) and not cells[0].lstrip().startswith(COMMENT)
+    ]
     schema = schema_of(header)
     faults = list(_header_faults(header, schema))
     if not faults:
@@ -103,10 +107,6 @@ def read_runs(path: Path = SHIPPED) -> Runs:
         raise SpecError("\n".join(f"{path}:{fault}" for fault in faults))
     runs = (Run(line=n, cells=dict(zip(header, cells, strict=True))) for n, cells in rows)
     return Runs(columns=header, rows=tuple(runs))
-
-
-def _is_run(cells: Sequence[str]) -> bool:
-    return any(cells) and not cells[0].lstrip().startswith(COMMENT)
 
 
 def _header_faults(header: Sequence[str], schema: Schema) -> Iterator[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, add
 from planner.base.records import record
 from planner.base.units import GIB, HOUR
-from planner.confidence.plans import INFERENCE, errors_of_memory
+from planner.confidence.plans import errors_of_memory
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
@@ -454,7 +454,7 @@ def fit_probability(
     setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations
 ) -> FloatArray:
     """The probability that the fullest GPU has the memory that it needs to start."""
-    errors = errors_of_memory(INFERENCE, setting, 1)
+    errors = errors_of_memory(setting, 1)
     needed = needed_to_start(setting, memory, c)
     return errors.chance(predicted=needed, usable=memory.usable)
 

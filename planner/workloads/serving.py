@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.text import percent
-from planner.confidence.plans import INFERENCE as PUBLISHED
 from planner.confidence.plans import sure_share
 from planner.configurations.choices import checked, listed
 from planner.configurations.serving import PREFILL
@@ -339,7 +338,7 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
         compares_drafts=question.compares_drafts,
         engine_version=question.request.engine_version or "",
     )
-    share = sure_share(PUBLISHED, setting, 1, question.request.confidence)
+    share = sure_share(setting, 1, question.request.confidence)
     return replace(setting, sure_share=share)
 
 

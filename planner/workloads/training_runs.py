@@ -165,10 +165,8 @@ class TrainingSource(Source):
     def _errors(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Center, spread and sure share of each number of GPUs, ascending."""
         counts = sorted(set(self.counts))
-        errors = [errors_of_memory(self.published, self.setting, count) for count in counts]
-        shares = (
-            sure_share(self.published, self.setting, count, self.fit_confidence) for count in counts
-        )
+        errors = [errors_of_memory(self.setting, count) for count in counts]
+        shares = (sure_share(self.setting, count, self.fit_confidence) for count in counts)
         center, spread = ([getattr(one, name) for one in errors] for name in ("center", "spread"))
         return np.array(center), np.array(spread), np.array([*shares])
 

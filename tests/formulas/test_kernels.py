@@ -15,7 +15,12 @@ from planner.formulas.attention import (
 from planner.formulas.money import gpu_seconds, time_to_train
 from planner.formulas.overlap import exposed_time, partly_hidden
 from planner.formulas.power import energy
-from planner.formulas.roofline import gemm_flops, memory_bound_time, roofline_time
+from planner.formulas.roofline import (
+    gemm_flops,
+    memory_bound_time,
+    roofline_time,
+    with_more_traffic,
+)
 
 # An A100: 312 TFLOP/s, 2 TB/s; the balance is 156 FLOP per byte.
 A100 = {
@@ -50,6 +55,11 @@ def test_roofline_lies_between_larger_and_sum_and_falls_with_sharpness() -> None
     times = roofline_time(flops=312e9, num_bytes=1.4e9, sharpness=q, **A100)
     assert np.all(np.diff(times) < 0)
     assert np.all((times >= 1e-3) & (times <= 1.7e-3 * (1 + 1e-12)))
+
+
+def test_more_traffic_joins_as_the_bounds_do() -> None:
+    assert with_more_traffic(time=3.0, more=4.0, sharpness=2.0) == 5.0
+    assert with_more_traffic(time=3.0, more=0.0, sharpness=1.7) == pytest.approx(3.0)
 
 
 def test_roofline_neither_overflows_nor_divides_by_zero() -> None:

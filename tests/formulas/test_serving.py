@@ -11,8 +11,10 @@ from planner.formulas.kv_cache import (
     cache_bytes_per_token,
     latent_cache_bytes_per_token,
     paged_tokens,
+    typical_cache_bytes,
 )
 from planner.formulas.queueing import (
+    arrival_noise,
     balanced_rate,
     crowded_step,
     gamma_quantile,
@@ -22,7 +24,9 @@ from planner.formulas.queueing import (
     normal_tail,
     pools_rate,
     pools_requests,
+    residual_mean,
     together_in_waves,
+    wait_variance,
     wave_wait,
 )
 from planner.formulas.routing import (
@@ -120,6 +124,28 @@ def test_accepted_tokens_of_a_step(rate: float, drafts: int, tokens: float) -> N
     """arXiv:2211.17192, equation 1; 3.3616 = (1 - 0.8^5) / 0.2."""
     found = accepted_tokens(draft_tokens=drafts, acceptance_rate=rate)
     assert found == pytest.approx(tokens)
+
+
+def test_what_is_met_half_way_is_the_longer_the_more_lengths_vary() -> None:
+    """Of 1 and 3 in turn 3 is met three times of four: (1 / 2 + 3 * 3 / 2) / 4; c is 1 / 2."""
+    assert residual_mean(mean=2.0, variation=0.5) == pytest.approx((1 * 0.5 + 3 * 1.5) / 4)
+    assert residual_mean(mean=2.0, variation=0.0) == 1.0
+
+
+def test_the_variance_of_a_wait_of_some() -> None:
+    """Half wait, exponentially, 4 s on average: E[W] = 2, E[W^2] = 0.5 * 2 * 16 = 16."""
+    assert wait_variance(wait=2.0, load=0.5) == 16 - 2**2
+
+
+def test_arrivals_vary_more_where_prompts_stop_answers() -> None:
+    """Without prompts as much as their mean; with half of the time theirs (1 + 4) / 2."""
+    assert arrival_noise(load=0.0) == 1.0
+    assert arrival_noise(load=0.5) == 2.5
+
+
+def test_the_cache_of_many_is_that_of_their_mean() -> None:
+    found = typical_cache_bytes(mean=2.0, longest=10.0, sequences=np.array([0.5, 1.0, 16.0, 1e16]))
+    assert found == pytest.approx([10.0, 10.0, 4.0, 2.0])
 
 
 def test_waits_as_in_a_simulated_queue() -> None:

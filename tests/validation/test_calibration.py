@@ -10,7 +10,7 @@ from sample_runs import row, runs_of
 from planner.base.units import GIB
 from planner.calibration import fit as fitting
 from planner.calibration.fit import fit, number_of_fits
-from planner.calibration.kinds import CALIBRATED, framework_parameters, with_values
+from planner.calibration.kinds import CALIBRATED, parameters_of, with_values
 from planner.calibration.measured import log_ratios, measured_runs
 from planner.calibration.parameters import chosen_parameters
 from planner.calibration.profile_file import profile_text, unit_of
@@ -45,12 +45,12 @@ def _under(found, values):
 
 def parameters(library, *names):
     profile = library.framework("megatron-lm")
-    return chosen_parameters(framework_parameters(profile), profile.name, names)
+    return chosen_parameters(parameters_of(profile), profile.name, names)
 
 
 def test_measured_numbers_can_be_fitted_and_facts_cannot(library):
     profile = library.framework("megatron-lm")
-    every = chosen_parameters(framework_parameters(profile), profile.name, None)
+    every = chosen_parameters(parameters_of(profile), profile.name, None)
     found = {parameter.name for parameter in every}
     assert {"layer_launch_time", "softmax_passes", "interference", "reserved"} <= found
     assert not found & {"softmax_multiple", "attention_kernels", "fused_projections"}
@@ -138,7 +138,7 @@ def test_a_fit_of_all_parameters_asks_for_few_predictions(library, monkeypatch):
         fitting, "log_ratios", lambda *given: asked.append(len(given[0])) or ratios(*given)
     )
     profile = library.framework("megatron-lm")
-    every = chosen_parameters(framework_parameters(profile), profile.name, None)
+    every = chosen_parameters(parameters_of(profile), profile.name, None)
     names = parameters(library, "memory.reserved", "execution.elementwise_passes")
     rows = measured(library, names, reserved=5 * GIB, elementwise_passes=3.0)
     found = fit(rows, every)
@@ -150,7 +150,7 @@ def test_a_fit_of_all_parameters_asks_for_few_predictions(library, monkeypatch):
 def test_specs_take_every_parameter_at_its_bounds(library, kind):
     for stem in library.catalogue.names(kind.profiles):
         profile = kind.load(library, stem)
-        for one in chosen_parameters(kind.parameters(profile), profile.name, None):
+        for one in chosen_parameters(parameters_of(profile), profile.name, None):
             for end in one.bounds:
                 own = getattr(profile, one.owner)
                 assert replace(own, **{one.name: one.value(end)})

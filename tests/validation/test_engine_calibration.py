@@ -8,7 +8,7 @@ from sample_inference import DISAGGREGATED, row, runs_of
 
 from planner.__main__ import run
 from planner.calibration.fit import fit
-from planner.calibration.kinds import engine_parameters
+from planner.calibration.kinds import parameters_of
 from planner.calibration.measured import log_ratios, measured_runs, thinned
 from planner.calibration.parameters import chosen_parameters
 from planner.calibration.profile_file import unit_of
@@ -32,7 +32,7 @@ def cases(slower=1.0, **changes):
 
 def parameters(library, name, names):
     engine = library.engine(name)
-    return chosen_parameters(engine_parameters(engine), engine.name, names)
+    return chosen_parameters(parameters_of(engine), engine.name, names)
 
 
 def fitted(library, rows, names):

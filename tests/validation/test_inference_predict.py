@@ -7,6 +7,7 @@ import random
 import pytest
 from sample_inference import DISAGGREGATED, row, run_of, runs_of
 
+import planner
 from planner.show.views.validation import write_predictions
 from planner.validation.columns import INFERENCE
 from planner.validation.compare import joined
@@ -234,6 +235,33 @@ def test_columns_written(tmp_path):
         assert bad[f"predicted_{name}"] == ""
     assert (good["predicted_joy"], good["colour"], good["predicted_fits"]) == ("", "red", "1")
     assert (bad["not_predicted_reason"], bad["predicted_fits"]) == ("unknown GPU abacus", "")
+
+
+def test_a_run_of_a_release_that_nobody_measured_is_less_sure():
+    """As a plan of that release is; a container's number is none of vLLM's."""
+    near, far, container = (
+        only(framework="vllm", framework_version=version)
+        for version in ("0.19.0", "0.27.1", "25.12")
+    )
+    sure, wider = ranges(near, INFERENCE_KIND), ranges(far, INFERENCE_KIND)
+    assert far.values == near.values
+    assert far.basis_words.endswith(", a release not measured")
+    assert container.basis_words == near.basis_words == near.basis
+    assert ranges(container, INFERENCE_KIND) == sure
+    for name in ("time_per_output_token_s", "output_tokens_per_s"):
+        assert wider[name].low < sure[name].low
+        assert wider[name].high > sure[name].high
+    known = planner.estimate(
+        workload="serve", model="llama-3.1-8b", gpu="h100", num_gpus=1, engine="vllm",
+        engine_version="0.27.1", settings={"concurrency": 16},
+    )  # fmt: skip
+    asked = only(
+        framework="vllm", framework_version="0.27.1", model="llama-3.1-8b", num_gpus="1",
+        mode="online", gpu="h100-sxm-80gb", tensor_parallel="1",
+    )  # fmt: skip
+    low, high = known.source.confidence(1).factors["time_per_output_token"]
+    found = ranges(asked, INFERENCE_KIND)["time_per_output_token_s"]
+    assert (found.low, found.high) == pytest.approx((found.value * low, found.value * high))
 
 
 def test_odd_cells_never_break_a_prediction(sample):

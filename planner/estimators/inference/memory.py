@@ -18,7 +18,8 @@ from planner.estimators.inference.drafts import draft_weights, drafter
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.tower import tower_weights
 from planner.estimators.inference.weights import weight_bytes
-from planner.formulas.kv_cache import paged_tokens
+from planner.formulas.kv_cache import paged_tokens, typical_cache_bytes
+from planner.formulas.queueing import residual_mean
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Holder, Product, Split
 from planner.specs.engine import MemoryShare
@@ -128,12 +129,10 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     reserved = np.asarray(reserved_bytes(setting, c))
     lengths = setting.workload
     longest = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens)
-    # A long answer is met the more often.
-    half_way = lengths.output_tokens * (1 + lengths.output_variation**2) / 2
+    half_way = residual_mean(mean=lengths.output_tokens, variation=lengths.output_variation)
     mean = _cache_bytes(setting, c, lengths.input_tokens + half_way)
     shared = _cache_bytes(setting, c, lengths.shared_prefix_tokens)
-    # Of few sequences all may be long at once; of many some are always short.
-    typical = mean + (longest - mean) / np.sqrt(np.maximum(c.concurrency, 1.0))
+    typical = typical_cache_bytes(mean=mean, longest=longest, sequences=c.concurrency)
     if setting.engine.scheduler.whole_requests or not setting.engine.scheduler.continuous:
         typical = longest
     caches = (longest, typical, shared)
@@ -304,7 +303,7 @@ def sequence_bytes(
     return _cache_bytes(setting, configurations, tokens) * (1 - configurations.kv_offload)
 
 
-def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: float) -> FloatArray:
+def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Numeric) -> FloatArray:
     """The same with what is offloaded."""
     zero = np.zeros(())
     rank = Rank(setting=setting, configurations=c, batch=Batch.of_decode(zero, zero))

@@ -20,6 +20,7 @@ from planner.formulas.queueing import (
     lognormal_quantile,
     running_variance,
     step_variances,
+    wait_variance,
 )
 
 
@@ -186,14 +187,11 @@ class PoolSpread:
 
     @property
     def _first(self) -> FloatArray:
-        r"""Variance of the wait for a prefill worker, and of the prompt itself [s^2].
-
-        A share, the load, waits, exponentially: :math:`w^2 (2 / \rho - 1)`.
-        """
+        """Variance of the wait for a prefill worker, and of the prompt itself [s^2]."""
         run = self.run
-        load = np.clip(run.load, 1e-6, 1.0)
+        waits = wait_variance(wait=run.wait, load=np.clip(run.load, 1e-6, 1.0))
         prompt = (run.prompt * self.setting.workload.input_variation) ** 2
-        return np.asarray(run.wait**2 * (2 / load - 1) + prompt)
+        return np.asarray(waits + prompt)
 
     @property
     def _token(self) -> FloatArray:

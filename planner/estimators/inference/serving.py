@@ -13,6 +13,7 @@ from planner.estimators.inference.drafts import drafted_prompt_time, drafting_ti
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.estimators.inference.tower import images_time
+from planner.formulas.queueing import residual_mean
 from planner.formulas.routing import accepted_tokens
 
 
@@ -105,10 +106,10 @@ def new_tokens(setting: ServingSetting) -> FloatArray:
 
 
 def decode_batch(setting: ServingSetting, sequences: FloatArray) -> Batch:
-    """Sequences half-way through their answers; a long one is met the more often."""
+    """Sequences half-way through their answers."""
     w = setting.workload
-    context = np.asarray(w.input_tokens + w.output_tokens * (1 + w.output_variation**2) / 2)
-    return Batch.of_decode(sequences, context, 1.0 + w.draft_tokens)
+    half_way = residual_mean(mean=w.output_tokens, variation=w.output_variation)
+    return Batch.of_decode(sequences, np.asarray(w.input_tokens + half_way), 1.0 + w.draft_tokens)
 
 
 def prompt_batch(

@@ -11,6 +11,7 @@ from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import (
+    arrival_noise,
     mean_wait,
     met_step,
     met_step_variance,
@@ -192,10 +193,7 @@ def _time_of_answers(work: Work, sequences: Numeric) -> FloatArray:
 def steady_noise(work: Work, rate: FloatArray) -> FloatArray:
     r"""By how much of itself a sequence lengthens the mean step of an open load.
 
-    .. math:: \kappa = \frac{1}{2} \left(1 + \frac{1}{(1 - \rho)^2}\right)
-
     A replica gains less from more sequences than it loses from fewer, so that their number
     must be larger on average; the second order of the same diffusion as `running_variance`.
     """
-    load = np.minimum(rate * work.prompt, _BUSIEST)
-    return np.asarray(0.5 * (1 + 1 / (1 - load) ** 2))
+    return arrival_noise(load=np.minimum(rate * work.prompt, _BUSIEST))

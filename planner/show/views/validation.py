@@ -85,7 +85,7 @@ def _cells(runs: Runs, row: Row) -> dict[str, str]:
         **cells,
         f"{PREDICTED}fits": fits,
         f"{PREDICTED}fit_probability": _number(prediction.fit_probability),
-        "basis": prediction.basis,
+        "basis": prediction.basis_words,
         "not_predicted_reason": prediction.reason,
         "impossible_layout": prediction.impossible,
         "assumed": "; ".join(row.assumed),
@@ -139,7 +139,7 @@ def reasons_blocks(rows: Sequence[Row]) -> Iterator[Block]:
     """How many runs are predicted, on what basis, why others are not, and what was assumed."""
     predictions = [row.prediction for row in rows]
     reasons = Counter(one.reason for one in predictions if one.reason)
-    bases = Counter(one.basis for one in predictions if one.basis)
+    bases = Counter(one.basis_words for one in predictions if one.basis)
     total = len(predictions)
     yield Title(text=f"Predicted: {count(total - reasons.total())} of {count(total)}")
     yield Pairs(pairs={basis: count(number) for basis, number in bases.most_common()})

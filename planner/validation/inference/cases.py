@@ -16,6 +16,7 @@ from planner.confidence.classes import batching
 from planner.confidence.engines import EngineRule, engine_rule
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.intervals import INFERENCE_TABLES
+from planner.confidence.unmeasured import lacks_of, stated_release
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
@@ -133,6 +134,7 @@ class Traffic:
         Only clients that wait for answers start together.
         """
         rate = self.request_rate if self.concurrency is None else None
+        usual = _ACCEPTANCE.get(self.draft_tokens, _LEAST_ACCEPTED) if self.draft_tokens else 0.0
         return ServingWorkload(
             input_tokens=max(round(self.input_tokens * self.length_scale), 1),
             output_tokens=max(round(self.output_tokens * self.length_scale), 1),
@@ -140,7 +142,7 @@ class Traffic:
             equal_lengths=self.equal_lengths,
             equal_prompts=self.equal_prompts,
             draft_tokens=self.draft_tokens,
-            acceptance_rate=self.acceptance_rate or _acceptance(self.draft_tokens),
+            acceptance_rate=self.acceptance_rate or usual,
             draft_cost=_DRAFT_COST * self.draft_tokens,
             input_variation=self.input_variation,
             output_variation=self.output_variation,
@@ -198,7 +200,8 @@ class Pool:
 class InferenceCase(Case):
     """A run as the estimator sees it.
 
-    ``decode_rate``: its output rate leaves the prompts out. ``stages``: how the stages of a
+    ``version``: of its engine, empty where its row has none. ``decode_rate``: its output rate
+    leaves the prompts out. ``stages``: how the stages of a
     static batch's pipeline work: all at once if empty. ``tensors_only``: its memory is that
     of the allocator. ``weight_scale``: bytes of its weights over those of the quantization.
     ``logit_bytes``: what a logit takes of those it computes for every position of a prompt.
@@ -207,6 +210,7 @@ class InferenceCase(Case):
     mode: Mode
     engine: EngineProfile
     rule: EngineRule
+    version: str = ""
     traffic: Traffic
     replica: Deployment
     prefill: Pool | None
@@ -221,6 +225,13 @@ class InferenceCase(Case):
     def software(self) -> EngineRule:
         """The rule of its engine."""
         return self.rule
+
+    @cached_property
+    def lacks(self) -> tuple[str, ...]:
+        """The release of its engine, and the layers of its model, where no run was of such."""
+        if self.rule.nearest:
+            return ()
+        return lacks_of(self.rule.profile, stated_release(self.version), self.model)
 
     @property
     def group(self) -> Hashable:
@@ -318,6 +329,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         cluster=run_cluster(run, gpu),
         engine=slower(engine, scale),
         rule=rule,
+        version=version,
         traffic=traffic,
         replica=replica if mode is not Mode.DISAGGREGATED else replace(replica, replicas=1.0),
         prefill=_prefill(run, mode, model, gpu, engine),
@@ -329,10 +341,6 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         logit_bytes=rule.all_logits,
         catalogue=library.catalogue,
     )
-
-
-def _acceptance(draft_tokens: int) -> float:
-    return _ACCEPTANCE.get(draft_tokens, _LEAST_ACCEPTED) if draft_tokens else 0.0
 
 
 def served_model(run: Run, library: Library) -> ModelSpec:
@@ -400,7 +408,9 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
     return Traffic(
         input_tokens=lengths[0],
         output_tokens=lengths[1],
-        concurrency=_concurrency(run, mode),
+        concurrency=run.number("concurrency")
+        or run.number("engine_batch_size")
+        or (1.0 if mode is Mode.STATIC else None),
         request_rate=rate,
         num_requests=run.number("num_requests") or None,
         length_scale=scale,
@@ -437,13 +447,6 @@ def _shares(run: Run) -> dict[str, float]:
         if not 0 <= found[name] <= largest:
             raise NotPredicted(f"{name} must be from 0 to {largest:g}")
     return found
-
-
-def _concurrency(run: Run, mode: Mode) -> float | None:
-    given = run.number("concurrency") or run.number("engine_batch_size")
-    if mode is Mode.STATIC:
-        return given or 1.0
-    return given
 
 
 _RULES = tuple(

@@ -60,7 +60,9 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
         prompt_time=prompt,
         service_time=service,
         transfer_time=moved,
-        prefill_workers=np.array([_prefill_workers(case) for case in cases]),
+        prefill_workers=np.array(
+            [float(case.prefill.workers) if case.prefill else 0.0 for case in cases]
+        ),
         decode_workers=decoders,
         fixed=fixed,
         slope=slope,
@@ -91,10 +93,6 @@ def _whole(values: FloatArray, like: FloatArray) -> FloatArray:
 
 def _prefill(case: InferenceCase) -> Deployment:
     return case.prefill.deployment if case.prefill is not None else case.replica
-
-
-def _prefill_workers(case: InferenceCase) -> float:
-    return float(case.prefill.workers) if case.prefill is not None else 0.0
 
 
 # Copies of the inputs of a graph that ggml's scheduler keeps (GGML_SCHED_MAX_COPIES).

@@ -45,7 +45,7 @@ _WORDS: Mapping[str, tuple[str, str, str]] = {
     "nvfp4": ("fp4", "fp4", ""),
     "mxfp4": ("mxfp4", "bf16", "mxfp4"),
 }
-_OFFLOADED: Mapping[Any, str] = {
+_OFFLOADED: Mapping[tuple[object, object], str] = {
     (0.0, 0.0): "none",
     (1.0, 0.0): "weights",
     (0.0, 1.0): "kv_cache",
@@ -112,7 +112,7 @@ def _named(planned: Planned, question: str) -> str:
     return answer
 
 
-def _training(planned: Planned) -> Mapping[str, Any]:
+def _training(planned: Planned) -> Mapping[str, object]:
     row, work = planned.row, planned.setting.workload
     adapter = row.get("adapter", "none")
     return {
@@ -126,7 +126,7 @@ def _training(planned: Planned) -> Mapping[str, Any]:
     }
 
 
-def _parameters(planned: Planned) -> dict[str, Any]:
+def _parameters(planned: Planned) -> dict[str, object]:
     """The parameters that are columns too; a count of none is left out."""
     columns = schema_for(planned).columns
     return {
@@ -136,7 +136,7 @@ def _parameters(planned: Planned) -> dict[str, Any]:
     }
 
 
-def _serving(planned: Planned, reading: Reading) -> Mapping[str, Any]:
+def _serving(planned: Planned, reading: Reading) -> Mapping[str, object]:
     row, work = planned.row, planned.setting.workload
     weights, activations, products = _WORDS[str(row["quantization"])]
     if row["expert_quantization"] == "mxfp4":
@@ -165,9 +165,9 @@ def _length(reading: Reading, work: object, name: str) -> float:
     return round(float(reading.facts.get(name, getattr(work, name))), 1)
 
 
-def _spread(reading: Reading, work: object) -> dict[str, Any]:
+def _spread(reading: Reading, work: object) -> dict[str, object]:
     """Whether lengths are alike, else how they vary: as the log tells, else as the plan."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name in _VARIATIONS:
         found[name] = round(reading.facts.get(name, getattr(work, name)), 4) or ""
     is_told = "equal_lengths" in reading.facts
@@ -185,10 +185,10 @@ def _mode(planned: Planned, reading: Reading) -> str:
     return Mode.MAX_THROUGHPUT if "all_at_once" in reading.facts else Mode.ONLINE
 
 
-def _load(planned: Planned, reading: Reading) -> dict[str, Any]:
+def _load(planned: Planned, reading: Reading) -> dict[str, object]:
     """The load that the log tells, else that of the plan."""
     facts = reading.facts
-    told: dict[str, Any] = {
+    told: dict[str, object] = {
         name: facts[name] for name in ("concurrency", "request_rate") if name in facts
     }
     if not told and "all_at_once" not in facts:
@@ -204,7 +204,7 @@ def planned_concurrency(planned: Planned) -> float:
     return float(planned.row["concurrency"]) * float(planned.row.get("replicas") or 1)
 
 
-def _prefill(row: Mapping[str, object]) -> dict[str, Any]:
+def _prefill(row: Mapping[str, object]) -> dict[str, object]:
     """The columns of the workers of a disaggregated plan."""
     if row.get("prefill_gpu") is None:
         return {}
@@ -218,10 +218,10 @@ def _prefill(row: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
-def _machine(planned: Planned) -> dict[str, Any]:
+def _machine(planned: Planned) -> dict[str, object]:
     """The node and its network, where the run leaves the node."""
     cluster, row = planned.setting.machine.cluster, planned.row
-    cells: dict[str, Any] = {"gpus_per_node": cluster.gpus_per_node}
+    cells: dict[str, object] = {"gpus_per_node": cluster.gpus_per_node}
     if cluster.scale_up.kind is LinkKind.PCIE:
         cells["scale_up_link"] = "pcie"
     if row["num_gpus"] > cluster.gpus_per_node:
@@ -477,7 +477,7 @@ def _at_load(reading: Reading, planned: Planned) -> Planned | None:
     load = facts.get("concurrency"), facts.get("request_rate")
     if not any(load):
         return planned
-    told: dict[str, Any] = {}
+    told: dict[str, object] = {}
     if "equal_lengths" in facts and planned.pinned.workload != STATIC:
         told["equal_lengths"] = bool(facts["equal_lengths"])
         told |= {name: facts[name] for name in _VARIATIONS if facts.get(name)}

@@ -172,9 +172,8 @@ def training_case(run: Run, library: Library) -> TrainingCase:
     loss, code = _loss(run, rule)
     rule = _rule(rule, run, adapter, loss)
     shipped = library.framework(rule.profile)
-    with_loss = _with_loss(shipped, rule)
-    profile = _with_dispatch(_with_stored_inputs(with_loss, run, adapter), run)
-    profile = _without_host_waits(profile, run)
+    profile = _as_run(shipped, run, rule, adapter)
+    has_own_loss = rule.per_logit not in (None, shipped.memory.per_logit)
     cluster = run_cluster(run, gpu)
     context = Open(
         run=run,
@@ -193,7 +192,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         sequence_length=length,
         layouts=tuple(replace(each, loss_kernel=code) for each in layouts(context)),
         memory_kind=memory_kind(run),
-        own_loss=with_loss != shipped or code != LossKernel.AUTO,
+        own_loss=has_own_loss or code != LossKernel.AUTO,
         adapter=adapter,
         lora_rank=run.count("lora_rank") or _LORA_RANK,
         modules_to_save=_saved_modules(run, adapter),
@@ -284,39 +283,27 @@ def _rule(rule: FrameworkRule, run: Run, adapter: AdapterKind, loss: str) -> Fra
     return rule if alone else replace(rule, profile=rule.sharded_profile)
 
 
-def _with_loss(profile: FrameworkProfile, rule: FrameworkRule) -> FrameworkProfile:
-    """The profile with the loss that a framework has, where the profile is of another one."""
-    if rule.per_logit is None:
-        return profile
-    return replace(profile, memory=replace(profile.memory, per_logit=rule.per_logit))
-
-
-def _with_stored_inputs(
-    profile: FrameworkProfile, run: Run, adapter: AdapterKind
+def _as_run(
+    shipped: FrameworkProfile, run: Run, rule: FrameworkRule, adapter: AdapterKind
 ) -> FrameworkProfile:
-    """The profile of a run of fine-tuning that may keep activation inputs in 8 bits."""
-    if adapter is AdapterKind.NONE or not run.flag("fp8_activation_inputs"):
-        return profile
-    return replace(profile, memory=replace(profile.memory, fp8_activation_inputs=True))
+    """A profile with what a run or its framework says otherwise.
 
-
-def _with_dispatch(profile: FrameworkProfile, run: Run) -> FrameworkProfile:
-    """The profile with the exchange of tokens between experts that a run names.
-
-    DeepEP and Hybrid-EP send a token once to a node, collectives once to each expert there.
+    Its own loss; in fine-tuning activation inputs in 8 bits; DeepEP and Hybrid-EP, which send a
+    token once to a node, where collectives send it once to each expert there; and experts that do
+    not wait for the host, by graphs or counts on the GPU.
     """
-    dispatcher = run.word("token_dispatcher")
-    if not dispatcher:
-        return profile
-    once = dispatcher in ONCE_PER_NODE
-    return replace(profile, execution=replace(profile.execution, deduplicated_dispatch=once))
-
-
-def _without_host_waits(profile: FrameworkProfile, run: Run) -> FrameworkProfile:
-    """The profile of a run whose experts do not wait for the host: graphs, or counts on the GPU."""
-    if run.word("cuda_graphs") not in _NO_HOST_WAITS:
-        return profile
-    return replace(profile, execution=replace(profile.execution, expert_host_wait=0.0))
+    memory, execution = shipped.memory, shipped.execution
+    if rule.per_logit is not None:
+        memory = replace(memory, per_logit=rule.per_logit)
+    if adapter is not AdapterKind.NONE and run.flag("fp8_activation_inputs"):
+        memory = replace(memory, fp8_activation_inputs=True)
+    if dispatcher := run.word("token_dispatcher"):
+        execution = replace(execution, deduplicated_dispatch=dispatcher in ONCE_PER_NODE)
+    if run.word("cuda_graphs") in _NO_HOST_WAITS:
+        execution = replace(execution, expert_host_wait=0.0)
+    if memory is shipped.memory and execution is shipped.execution:
+        return shipped
+    return replace(shipped, memory=memory, execution=execution)
 
 
 def _loss(run: Run, rule: FrameworkRule) -> tuple[str, LossKernel]:

@@ -517,7 +517,7 @@ def _recompute(context: Open) -> list[Recompute]:
     return [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]
 
 
-def _told_set(run: Run, sets: Any) -> int | None:
+def _told_set(run: Run, sets: type[RecomputedModules] | type[KeptTensors]) -> int | None:
     """Tensors or modules, where a run tells its recomputation by them; else None."""
     word = sets.meant(run.word("recompute")).upper()
     is_told = word and word.lower() not in _RECOMPUTE
