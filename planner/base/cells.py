@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeAlias
 
-_WORDS: Mapping[str, Any] = {"": None, "True": True, "False": False}
+Value: TypeAlias = str | int | float | bool | None
+"""What a cell, a setting or an entry of JSON is."""
+
+_WORDS: Mapping[str, Value] = {"": None, "True": True, "False": False}
 _NUMBER = frozenset("0123456789-.")
 
 
-def cell_value(cell: str) -> Any:
+def cell_value(cell: str) -> Value:
     """What a cell of a CSV file stands for: a number, a flag, a text, None where it is empty.
 
     >>> cell_value("8"), cell_value("0.5"), cell_value("True"), cell_value(""), cell_value("8x")

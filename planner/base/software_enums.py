@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from planner.base.enums import Code
+
+if TYPE_CHECKING:
+    from planner.base.arrays import BoolArray, CodeArray
 
 
 class AttentionKernel(Code):
@@ -113,7 +116,7 @@ class _NameSet(Code):
         return "+".join(ordered) if ordered and len(ordered) == len(names) else "+".join(parts)
 
     @classmethod
-    def has(cls, codes: Any, name: str) -> Any:
+    def has(cls, codes: CodeArray, name: str) -> BoolArray:
         """Where sets have a name.
 
         >>> KeptTensors.has(KeptTensors["QKV_PROJ+CONTEXT"], "context")
@@ -143,8 +146,13 @@ it; ``shared_experts`` these alone; ``mlp_act`` and ``moe_act`` the functions in
 feed-forwards."""
 
 _NAMES = {"KeptTensors": TENSORS, "RecomputedModules": MODULES}
-_enumeration: Any = _NameSet
-KeptTensors: Any = _enumeration("KeptTensors", _sets(TENSORS), module=__name__)
+
+
+def _enumeration(name: str) -> type[_NameSet]:
+    return cast(type[_NameSet], _NameSet(name, _sets(_NAMES[name]), module=__name__))
+
+
+KeptTensors = _enumeration("KeptTensors")
 """The sets of such tensors, as array codes: which a configuration keeps, or moves to the host."""
-RecomputedModules: Any = _enumeration("RecomputedModules", _sets(MODULES), module=__name__)
+RecomputedModules = _enumeration("RecomputedModules")
 """The sets of such modules, as array codes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 from planner.errors import SearchSpaceError
 from planner.question.inputs import LARGEST, read, suggestion
@@ -47,14 +46,14 @@ def refuse_unknown(
         raise SearchSpaceError(where + problem)
 
 
-def listed(choice: object, bases: Mapping[str, int]) -> list[Any]:
+def listed(choice: object, bases: Mapping[str, int]) -> list[object]:
     """The values of a choice of a space, or of a value or several that a user gave."""
     if isinstance(choice, PowersOfTwo | Divisors | Multiples | Dense):
         return expand(choice, bases)
     return list(choice) if isinstance(choice, list | tuple) else [choice]
 
 
-def checked(name: str, values: Iterable[object]) -> list[Any]:
+def checked(name: str, values: Iterable[object]) -> list[float]:
     """Values of a parameter as codes, flags and numbers, without repetitions.
 
     Raises
@@ -78,7 +77,7 @@ def checked(name: str, values: Iterable[object]) -> list[Any]:
     return known
 
 
-def _coded(name: str, value: object) -> Any:
+def _coded(name: str, value: object) -> float:
     if type(value) in (str, int, float, bool):
         return _known_code(name, value)
     term = glossary()[name]
@@ -86,7 +85,7 @@ def _coded(name: str, value: object) -> Any:
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _known_code(name: str, value: str | float) -> Any:
+def _known_code(name: str, value: str | float) -> float:
     """The same of a plain word or number, of which the spaces of all frameworks have the same."""
     term = glossary()[name]
     return term.coded(read(term, value))

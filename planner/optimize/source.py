@@ -15,7 +15,7 @@ from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.confidence.plans import confidence
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.rule import Rule
+from planner.configurations.rule import Reason
 from planner.configurations.table import pick
 from planner.optimize.narrowing import in_parts, possible_mesh
 from planner.specs.site import Site
@@ -148,7 +148,7 @@ class Source(ABC):
     setting: Any
     mesh: OpenMesh[Any] | None
     counts: tuple[int, ...]
-    rules: ClassVar[tuple[Rule, ...]]
+    rules: ClassVar[tuple[Reason, ...]]
     num_rules: ClassVar[int]
     block_rows: ClassVar[int]
     published: ClassVar[str] = ""

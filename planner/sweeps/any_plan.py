@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from planner.base.cells import cell_value
 from planner.base.files import manifest_path
@@ -107,7 +106,7 @@ def plan_in(path: Path, row: int | None) -> PinnedPlan:
     return _pinned(path, found, manifest)
 
 
-def _csv_row(path: Path, row: int | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _csv_row(path: Path, row: int | None) -> tuple[object, object]:
     """A row of a CSV file, which may be large, and the manifest beside it."""
     lines = read_csv(path, LaunchError)
     _, names = next(lines, (1, []))
@@ -125,7 +124,7 @@ def _csv_row(path: Path, row: int | None) -> tuple[Mapping[str, Any], Mapping[st
     return {name: cell_value(cell) for name, cell in values.items() if name}, manifest
 
 
-def _json_row(path: Path, row: int | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _json_row(path: Path, row: int | None) -> tuple[object, object]:
     table = read_json(path, RESULT, LaunchError)
     rows = table.get("rows") if isinstance(table, dict) else None
     if not isinstance(rows, list):
@@ -141,7 +140,7 @@ def _require_row(path: Path, row: int | None, most: int) -> None:
         raise LaunchError(f"{path}: has rows 1 to {most:,}, not {1 if row is None else row}.")
 
 
-def _pinned(path: Path, row: Mapping[str, object], manifest: Mapping[str, object]) -> PinnedPlan:
+def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
     """The plan of a row; what its columns do not say is what the search was asked."""
     if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
         raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")

@@ -37,7 +37,10 @@ def on_cores(workers: int) -> Run:
         try:
             yield from on_workers(partial(run_part, plan), parts, workers, _look)
         except Lost as error:
-            first = min(error.tasks, key=lambda part: part.number)
+            first = min(
+                (part for part in error.tasks if isinstance(part, Part)),
+                key=lambda part: part.number,
+            )
             raise WorkersLost(
                 f"Workers ended {TRIES} times without a result, at scenario {first.first} "
                 "or soon behind it: give them more memory, or --workers 1. What is done "

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from planner.base.files import remove_unfinished, written_bytes, written_whole
-from planner.base.reading import RESULT, TABLE, opened, read_bytes, read_json
+from planner.base.reading import RESULT, TABLE, opened, read_bytes, read_json, table_of
 from planner.errors import OutputError, SpecError
 from planner.specs.paths import data_files
 from planner.sweeps.parts import Part, is_whole, parts_of
@@ -179,8 +179,8 @@ class Store:
     def _check_tables(self) -> None:
         """The tables of a complete sweep are still those that were written."""
         try:
-            manifest = read_json(self.folder / MANIFEST, RESULT)
-            digests = manifest["files"].items()
+            manifest = table_of(read_json(self.folder / MANIFEST, RESULT), MANIFEST)
+            digests = table_of(manifest["files"], "files").items()
             changed = [name for name, was in digests if file_digest(self.folder / name) != was]
         except (SpecError, OSError, KeyError, TypeError, AttributeError) as error:
             raise OutputError(f"{self.folder}: is damaged ({error}); {_AGAIN}.") from error
@@ -193,8 +193,8 @@ class Store:
         if not os.path.lexists(path):
             return None
         try:
-            found = read_json(path, RESULT)
-            return {"digest": found["digest"], "identity": {**found["identity"]}}
+            found = table_of(read_json(path, RESULT), PLAN)
+            return {"digest": found["digest"], "identity": table_of(found["identity"], "identity")}
         except (SpecError, KeyError, TypeError) as error:
             raise OutputError(
                 f"{path}: is not that of a sweep ({type(error).__name__}: {error}): give another "

@@ -12,7 +12,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, IndexArray
 from planner.base.enums import CacheType
 from planner.base.records import record
-from planner.configurations.enumerate import OpenMesh
+from planner.configurations.enumerate import OpenMesh, numbers
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
@@ -154,9 +154,8 @@ def one_each(
     """One worker per layout that leaves GPUs for another, without what its steps do not use."""
     layouts, *others = mesh.axes
     (layout,) = layouts
-    size = (
-        layout["tensor_parallel"] * layout["pipeline_parallel"] * layout["attention_data_parallel"]
-    )
+    names = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel")
+    size = math.prod(numbers(layout, name) for name in names)
     rows = np.unique(np.stack([*({**layout, "num_gpus": size}).values()], axis=1), axis=0)
     gpus = rows[:, list(layout).index("num_gpus")]
     rows = rows[(gpus < largest) | (gpus == gpus.min())]

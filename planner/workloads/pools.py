@@ -144,7 +144,7 @@ class PoolSource(Source):
             prefill.configurations, decode.configurations, num_prefill, num_decode
         )
         if asked is not None:
-            c = replace(c, concurrency=c.cast("concurrency", asked + np.zeros_like(c.concurrency)))
+            c = replace(c, concurrency=asked + np.zeros_like(c.concurrency))
         pools = self._pools(prefill, decode, c)
         run = disaggregated_run(self.setting, pools, c.replicas * c.concurrency)
         each = prefill.configurations.replica_gpus, decode.configurations.replica_gpus
@@ -235,9 +235,7 @@ class PoolDeployments(Deployments):
     def held(self) -> PoolConfigurations:
         """The configurations with what decode workers hold at once, where requests wait."""
         c, held = self.configurations, self.decode.configurations.concurrency
-        at_once = c.cast("concurrency", held + np.zeros_like(c.concurrency))
-        found: PoolConfigurations = replace(c, concurrency=at_once)
-        return found
+        return replace(c, concurrency=held + np.zeros_like(c.concurrency))
 
     @property
     def waits(self) -> bool:

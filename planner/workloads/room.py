@@ -56,7 +56,7 @@ def filled(
     c = configurations
     if np.all(memory.most_sequences >= c.concurrency):
         return c
-    one = run(replace(c, concurrency=c.cast("concurrency", np.ones_like(c.concurrency))))
+    one = run(replace(c, concurrency=np.ones_like(c.concurrency)))
     alone = serving_memory(setting, one)
     runs = (alone.most_sequences >= 1) & starts_surely(setting, alone, one)
     # Of fewer requests each may take more, so that not even those that more have room for fit.
@@ -65,12 +65,12 @@ def filled(
     low = np.where(runs, 1.0, c.concurrency)
     high = c.concurrency + np.zeros_like(low)
     while np.any(high - low > 1):
-        tried = run(replace(c, concurrency=c.cast("concurrency", middle)))
+        tried = run(replace(c, concurrency=middle))
         fits = serving_memory(setting, tried).most_sequences >= middle
         low = np.where(fits, np.maximum(middle, low), low)
         high = np.where(fits, high, np.minimum(middle, high))
         middle = np.ceil((low + high) / 2)
-    return replace(c, concurrency=c.cast("concurrency", low))
+    return replace(c, concurrency=low)
 
 
 def _with_concurrency(configurations: Any, numbers: Any) -> Any:

@@ -59,7 +59,7 @@ def _of_pools(source: PoolSource, num_requests: int | None) -> Evaluation:
         fitting = np.flatnonzero(
             (held < (num_requests or 0) + configurations.replicas) & (codes == 0)
         )
-        configurations = configurations.rows(fitting[-1:] if fitting.size else [0])
+        configurations = configurations.rows(fitting[-1:] if fitting.size else np.zeros(1, np.intp))
     candidates = _at_load(source, configurations)
     if num_requests is None or np.ravel(candidates.rejected_by)[0]:
         return Evaluation(candidates=candidates)
@@ -114,7 +114,7 @@ def _for_burst(
     estimate = evaluate_serving(source.setting, configurations)
     useful = configurations.concurrency < num_requests / configurations.data_parallel + 1
     fitting = np.flatnonzero(useful & (estimate.rejected_by == 0))
-    return configurations.rows(fitting[-1:] if fitting.size else [0])
+    return configurations.rows(fitting[-1:] if fitting.size else np.zeros(1, np.intp))
 
 
 def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.configurations.choices import checked, listed, refuse_unknown
-from planner.configurations.enumerate import Factor, OpenMesh, factor, joined
+from planner.configurations.enumerate import Factor, OpenMesh, factor, joined, numbers
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
@@ -97,8 +97,8 @@ def _layouts(
     """Every layout of a replica once, for each number of GPUs."""
     degrees = [factor(ServingConfigurations, name, table[name]) for name in _LAYOUT]
     plain = joined(degrees)
-    stage = plain["tensor_parallel"] * plain["attention_data_parallel"]
-    replica = stage * plain["pipeline_parallel"]
+    stage = numbers(plain, "tensor_parallel") * numbers(plain, "attention_data_parallel")
+    replica = stage * numbers(plain, "pipeline_parallel")
     if min(len(table[name]) for name in ("pipeline_parallel", "attention_data_parallel")) > 1:
         # Engines combine these two hardly ever; who sets one of them gets both.
         usual = (plain["pipeline_parallel"] == 1) | (plain["attention_data_parallel"] == 1)

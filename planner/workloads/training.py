@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.arrays import Values
 from planner.base.enums import (
     AdapterKind,
     AdapterTargets,
@@ -336,7 +337,7 @@ def _values(
 
 
 def _flops_efficiency(
-    request: Request, gpu: GpuSpec, precisions: Sequence[int]
+    request: Request, gpu: GpuSpec, precisions: Values
 ) -> float | tuple[float, ...] | None:
     """One share of every peak, or of an achieved rate the share of each precision's peak.
 
@@ -346,7 +347,7 @@ def _flops_efficiency(
     if not isinstance(given, str):
         return share_of_peak(given, "flop/s", float("nan"), name)
     shares = [float("nan")] * len(ComputePrecision)
-    for code in precisions:
+    for code in precisions.tolist():
         word = ComputePrecision(code).word
         peak = gpu.peak_flops.get(Precision(word))
         if peak is not None:

@@ -179,7 +179,7 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[Sizing]:
                 found[done] = size
             yield found.pop(number)
     except Lost as error:
-        first = tasks[min(error.tasks)].request.gpu
+        first = tasks[next(one for one in numbers if one in error.tasks)].request.gpu
         raise WorkersLost(
             f"Workers ended {TRIES} times without a result, at {first} or soon behind it: give "
             "them more memory, or let one process size all."
