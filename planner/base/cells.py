@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
 Value: TypeAlias = str | int | float | bool | None
 """What a cell, a setting or an entry of JSON is."""
+
+Row: TypeAlias = Mapping[str, Value]
+"""A row of a table by column."""
 
 _WORDS: Mapping[str, Value] = {"": None, "True": True, "False": False}
 _NUMBER = frozenset("0123456789-.")
@@ -26,3 +30,12 @@ def cell_value(cell: str) -> Value:
         except ValueError:
             pass
     return cell[1:] if cell[0] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
+
+
+def number(value: object) -> float:
+    """A value that is a number; NaN of one that is unknown, or a text.
+
+    >>> number(8), number(None)
+    (8.0, nan)
+    """
+    return float(value) if isinstance(value, int | float) else math.nan
