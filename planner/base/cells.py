@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import TypeAlias
 
 Value: TypeAlias = str | int | float | bool | None
@@ -38,4 +39,4 @@ def number(value: object) -> float:
     >>> number(8), number(None)
     (8.0, nan)
     """
-    return float(value) if isinstance(value, int | float) else math.nan
+    return float(value) if isinstance(value, Real) else math.nan

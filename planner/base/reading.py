@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from gzip import GzipFile
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias, TypeVar
 
 from planner.errors import PlannerError, SpecError
 
@@ -32,7 +32,9 @@ RESULT = 256 * MEBIBYTE
 """What the file of a result or a table of runs has at most: a hundred thousand rows and more."""
 LONGEST_LINE = MEBIBYTE
 
+Kind = TypeVar("Kind")
 _DEEPEST = 100
+_SHOWN = 60
 # Arrays hold whole numbers of 64 bits.
 _LARGEST = 2**63 - 1
 _FAULTS = (ValueError, RecursionError)
@@ -154,6 +156,18 @@ def table_of(value: object, where: str, error: Error = SpecError) -> dict[str, o
     """A value of TOML or JSON that must be a table."""
     if not isinstance(value, dict):
         raise error(f"{where}: must be a table.")
+    return value
+
+
+def part_of(table: object, name: str, kind: type[Kind], error: Error = SpecError) -> Kind:
+    """An entry of a table that must be there, and of a kind."""
+    if not isinstance(table, dict) or name not in table:
+        raise error(f"{name} is missing.")
+    value: object = table[name]
+    if not isinstance(value, kind):
+        words = repr(value)
+        cut = f"{words[:_SHOWN]}..." if len(words) > _SHOWN else words
+        raise error(f"{name} is {cut}, which it cannot be.")
     return value
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
@@ -15,6 +14,7 @@ from planner.optimize.constraints import Constraint
 from planner.optimize.problem import Problem
 from planner.optimize.relaxing import without_assumed
 from planner.optimize.result import SearchResult
+from planner.optimize.source import Candidates
 from planner.plan.plan import Plan, make_plan, one_configuration
 from planner.question.request import Request
 from planner.question.terms import glossary, remedies_of
@@ -101,8 +101,8 @@ def _is_single(plan: Plan) -> bool:
     return plan.space.name == plan.workload.single
 
 
-def _changed(plan: Plan, option: str, **changes: Any) -> _Remedy:
-    request = replace(plan.request, **changes)
+def _changed(plan: Plan, option: str, **changes: object) -> _Remedy:
+    request = plan.request.changed(**changes)
     return _Remedy(option=option, request=request, is_single=_is_single(plan))
 
 
@@ -128,7 +128,7 @@ def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
             yield _changed(plan, " with ".join(options), constraints=limits)
 
 
-def _violated(problem: Problem, candidates: Any) -> list[Constraint]:
+def _violated(problem: Problem, candidates: Candidates) -> list[Constraint]:
     return [limit for limit in problem.constraints if limit.violated(candidates).all()]
 
 

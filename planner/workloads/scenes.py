@@ -314,7 +314,7 @@ class Outer:
         name, request = self.workload.precision, question.request
         asked: list[Any] = [None]
         if request.precision is not None:
-            codes = checked(name, _listed(request.precision, glossary()[name].codes.usual()))
+            codes = checked(name, _listed(request.precision, glossary()[name].enumeration.usual()))
             asked = [word(name, code) for code in codes]
         several = len(question.counts) > 1
         for precision in asked:
