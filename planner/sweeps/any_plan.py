@@ -127,7 +127,7 @@ def _csv_row(path: Path, row: int | None) -> tuple[object, object]:
 def _json_row(path: Path, row: int | None) -> tuple[object, object]:
     table = read_json(path, RESULT, LaunchError)
     rows = table.get("rows") if isinstance(table, dict) else None
-    if not isinstance(rows, list):
+    if not isinstance(table, dict) or not isinstance(rows, list):
         raise LaunchError(f"{path}: is not the JSON file of a search: it has no rows.")
     _require_row(path, row, len(rows))
     return rows[(row or 1) - 1], table.get("manifest")
