@@ -17,6 +17,20 @@ _WORDS: Mapping[str, Value] = {"": None, "True": True, "False": False}
 _NUMBER = frozenset("0123456789-.")
 
 
+def number_in(row: Mapping[str, object], name: str) -> float:
+    """A number of a row.
+
+    Raises
+    ------
+    TypeError
+        It is none.
+    """
+    value = row[name]
+    if not isinstance(value, int | float):
+        raise TypeError(f"{name} is {value!r}, which is no number")
+    return value
+
+
 def cell_value(cell: str) -> Value:
     """What a cell of a CSV file stands for: a number, a flag, a text, None where it is empty.
 

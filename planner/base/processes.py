@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import islice
 from multiprocessing.connection import Connection
-from typing import TypeVar
+from typing import Any, TypeVar
 
 TRIES = 3
 """How many times in a row workers may end without a result."""
@@ -106,13 +106,13 @@ def _ended(waiting: Iterable[Future[Result]], look: Callable[[], object]) -> set
     return ended
 
 
-_work: Callable[[object], object] | None = None
+_work: Callable[[Any], Any] | None = None
 _is_working = False
 _working = threading.Lock()
 """Held where a worker begins or ends a task, and where it ends in the middle of one."""
 
 
-def _begin(work: Callable[[object], object], ends: Connection, alive: Connection) -> None:
+def _begin(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> None:
     """A worker leaves signals of the terminal to its parent, and ends with it."""
     global _work
     _work = work
@@ -136,7 +136,7 @@ def _end_with(ends: Connection) -> None:
     os._exit(1)
 
 
-def _run(task: object) -> object:
+def _run(task: object) -> Any:
     if _work is None:
         raise RuntimeError("The worker was not begun.")
     _tell_working(True)

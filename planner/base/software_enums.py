@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import EnumMeta
 from typing import TYPE_CHECKING, cast
 
 from planner.base.enums import Code
@@ -122,7 +123,8 @@ class _NameSet(Code):
         >>> KeptTensors.has(KeptTensors["QKV_PROJ+CONTEXT"], "context")
         True
         """
-        return (codes >> cls.names().index(name)) & 1 == 1
+        found: BoolArray = (codes >> cls.names().index(name)) & 1 == 1
+        return found
 
 
 def _sets(names: tuple[str, ...]) -> dict[str, int]:
@@ -149,7 +151,8 @@ _NAMES = {"KeptTensors": TENSORS, "RecomputedModules": MODULES}
 
 
 def _enumeration(name: str) -> type[_NameSet]:
-    return cast(type[_NameSet], _NameSet(name, _sets(_NAMES[name]), module=__name__))
+    made = EnumMeta.__call__(_NameSet, name, _sets(_NAMES[name]), module=__name__)
+    return cast(type[_NameSet], made)
 
 
 KeptTensors = _enumeration("KeptTensors")

@@ -113,7 +113,7 @@ def batch_of(settings: Mapping[str, object], num_gpus: int, plain: int | None) -
     return batch, f"{copies:,.0f} data-parallel x {micro:,} x {steps:,.0f} micro-batches"
 
 
-def _single(settings: Mapping[str, object], name: str, plain: int | None) -> int | None:
+def _single(settings: Mapping[str, object], name: str, plain: int | None) -> float | None:
     values = checked(name, listed(settings[name], {})) if name in settings else [plain]
     return values[0] if len(values) == 1 else None
 

@@ -49,7 +49,7 @@ def refuse_unknown(
 def listed(choice: object, bases: Mapping[str, int]) -> list[object]:
     """The values of a choice of a space, or of a value or several that a user gave."""
     if isinstance(choice, PowersOfTwo | Divisors | Multiples | Dense):
-        return expand(choice, bases)
+        return [*expand(choice, bases)]
     return list(choice) if isinstance(choice, list | tuple) else [choice]
 
 
@@ -78,14 +78,18 @@ def checked(name: str, values: Iterable[object]) -> list[float]:
 
 
 def _coded(name: str, value: object) -> float:
-    if type(value) in (str, int, float, bool):
+    if isinstance(value, str | int | float) and type(value) in (str, int, float, bool):
         return _known_code(name, value)
-    term = glossary()[name]
-    return term.coded(read(term, value))
+    return _read(name, value)
 
 
 @lru_cache(maxsize=4096, typed=True)
 def _known_code(name: str, value: str | float) -> float:
     """The same of a plain word or number, of which the spaces of all frameworks have the same."""
+    return _read(name, value)
+
+
+def _read(name: str, value: object) -> float:
     term = glossary()[name]
-    return term.coded(read(term, value))
+    code: float = term.coded(read(term, value))
+    return code

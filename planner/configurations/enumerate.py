@@ -81,6 +81,11 @@ class OpenMesh(Generic[Table]):
         (block,) = self.blocks(max(self.num_rows, 1))
         return block
 
+    def flat(self) -> Table:
+        """All configurations as one flat table."""
+        table = self.table()
+        return table.rows(np.arange(table.size))
+
 
 def training_mesh(values: Mapping[str, Sequence[object]]) -> OpenMesh[TrainingConfigurations]:
     """All combinations of the values of every parameter of training, by ``AXES``."""

@@ -127,7 +127,8 @@ class ConfigurationTable:
 
 def word(name: str, value: object) -> str | float:
     """A value of the parameter ``name`` as it is shown: a word, a bool or a number."""
-    return glossary()[name].shown(value)
+    found: str | float = glossary()[name].shown(value)
+    return found
 
 
 def pick(

@@ -18,6 +18,7 @@ from planner.optimize.source import Candidates
 from planner.plan.plan import Plan, make_plan, one_configuration
 from planner.question.request import Request
 from planner.question.terms import glossary, remedies_of
+from planner.specs.workload import TrainingWorkload
 
 _MOST_DOUBLINGS = 12
 _MOST_REMEDIES = 5
@@ -202,7 +203,10 @@ def _more_gpus(plan: Plan) -> Iterator[_Remedy]:
 
 
 def _other_batches(plan: Plan) -> Iterator[_Remedy]:
-    batch, gpus = plan.problem.setting.workload.global_batch_size, max(plan.counts)
+    work, gpus = plan.problem.setting.workload, max(plan.counts)
+    if not isinstance(work, TrainingWorkload):
+        return
+    batch = work.global_batch_size
     for size in (math.ceil(batch / gpus) * gpus, 2 ** math.ceil(math.log2(batch))):
         if size != batch:
             yield _changed(plan, f"--global-batch-size {size}", global_batch_size=size)

@@ -19,6 +19,7 @@ from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Candidates, Columns
 from planner.plan.plan import Plan
 from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
+from planner.workloads.deployments import served
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,7 +200,7 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
     """
     check_comparable(plan.workload.name)
     row = first_row(full_columns(_at_full_load(candidates), plan.problem.sources))
-    setting = candidates.source.setting
+    setting = served(candidates).setting
     work, cached = setting.workload, float(cached_tokens(setting))
     cost_rate, rate = number(row["cost_per_hour_usd"]) / HOUR, number(row["requests_per_s"])
     rates = _ends(row, "requests_per_s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -268,10 +268,10 @@ def _kinds(workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
     return np.broadcast_to(kinds, c.shape).ravel()
 
 
-def _rows(workers: Workers, rows: Any) -> Workers:
+def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
     """A flat table of some workers by flat index or mask."""
     shape = workers.configurations.shape
-    indices = np.flatnonzero(rows) if np.asarray(rows).dtype == np.bool_ else rows
+    indices: IndexArray = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows)
     return _changed(
         workers,
         workers.configurations.rows(indices),
@@ -279,7 +279,11 @@ def _rows(workers: Workers, rows: Any) -> Workers:
     )
 
 
-def _changed(workers: Workers, configurations: Any, change: Any) -> Workers:
+def _changed(
+    workers: Workers,
+    configurations: ServingConfigurations,
+    change: Callable[[FloatArray], Any],
+) -> Workers:
     """The workers with every array changed."""
     whole = ("setting", "configurations", "memory")
     arrays = {name: change(value) for name, value in vars(workers).items() if name not in whole}

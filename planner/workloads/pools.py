@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
+from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.configurations.serving import (
@@ -90,7 +91,7 @@ class PoolSource(Source):
         return self.space.prefill_setting.machine.gpu.name
 
     @property
-    def asked(self) -> Mapping[str, Any]:
+    def asked(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
         return asked(self.setting.workload, self.site) | {
             f"prefill_{name}": value for name, value in self.prefill_site.columns.items()
@@ -226,6 +227,7 @@ class PoolDeployments(Deployments):
     """Deployments of prefill and decode workers."""
 
     source: PoolSource
+    configurations: PoolConfigurations
     prefill: PrefillWorkers
     decode: DecodeWorkers
     pools: Pools
@@ -321,7 +323,7 @@ class PoolDeployments(Deployments):
     def memory(self) -> tuple[Need, Need]:
         """What a worker that does not fit needs of the host's memory and of its GPUs'."""
         decode = self.decode
-        worker: Any = decode if np.any(decode.rejected_by) else self.prefill
+        worker = decode if np.any(decode.rejected_by) else self.prefill
         cache = cache_of(worker.memory, worker.configurations.concurrency)
         return needed_memory(worker.setting, worker.memory, worker.configurations, cache)
 

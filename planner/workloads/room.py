@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from planner.base.arrays import FloatArray
 from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ConfigurationTable
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Candidates, Source
@@ -17,7 +18,7 @@ _GRID = 64
 LARGEST_BATCH = _GRID**4
 
 
-def most_at_once(source: Source, configurations: object) -> int:
+def most_at_once(source: Source, configurations: ConfigurationTable) -> int:
     """The most requests at once with which one configuration is accepted; 0 if not even one is.
 
     Found in ever narrower grids. Nothing but this counts as room: what a sequence takes, and what
@@ -33,7 +34,7 @@ def most_at_once(source: Source, configurations: object) -> int:
     return fewest
 
 
-def as_many_as_fit(source: Source, configurations: object) -> Candidates | None:
+def as_many_as_fit(source: Source, configurations: ConfigurationTable) -> Candidates | None:
     """One configuration with the most requests at once that it has room for; None without any."""
     most = most_at_once(source, configurations)
     if not most:
@@ -73,6 +74,8 @@ def filled(
     return replace(c, concurrency=low)
 
 
-def _with_concurrency(configurations: Any, numbers: Any) -> Any:
+def _with_concurrency(
+    configurations: ConfigurationTable, numbers: FloatArray
+) -> ConfigurationTable:
     rows = configurations.rows(np.zeros(numbers.size, dtype=np.intp))
     return replace(rows, concurrency=rows.cast("concurrency", numbers))

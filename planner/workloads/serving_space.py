@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -89,7 +88,7 @@ def spans_nodes(machine: Machine, mesh: OpenMesh[ServingConfigurations]) -> bool
 
 
 def _layouts(
-    table: Mapping[str, Sequence[Any]],
+    table: Mapping[str, Sequence[float]],
     spreads: Sequence[object],
     counts: Sequence[int] | None,
     has_experts: bool,
@@ -124,14 +123,14 @@ def _layouts(
 
 
 def _quantizations(
-    space: SearchSpace, settings: Mapping[str, Any], model: ModelSpec, has_experts: bool
+    space: SearchSpace, settings: Mapping[str, object], model: ModelSpec, has_experts: bool
 ) -> Factor:
     """Pairs of types: of what the user set, else of the published weights, else of the space.
 
     Experts have the type of the other matrices where nothing else is said.
     """
-    words = space.parameters.get("quantization", "w16a16")
-    experts = space.parameters.get("expert_quantization")
+    words: object = space.parameters.get("quantization", "w16a16")
+    experts: object = space.parameters.get("expert_quantization")
     if model.quantization or model.expert_quantization:
         words, experts = model.quantization or "w16a16", model.expert_quantization
     words = settings.get("quantization", words)

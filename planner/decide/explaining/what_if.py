@@ -89,7 +89,7 @@ def scaled(kind: str, paths: Sequence[str], factor: float) -> Changing:
 def _of_source(source: Source, kind: str, paths: Sequence[str], factor: float) -> Source:
     if kind in _SPECS_OF_SITES:
         sites = {name: getattr(source, name) for name in _SITES if hasattr(source, name)}
-        return replace(  # type: ignore[type-var]
+        return replace(
             source,
             **{
                 name: replace(site, **{kind: _scaled_specs(getattr(site, kind), paths, factor)})

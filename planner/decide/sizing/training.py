@@ -156,7 +156,9 @@ class TrainingSizer:
 
     @cached_property
     def _setting(self) -> Setting:
-        setting: Setting = make_plan(replace(self.request, num_gpus=1)).problem.setting
+        setting = make_plan(replace(self.request, num_gpus=1)).problem.setting
+        if not isinstance(setting, Setting):
+            raise TypeError(f"{self.request!r} does not train.")
         return setting
 
     @property
