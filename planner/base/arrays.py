@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,14 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 IndexArray: TypeAlias = NDArray[np.intp]
 CodeArray: TypeAlias = NDArray[np.int8]
 Numeric: TypeAlias = float | FloatArray
+Values: TypeAlias = NDArray[np.generic]
+"""Numbers, codes or flags of configurations."""
+Item = TypeVar("Item", bound=np.generic)
 
 _SMALL = 2**10  # where a new array costs less than to find out whether the old one has room
 
 
-def add(parts: Iterable[Numeric]) -> FloatArray:
+def add(parts: Iterable[Numeric | BoolArray]) -> FloatArray:
     """Sum of arrays of broadcastable shapes, smallest first.
 
     Configurations are open meshes: adding the small arrays first leaves only one
@@ -79,7 +82,7 @@ def first(values: object) -> float:
     return float(np.ravel(np.asarray(values, dtype=np.float64))[0])
 
 
-def distinct(values: Any) -> Any:
+def distinct(values: NDArray[Item]) -> NDArray[Item]:
     """The values of an array in increasing order, each once.
 
     As `numpy.unique`, which loads masked arrays: a tenth of what a search takes to start.
@@ -88,7 +91,7 @@ def distinct(values: Any) -> Any:
     return ordered[_is_new(ordered)]
 
 
-def ranking(values: Any) -> tuple[Any, IndexArray]:
+def ranking(values: NDArray[Item]) -> tuple[NDArray[Item], IndexArray]:
     """The distinct values of an array, and the place among them of each one."""
     flat = np.ravel(values)
     order = np.argsort(flat, kind="stable")
@@ -99,7 +102,7 @@ def ranking(values: Any) -> tuple[Any, IndexArray]:
     return ordered[is_new], ranks
 
 
-def _is_new(ordered: Any) -> BoolArray:
+def _is_new(ordered: NDArray[Item]) -> BoolArray:
     is_new = np.ones(ordered.size, dtype=np.bool_)
     both_nan = (ordered[1:] != ordered[1:]) & (ordered[:-1] != ordered[:-1])
     is_new[1:] = (ordered[1:] != ordered[:-1]) & ~both_nan

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from numbers import Real
+from typing import TypeAlias
 
-_WORDS: Mapping[str, Any] = {"": None, "True": True, "False": False}
+Value: TypeAlias = str | int | float | bool | None
+"""What a cell, a setting or an entry of JSON is."""
+
+Row: TypeAlias = Mapping[str, Value]
+"""A row of a table by column."""
+
+_WORDS: Mapping[str, Value] = {"": None, "True": True, "False": False}
 _NUMBER = frozenset("0123456789-.")
 
 
-def cell_value(cell: str) -> Any:
+def number_in(row: Mapping[str, object], name: str) -> float:
+    """A number of a row.
+
+    Raises
+    ------
+    TypeError
+        It is none.
+    """
+    value = row[name]
+    if not isinstance(value, int | float):
+        raise TypeError(f"{name} is {value!r}, which is no number")
+    return value
+
+
+def cell_value(cell: str) -> Value:
     """What a cell of a CSV file stands for: a number, a flag, a text, None where it is empty.
 
     >>> cell_value("8"), cell_value("0.5"), cell_value("True"), cell_value(""), cell_value("8x")
@@ -23,3 +45,12 @@ def cell_value(cell: str) -> Any:
         except ValueError:
             pass
     return cell[1:] if cell[0] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
+
+
+def number(value: object) -> float:
+    """A value that is a number; NaN of one that is unknown, or a text.
+
+    >>> number(8), number(None)
+    (8.0, nan)
+    """
+    return float(value) if isinstance(value, Real) else math.nan

@@ -160,6 +160,11 @@ class Code(IntEnum):
         return self.name.lower()
 
     @classmethod
+    def listed(cls) -> str:
+        """The words as a sentence tells them."""
+        return ", ".join(cls.words())
+
+    @classmethod
     def words(cls) -> list[str]:
         return [member.word for member in cls]
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TextIO
+from typing import BinaryIO, TextIO, TypeVar
 
 from planner.base.interrupts import removed_if_ended
 from planner.errors import OutputError
@@ -18,6 +18,7 @@ STDOUT = Path("-")
 TEMPORARY = ".planner-*.tmp"
 """What files are called until they are whole; while their writer lives, they are locked."""
 
+Stream = TypeVar("Stream", TextIO, BinaryIO)
 _looked_into: set[Path] = set()
 
 
@@ -119,7 +120,7 @@ def _text(target: Path) -> AbstractContextManager[TextIO]:
 
 
 @contextmanager
-def _replaced(target: Path, opened: Callable[[Path], IO[Any]]) -> Iterator[Any]:
+def _replaced(target: Path, opened: Callable[[Path], Stream]) -> Iterator[Stream]:
     if target.parent not in _looked_into:
         _looked_into.add(target.parent)
         remove_unfinished(target.parent)
@@ -144,7 +145,7 @@ def _replaced(target: Path, opened: Callable[[Path], IO[Any]]) -> Iterator[Any]:
             raise
 
 
-def _is_locked(stream: IO[Any], path: Path) -> bool:
+def _is_locked(stream: TextIO | BinaryIO, path: Path) -> bool:
     """Lock a file; False where somebody took it for left behind before it was locked."""
     try:
         fcntl.flock(stream.fileno(), fcntl.LOCK_EX)

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -34,7 +34,7 @@ def num_cores() -> int:
 class Lost(Exception):
     """Workers ended again and again without a result; ``tasks`` are those still to be done."""
 
-    def __init__(self, tasks: list[Any]) -> None:
+    def __init__(self, tasks: Sequence[object]) -> None:
         super().__init__(tasks)
         self.tasks = tasks
 

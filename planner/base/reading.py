@@ -14,9 +14,10 @@ import os
 import stat
 import tomllib
 from collections.abc import Iterable, Iterator
+from gzip import GzipFile
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import BinaryIO, TypeAlias, TypeVar
 
 from planner.errors import PlannerError, SpecError
 
@@ -31,7 +32,9 @@ RESULT = 256 * MEBIBYTE
 """What the file of a result or a table of runs has at most: a hundred thousand rows and more."""
 LONGEST_LINE = MEBIBYTE
 
+Kind = TypeVar("Kind")
 _DEEPEST = 100
+_SHOWN = 60
 # Arrays hold whole numbers of 64 bits.
 _LARGEST = 2**63 - 1
 _FAULTS = (ValueError, RecursionError)
@@ -85,12 +88,12 @@ def text_of(content: bytes, path: Path, error: Error = SpecError) -> str:
         ) from failure
 
 
-def read_json(path: Path, most: int = SMALL, error: Error = SpecError) -> Any:
+def read_json(path: Path, most: int = SMALL, error: Error = SpecError) -> object:
     """The value of a JSON file."""
     return json_of(read_text(path, most, error), str(path), error)
 
 
-def json_of(text: str, where: str, error: Error = SpecError) -> Any:
+def json_of(text: str, where: str, error: Error = SpecError) -> object:
     """The value of a text of JSON, as `read_json`."""
     try:
         value = json.loads(text)
@@ -99,12 +102,12 @@ def json_of(text: str, where: str, error: Error = SpecError) -> Any:
     return _computable(value, where, error)
 
 
-def read_toml(path: Path, error: Error = SpecError) -> dict[str, Any]:
+def read_toml(path: Path, error: Error = SpecError) -> dict[str, object]:
     """The tables of a TOML file."""
     return toml_of(read_text(path, SMALL, error), str(path), error)
 
 
-def toml_of(text: str, where: str, error: Error = SpecError) -> dict[str, Any]:
+def toml_of(text: str, where: str, error: Error = SpecError) -> dict[str, object]:
     """The tables of a text of TOML."""
     try:
         table = tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
@@ -134,7 +137,7 @@ def csv_of(
 
 
 def lines(
-    file: Any, path: Path, error: Error = SpecError, most: int = LONGEST_LINE
+    file: BinaryIO | GzipFile, path: Path, error: Error = SpecError, most: int = LONGEST_LINE
 ) -> Iterator[str]:
     """The lines of an open UTF-8 file, each with its end; one of over ``most`` is refused."""
     try:
@@ -149,6 +152,25 @@ def lines(
         raise unreadable(path, failure, error) from failure
 
 
+def table_of(value: object, where: str, error: Error = SpecError) -> dict[str, object]:
+    """A value of TOML or JSON that must be a table."""
+    if not isinstance(value, dict):
+        raise error(f"{where}: must be a table.")
+    return value
+
+
+def part_of(table: object, name: str, kind: type[Kind], error: Error = SpecError) -> Kind:
+    """An entry of a table that must be there, and of a kind."""
+    if not isinstance(table, dict) or name not in table:
+        raise error(f"{name} is missing.")
+    value: object = table[name]
+    if not isinstance(value, kind):
+        words = repr(value)
+        cut = f"{words[:_SHOWN]}..." if len(words) > _SHOWN else words
+        raise error(f"{name} is {cut}, which it cannot be.")
+    return value
+
+
 def _at_once(path: str, flags: int) -> int:
     """Open without waiting for somebody who writes into a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
@@ -158,12 +180,12 @@ def _reason(failure: BaseException) -> str:
     return "nested too deep" if isinstance(failure, RecursionError) else str(failure)
 
 
-def _computable(value: object, where: str, error: Error) -> Any:
+def _computable(value: object, where: str, error: Error) -> object:
     """The value, whose depth, numbers and texts are such that everything can be done with them."""
-    waiting: list[tuple[Any, tuple[Any, ...]]] = [(value, ())]
+    waiting: list[tuple[object, tuple[object, ...]]] = [(value, ())]
     while waiting:
         found, place = waiting.pop()
-        items: Iterable[tuple[Any, Any]] = ()
+        items: Iterable[tuple[object, object]] = ()
         if isinstance(found, dict):
             items = found.items()
         elif isinstance(found, list):

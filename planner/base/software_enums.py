@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from enum import EnumMeta
+from typing import TYPE_CHECKING, cast
 
 from planner.base.enums import Code
+
+if TYPE_CHECKING:
+    from planner.base.arrays import BoolArray, CodeArray
 
 
 class AttentionKernel(Code):
@@ -113,13 +117,14 @@ class _NameSet(Code):
         return "+".join(ordered) if ordered and len(ordered) == len(names) else "+".join(parts)
 
     @classmethod
-    def has(cls, codes: Any, name: str) -> Any:
+    def has(cls, codes: CodeArray, name: str) -> BoolArray:
         """Where sets have a name.
 
         >>> KeptTensors.has(KeptTensors["QKV_PROJ+CONTEXT"], "context")
         True
         """
-        return (codes >> cls.names().index(name)) & 1 == 1
+        found: BoolArray = (codes >> cls.names().index(name)) & 1 == 1
+        return found
 
 
 def _sets(names: tuple[str, ...]) -> dict[str, int]:
@@ -143,8 +148,14 @@ it; ``shared_experts`` these alone; ``mlp_act`` and ``moe_act`` the functions in
 feed-forwards."""
 
 _NAMES = {"KeptTensors": TENSORS, "RecomputedModules": MODULES}
-_enumeration: Any = _NameSet
-KeptTensors: Any = _enumeration("KeptTensors", _sets(TENSORS), module=__name__)
+
+
+def _enumeration(name: str) -> type[_NameSet]:
+    made = EnumMeta.__call__(_NameSet, name, _sets(_NAMES[name]), module=__name__)
+    return cast(type[_NameSet], made)
+
+
+KeptTensors = _enumeration("KeptTensors")
 """The sets of such tensors, as array codes: which a configuration keeps, or moves to the host."""
-RecomputedModules: Any = _enumeration("RecomputedModules", _sets(MODULES), module=__name__)
+RecomputedModules = _enumeration("RecomputedModules")
 """The sets of such modules, as array codes."""

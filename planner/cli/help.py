@@ -300,7 +300,7 @@ def _names(workload: str, options: set[str | None]) -> Iterator[tuple[str, list[
 
 def _described(term: Term) -> str:
     """What a parameter is, and its values where they are words."""
-    words = [str(term.shown(code)) for code in term.codes or ()]
+    words = [] if term.codes is None else [str(term.shown(code)) for code in term.codes]
     if term.codes is not None and len(term.codes.words()) < len(words):
         words = []  # of sets the description tells the parts
     told = all(word in term.description for word in words)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, distinct
+from planner.base.arrays import BoolArray, FloatArray, distinct
 from planner.base.records import record
 from planner.configurations.choices import checked, listed
 from planner.configurations.training import TrainingConfigurations
@@ -43,7 +42,7 @@ class AsGiven:
             violated = violated | ~np.isin(c.num_micro_batches, steps)
         return np.asarray(violated)
 
-    def check(self, values: Mapping[str, Sequence[Any]]) -> None:
+    def check(self, values: Mapping[str, Sequence[float]]) -> None:
         """Refuse numbers that no combination of ``values`` (by parameter) agrees with.
 
         Raises
@@ -79,7 +78,7 @@ NOTHING_GIVEN = AsGiven()
 class _Disagree(SearchSpaceError):
     """A number that was given is none that the others make."""
 
-    def __init__(self, name: str, given: Sequence[float], made: str, found: object) -> None:
+    def __init__(self, name: str, given: Sequence[float], made: str, found: FloatArray) -> None:
         super().__init__(
             f"{name}={_text(given)} is given, but {made} is {_text(distinct(found))}: change one "
             f"of them, or leave out {name}, which follows from the others."
@@ -114,12 +113,12 @@ def batch_of(settings: Mapping[str, object], num_gpus: int, plain: int | None) -
     return batch, f"{copies:,.0f} data-parallel x {micro:,} x {steps:,.0f} micro-batches"
 
 
-def _single(settings: Mapping[str, object], name: str, plain: int | None) -> int | None:
+def _single(settings: Mapping[str, object], name: str, plain: int | None) -> float | None:
     values = checked(name, listed(settings[name], {})) if name in settings else [plain]
     return values[0] if len(values) == 1 else None
 
 
-def _copies(values: Mapping[str, Sequence[Any]]) -> list[float]:
+def _copies(values: Mapping[str, Sequence[float]]) -> list[float]:
     """Numbers of copies that the GPUs make, whole ones."""
     n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
     found = distinct(n / (degrees[0] * degrees[1] * degrees[2]))
@@ -127,20 +126,22 @@ def _copies(values: Mapping[str, Sequence[Any]]) -> list[float]:
     return [float(one) for one in (whole if len(whole) else found)]
 
 
-def _numbers(values: Mapping[str, Sequence[Any]], name: str) -> Any:
+def _numbers(values: Mapping[str, Sequence[float]], name: str) -> FloatArray:
     return np.asarray(values[name], dtype=np.float64)
 
 
-def _all(values: Mapping[str, Sequence[Any]], name: str) -> str:
+def _all(values: Mapping[str, Sequence[float]], name: str) -> str:
     return _text(values[name])
 
 
-def _product(values: Mapping[str, Sequence[Any]], names: Sequence[str], around: str = "()") -> str:
+def _product(
+    values: Mapping[str, Sequence[float]], names: Sequence[str], around: str = "()"
+) -> str:
     made = " x ".join(f"{name} {_all(values, name)}" for name in names)
     return f"{around[:1]}{made}{around[1:]}"
 
 
-def _text(numbers: Any) -> str:
+def _text(numbers: Iterable[float]) -> str:
     """Few numbers as they are, of many the ends."""
     texts = [f"{float(one):,.6g}" for one in numbers]
     return ", ".join(texts) if len(texts) <= 4 else f"{texts[0]} to {texts[-1]}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 from planner.errors import SearchSpaceError
 from planner.question.inputs import LARGEST, read, suggestion
@@ -47,14 +46,14 @@ def refuse_unknown(
         raise SearchSpaceError(where + problem)
 
 
-def listed(choice: object, bases: Mapping[str, int]) -> list[Any]:
+def listed(choice: object, bases: Mapping[str, int]) -> list[object]:
     """The values of a choice of a space, or of a value or several that a user gave."""
     if isinstance(choice, PowersOfTwo | Divisors | Multiples | Dense):
-        return expand(choice, bases)
+        return [*expand(choice, bases)]
     return list(choice) if isinstance(choice, list | tuple) else [choice]
 
 
-def checked(name: str, values: Iterable[object]) -> list[Any]:
+def checked(name: str, values: Iterable[object]) -> list[float]:
     """Values of a parameter as codes, flags and numbers, without repetitions.
 
     Raises
@@ -78,15 +77,19 @@ def checked(name: str, values: Iterable[object]) -> list[Any]:
     return known
 
 
-def _coded(name: str, value: object) -> Any:
-    if type(value) in (str, int, float, bool):
+def _coded(name: str, value: object) -> float:
+    if isinstance(value, str | int | float) and type(value) in (str, int, float, bool):
         return _known_code(name, value)
-    term = glossary()[name]
-    return term.coded(read(term, value))
+    return _read(name, value)
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _known_code(name: str, value: str | float) -> Any:
+def _known_code(name: str, value: str | float) -> float:
     """The same of a plain word or number, of which the spaces of all frameworks have the same."""
+    return _read(name, value)
+
+
+def _read(name: str, value: object) -> float:
     term = glossary()[name]
-    return term.coded(read(term, value))
+    code: float = term.coded(read(term, value))
+    return code

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, product
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from planner.base.arrays import distinct
+from planner.base.arrays import FloatArray, Values, distinct
 from planner.base.records import record
 from planner.configurations.table import ConfigurationTable
 from planner.configurations.training import TrainingConfigurations
 from planner.question.terms import terms_of
 
 Table = TypeVar("Table", bound=ConfigurationTable)
-Factor: TypeAlias = Mapping[str, Any]
+Factor: TypeAlias = Mapping[str, Values]
 
 # Parameters that appear in the same formulas share an axis: what a formula does not depend
 # on costs it nothing. A stage's time does not depend on the global batch size, which therefore
@@ -57,7 +57,7 @@ class OpenMesh(Generic[Table]):
         """Number of configurations."""
         return math.prod(_length(factor) for axis in self.axes for factor in axis)
 
-    def values(self, name: str) -> Any:
+    def values(self, name: str) -> Values:
         """The distinct values of a parameter, in increasing order."""
         (column,) = (factor[name] for factor in self.factors if name in factor)
         return distinct(column)
@@ -81,8 +81,13 @@ class OpenMesh(Generic[Table]):
         (block,) = self.blocks(max(self.num_rows, 1))
         return block
 
+    def flat(self) -> Table:
+        """All configurations as one flat table."""
+        table = self.table()
+        return table.rows(np.arange(table.size))
 
-def training_mesh(values: Mapping[str, Sequence[Any]]) -> OpenMesh[TrainingConfigurations]:
+
+def training_mesh(values: Mapping[str, Sequence[object]]) -> OpenMesh[TrainingConfigurations]:
     """All combinations of the values of every parameter of training, by ``AXES``."""
     kind = TrainingConfigurations
     return OpenMesh(
@@ -95,6 +100,11 @@ def factor(kind: type[ConfigurationTable], name: str, values: Sequence[object]) 
     return {name: kind.cast(name, values)}
 
 
+def numbers(columns: Factor, name: str) -> FloatArray:
+    """A column that holds numbers."""
+    return np.asarray(columns[name], dtype=np.float64)
+
+
 def joined(factors: Sequence[Factor]) -> Factor:
     """Columns of all combinations of the entries of some factors, the last fastest."""
     grids = np.meshgrid(*(np.arange(_length(factor)) for factor in factors), indexing="ij")
@@ -105,7 +115,7 @@ def joined(factors: Sequence[Factor]) -> Factor:
     }
 
 
-def _length(columns: Mapping[str, Any]) -> int:
+def _length(columns: Factor) -> int:
     return len(next(iter(columns.values())))
 
 
@@ -120,7 +130,7 @@ def steps_of(lengths: Sequence[int], max_rows: int) -> list[int]:
     return steps[::-1]
 
 
-def _on_axis(axis: int, num_axes: int, values: Any) -> Any:
+def _on_axis(axis: int, num_axes: int, values: Values) -> Values:
     shape = [1] * num_axes
     shape[axis] = len(values)
     return values.reshape(shape)

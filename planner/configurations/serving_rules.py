@@ -11,6 +11,7 @@ from planner.base.enums import AttentionKind, CacheType, Precision, Quantization
 from planner.base.records import record
 from planner.configurations.rule import (
     OUT_OF_HOST_MEMORY,
+    Reason,
     Rule,
     first_broken,
     indivisible,
@@ -158,7 +159,7 @@ def _fabric(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     return np.asarray(c.tensor_parallel > context.domain_size)
 
 
-SERVING_RULES: tuple[Rule, ...] = tuple(
+SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
         (
@@ -216,7 +217,7 @@ OUT_OF_SERVING_MEMORY = predicted(
     "out_of_memory", "weights and the cache of all requests need more than the engine may use"
 )
 
-SERVING_REJECTING: tuple[Rule, ...] = (*SERVING_RULES, OUT_OF_HOST_MEMORY, OUT_OF_SERVING_MEMORY)
+SERVING_REJECTING: tuple[Reason, ...] = (*SERVING_RULES, OUT_OF_HOST_MEMORY, OUT_OF_SERVING_MEMORY)
 """All that rejects a configuration before the user's limits, in order."""
 
 

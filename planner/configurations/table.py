@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import Field
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.base.arrays import IndexArray
+from planner.base.arrays import BoolArray, IndexArray, Item, Values
 from planner.question.terms import glossary, plain_values
 
 _BYTE = 128  # Codes that a signed byte tells apart.
@@ -28,7 +30,7 @@ class ConfigurationTable:
 
     workload: ClassVar[str]
     _shape: tuple[int, ...]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
     @classmethod
     def of(cls, **values: object) -> Self:
@@ -41,13 +43,13 @@ class ConfigurationTable:
 
     @classmethod
     @cache
-    def plain(cls) -> dict[str, Any]:
+    def plain(cls) -> dict[str, float]:
         """The plain value of every parameter that has one: a code, a flag or a number."""
         words = plain_values(cls.workload)
         return {name: glossary()[name].coded(words[name]) for name in cls.names() if name in words}
 
     @classmethod
-    def cast(cls, name: str, value: object) -> Any:
+    def cast(cls, name: str, value: object) -> Values:
         """``value`` in the array type of the parameter ``name``."""
         term = glossary()[name]
         if term.codes is not None:
@@ -64,7 +66,7 @@ class ConfigurationTable:
             if not str(field.type).startswith("ClassVar")
         )
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return vars(self)
 
     @property
@@ -82,7 +84,7 @@ class ConfigurationTable:
         """Number of configurations."""
         return math.prod(self.shape)
 
-    def rows(self, indices: Any) -> Self:
+    def rows(self, indices: IndexArray) -> Self:
         """The flat table of the rows at these flat indices of the mesh."""
         shape = self.shape
         positions = np.unravel_index(indices, shape)
@@ -106,7 +108,7 @@ class ConfigurationTable:
         """The mesh of some indices of each axis."""
         shape = self.shape
 
-        def narrow(values: Any) -> Any:
+        def narrow(values: Values) -> Values:
             padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
             for axis, indices in enumerate(kept):
                 if padded.shape[axis] > 1 or not indices.size:
@@ -115,7 +117,7 @@ class ConfigurationTable:
 
         return type(self)(**{name: narrow(getattr(self, name)) for name in self.names()})
 
-    def chosen(self, mask: Any) -> Self:
+    def chosen(self, mask: BoolArray | IndexArray) -> Self:
         """The rows of a flat table where ``mask`` (or at which indices) it is true."""
         shape = self.shape
         return type(self)(
@@ -123,12 +125,15 @@ class ConfigurationTable:
         )
 
 
-def word(name: str, value: object) -> Any:
+def word(name: str, value: object) -> str | float:
     """A value of the parameter ``name`` as it is shown: a word, a bool or a number."""
-    return glossary()[name].shown(value)
+    found: str | float = glossary()[name].shown(value)
+    return found
 
 
-def pick(values: Any, shape: tuple[int, ...], positions: Any) -> Any:
+def pick(
+    values: NDArray[Item], shape: tuple[int, ...], positions: Sequence[IndexArray]
+) -> NDArray[Item]:
     """The entries of a broadcastable array at positions of the whole ``shape``."""
     padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
     index = tuple(

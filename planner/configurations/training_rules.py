@@ -30,6 +30,7 @@ from planner.configurations.option_rules import (
 )
 from planner.configurations.rule import (
     OUT_OF_HOST_MEMORY,
+    Reason,
     Rule,
     first_broken,
     indivisible,
@@ -254,7 +255,7 @@ def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray(violated)
 
 
-RULES: tuple[Rule, ...] = tuple(
+RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
         (
@@ -375,7 +376,7 @@ RULES: tuple[Rule, ...] = tuple(
 
 OUT_OF_MEMORY = predicted("out_of_memory", "the fullest GPU needs more memory than it surely has")
 
-REJECTING: tuple[Rule, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
+REJECTING: tuple[Reason, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
 """All that rejects a configuration before the user's limits, in order."""
 
 

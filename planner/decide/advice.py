@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
@@ -15,9 +14,11 @@ from planner.optimize.constraints import Constraint
 from planner.optimize.problem import Problem
 from planner.optimize.relaxing import without_assumed
 from planner.optimize.result import SearchResult
+from planner.optimize.source import Candidates
 from planner.plan.plan import Plan, make_plan, one_configuration
 from planner.question.request import Request
 from planner.question.terms import glossary, remedies_of
+from planner.specs.workload import TrainingWorkload
 
 _MOST_DOUBLINGS = 12
 _MOST_REMEDIES = 5
@@ -101,8 +102,8 @@ def _is_single(plan: Plan) -> bool:
     return plan.space.name == plan.workload.single
 
 
-def _changed(plan: Plan, option: str, **changes: Any) -> _Remedy:
-    request = replace(plan.request, **changes)
+def _changed(plan: Plan, option: str, **changes: object) -> _Remedy:
+    request = plan.request.changed(**changes)
     return _Remedy(option=option, request=request, is_single=_is_single(plan))
 
 
@@ -128,7 +129,7 @@ def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
             yield _changed(plan, " with ".join(options), constraints=limits)
 
 
-def _violated(problem: Problem, candidates: Any) -> list[Constraint]:
+def _violated(problem: Problem, candidates: Candidates) -> list[Constraint]:
     return [limit for limit in problem.constraints if limit.violated(candidates).all()]
 
 
@@ -202,7 +203,10 @@ def _more_gpus(plan: Plan) -> Iterator[_Remedy]:
 
 
 def _other_batches(plan: Plan) -> Iterator[_Remedy]:
-    batch, gpus = plan.problem.setting.workload.global_batch_size, max(plan.counts)
+    work, gpus = plan.problem.setting.workload, max(plan.counts)
+    if not isinstance(work, TrainingWorkload):
+        return
+    batch = work.global_batch_size
     for size in (math.ceil(batch / gpus) * gpus, 2 ** math.ceil(math.log2(batch))):
         if size != batch:
             yield _changed(plan, f"--global-batch-size {size}", global_batch_size=size)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.errors import SearchSpaceError, did_you_mean
@@ -18,6 +19,7 @@ from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Candidates, Columns
 from planner.plan.plan import Plan
 from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
+from planner.workloads.deployments import served
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,7 +106,7 @@ class ApiComparison:
         """Tokens of a request, the cached ones among them."""
         return self.input_tokens + self.output_tokens
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Value]]:
         """A row for each offer; units are in the names of the columns."""
         return [self._row(offer) for offer in self.offers]
 
@@ -114,7 +116,7 @@ class ApiComparison:
 
         return pd.DataFrame(self.rows())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The mix, the deployment and the offers, as JSON takes it: what is unknown is None."""
         low, high = self.request_rate_ends
         found = {
@@ -153,7 +155,7 @@ class ApiComparison:
                 found[f"self_host_per_{word}{end}_usd"] = cost * scale
         return found
 
-    def _row(self, offer: Offer) -> dict[str, Any]:
+    def _row(self, offer: Offer) -> dict[str, Value]:
         price, (low, high) = offer.price, offer.utilization_ends
         return {
             "provider": price.provider,
@@ -198,9 +200,9 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
     """
     check_comparable(plan.workload.name)
     row = first_row(full_columns(_at_full_load(candidates), plan.problem.sources))
-    setting = candidates.source.setting
+    setting = served(candidates).setting
     work, cached = setting.workload, float(cached_tokens(setting))
-    cost_rate, rate = row["cost_per_hour_usd"] / HOUR, float(row["requests_per_s"])
+    cost_rate, rate = number(row["cost_per_hour_usd"]) / HOUR, number(row["requests_per_s"])
     rates = _ends(row, "requests_per_s")
     cost = float(cost_per_request(cost_rate=cost_rate, request_rate=rate))
     of_million = _ends(row, "cost_per_million_tokens_usd")
@@ -209,7 +211,7 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
         "cached_tokens": cached,
         "output_tokens": float(work.output_tokens),
     }
-    model = row["model"]
+    model = str(row["model"])
     prices, others, note = _published(plan, model)
     offers = [_offer(price, mix, cost_rate, rate, rates) for price in prices]
     offers.sort(key=lambda offer: (offer.price.is_old, offer.cost, offer.price.provider))
@@ -226,9 +228,9 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
             of_million[1] * work.output_tokens / _MILLION,
         ),
         token_costs={
-            kind: float(row.get(f"cost_per_million_{kind}_tokens_usd", math.nan)) for kind in _KINDS
+            kind: number(row.get(f"cost_per_million_{kind}_tokens_usd")) for kind in _KINDS
         },
-        replicas=int(row["replicas"]) if row["prefill_gpu"] is None else 1,
+        replicas=int(number(row["replicas"])) if row["prefill_gpu"] is None else 1,
         asked_rate=plan.request.request_rate,
         offers=tuple(offers),
         other_releases=others,
@@ -298,16 +300,18 @@ def _offer(
     )
 
 
-def _range(row: Mapping[str, Any], cost_rate: float) -> Ends:
+def _range(row: Row, cost_rate: float) -> Ends:
     """USD/s at the least and at the most that is asked for these GPUs; prefill workers' own."""
     parts = {"": cost_rate}
     if row["prefill_gpu"] is not None:
-        million, rate = row["cost_per_million_output_tokens_usd"], row["output_tokens_per_s"]
-        parts = {"": million * rate / _MILLION, "prefill_": cost_rate - million * rate / _MILLION}
+        million = number(row["cost_per_million_output_tokens_usd"])
+        own = million * number(row["output_tokens_per_s"]) / _MILLION
+        parts = {"": own, "prefill_": cost_rate - own}
 
     def asked(end: str) -> float:
         shares = {
-            of: row[f"{of}price_{end}_per_gpu_hour_usd"] / row[f"{of}price_per_gpu_hour_usd"]
+            of: number(row[f"{of}price_{end}_per_gpu_hour_usd"])
+            / number(row[f"{of}price_per_gpu_hour_usd"])
             for of in parts
             if parts[of] > 0
         }
@@ -316,7 +320,7 @@ def _range(row: Mapping[str, Any], cost_rate: float) -> Ends:
     return (asked("low"), asked("high")) if np.isfinite(cost_rate) else (np.nan, np.nan)
 
 
-def _ends(row: Mapping[str, Any], column: str) -> Ends:
+def _ends(row: Row, column: str) -> Ends:
     """The ends of the interval of a column, unknown where it has none."""
     low, high = ends_of(column)
-    return float(row.get(low, np.nan)), float(row.get(high, np.nan))
+    return number(row.get(low)), number(row.get(high))

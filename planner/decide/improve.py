@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, FloatArray, IndexArray
+from planner.base.arrays import FloatArray, IndexArray
+from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.confidence.quantiles import MEDIAN
 from planner.errors import PlannerError
-from planner.optimize.collector import plain, rows_of
+from planner.optimize.collector import first_row
 from planner.optimize.problem import Objective, Problem
 from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result_columns import fit_probability
@@ -49,8 +49,8 @@ class Change:
     the objective.
     """
 
-    changed: Mapping[str, tuple[Any, Any]]
-    row: Mapping[str, Any]
+    changed: Mapping[str, tuple[Value, Value]]
+    row: Row
     gain: float
     fits: float
     is_told: bool = True
@@ -58,7 +58,7 @@ class Change:
 
 
 def best_changes(
-    plan: Plan, found: Evaluation, may_be: Callable[[str, Any], bool] = lambda *_: True
+    plan: Plan, found: Evaluation, may_be: Callable[[str, Value], bool] = lambda *_: True
 ) -> list[Change]:
     """For one, two and three changed parameters the best, as far as more of them gain more.
 
@@ -69,7 +69,7 @@ def best_changes(
     """
     if found.source.mesh is None:
         return []
-    own = _only_row(found.candidates)
+    own = first_row(found.candidates.columns())
     problem = _around(plan, own, may_be)
     if problem is None:
         return []
@@ -78,22 +78,19 @@ def best_changes(
     whole = found.source.judged(found.candidates.configurations)
     now = float(np.ravel(whole.value(objective.name))[0])
     before = np.nan if found.rejected_by else now
-    surely = max(min(SURE, _fits(found)), MEDIAN) if not found.rejected_by else SURE
+    surely = SURE
+    if not found.rejected_by:  # as surely as it fits now, where published runs tell
+        (row,) = full_rows(found.table(), [found.source])
+        fits = fit_probability(row)
+        surely = max(min(SURE, fits), MEDIAN) if np.isfinite(fits) else SURE
     changes = _changes(problem, objective, own, before, surely)
     if not changes and found.rejected_by:
         return _changes(problem, objective, own, before, MEDIAN)
     return changes
 
 
-def _fits(found: Evaluation) -> float:
-    """How surely the plan fits as it is; surely where no published runs tell."""
-    (row,) = full_rows(found.table(), [found.source])
-    chance = fit_probability(row)
-    return chance if np.isfinite(chance) else SURE
-
-
 def _changes(
-    problem: Problem, objective: Objective, own: Mapping[str, object], before: float, surely: float
+    problem: Problem, objective: Objective, own: Row, before: float, surely: float
 ) -> list[Change]:
     """The best for each number of changed parameters that gains something over fewer."""
     changes: list[Change] = []
@@ -114,9 +111,7 @@ def recommended_change(changes: list[Change]) -> Change | None:
     return next(enough)
 
 
-def _around(
-    plan: Plan, own: Mapping[str, Any], may_be: Callable[[str, Any], bool]
-) -> Problem | None:
+def _around(plan: Plan, own: Row, may_be: Callable[[str, Value], bool]) -> Problem | None:
     """The search for what is better: the space's values of each parameter and the user's own."""
     request, workload = plan.request, plan.workload.name
     (source,) = plan.problem.sources
@@ -125,29 +120,29 @@ def _around(
         for name, term in terms_of(workload, "parameter").items()
         if name in own and _is_kept(term, workload)
     }
-    asked: dict[str, Any] = {
+    asked: dict[str, object] = {
         plan.workload.profile_kind: source.profile,
         "space": None,
-        "num_gpus": int(own["num_gpus"]),
+        "num_gpus": int(number(own["num_gpus"])),
         "settings": fixed,
         "objectives": (_BEST[workload],),
         "constraints": {**_own_limits(plan, own), **request.constraints},
     }
     if workload == "train":
-        asked["global_batch_size"] = int(own["global_batch_size"])
+        asked["global_batch_size"] = int(number(own["global_batch_size"]))
     if workload == "serve":
         # What an engine is told to run at once goes with what it does.
         asked |= {"mode": "aggregated", "request_rate": None, "max_num_seqs": None}
     try:
-        wide = make_plan(replace(request, **asked))
+        wide = make_plan(request.changed(**asked))
         asked["settings"] = fixed | _values(wide, own, set(fixed), may_be)
-        problem = make_plan(replace(request, **asked)).problem
+        problem = make_plan(request.changed(**asked)).problem
     except PlannerError:
         return None
     told = request.max_num_seqs
     if told is None or workload != "serve":
         return problem
-    at_once = int(own["concurrency"])
+    at_once = int(number(own["concurrency"]))
     sources = (one.changed(lambda s: told_at(s, told, at_once)) for one in problem.sources)
     return replace(problem, sources=tuple(sources))
 
@@ -162,10 +157,10 @@ def _is_kept(term: Term, workload: str) -> bool:
 
 
 def _values(
-    wide: Plan, own: Mapping[str, object], fixed: set[str], may_be: Callable[[str, Any], bool]
-) -> dict[str, list[Any]]:
+    wide: Plan, own: Row, fixed: set[str], may_be: Callable[[str, Value], bool]
+) -> dict[str, list[Value]]:
     """Of each parameter that is free the values of the space that may be, and the user's own."""
-    values: dict[str, list[Any]] = {}
+    values: dict[str, list[Value]] = {}
     (source,) = wide.problem.sources
     if source.mesh is None:
         return values
@@ -178,7 +173,7 @@ def _values(
     return values
 
 
-def _own_limits(plan: Plan, own: Mapping[str, object]) -> dict[str, float]:
+def _own_limits(plan: Plan, own: Row) -> dict[str, float]:
     """To serve: nobody is to wait longer than now, or than is assumed to be good enough."""
     limits = {}
     for name, bound in assumed_limits(plan.workload.name, ()).items():
@@ -188,7 +183,7 @@ def _own_limits(plan: Plan, own: Mapping[str, object]) -> dict[str, float]:
 
 
 def _best_by_distance(
-    problem: Problem, objective: Objective, own: Mapping[str, object], surely: float
+    problem: Problem, objective: Objective, own: Row, surely: float
 ) -> Iterator[tuple[Candidates, int, float]]:
     """For each number of changed parameters the best configuration, and its objective.
 
@@ -201,26 +196,22 @@ def _best_by_distance(
                 continue
             candidates = block.candidates
             feasible = np.flatnonzero((problem.codes(candidates) == 0).ravel())
-            feasible = feasible[_has_room(candidates, feasible, surely)]
+            chances = candidates.at(candidates.value("fit_probability"), feasible)
+            feasible = feasible[np.asarray(chances >= surely)]
             values = candidates.at(candidates.value(objective.name), feasible)
             distance = _distance(candidates, own, feasible)
-            for number in range(1, MOST_CHANGES + 1):
-                at = np.flatnonzero(distance == number)
+            for count in range(1, MOST_CHANGES + 1):
+                at = np.flatnonzero(distance == count)
                 if not at.size:
                     continue
                 chosen = at[int(np.argmax(values[at]))]
                 value = float(values[chosen])
-                if number not in best or value > best[number][2]:
-                    best[number] = (candidates, int(feasible[chosen]), value)
-    return (best[number] for number in sorted(best))
+                if count not in best or value > best[count][2]:
+                    best[count] = (candidates, int(feasible[chosen]), value)
+    return (best[count] for count in sorted(best))
 
 
-def _has_room(candidates: Candidates, rows: IndexArray, surely: float) -> BoolArray:
-    """Whether the fullest GPU has room in a share ``surely`` of runs."""
-    return np.asarray(candidates.at(candidates.value("fit_probability"), rows) >= surely)
-
-
-def _distance(candidates: Candidates, own: Mapping[str, object], rows: IndexArray) -> FloatArray:
+def _distance(candidates: Candidates, own: Row, rows: IndexArray) -> FloatArray:
     """How many parameters differ from the user's, of the rows at flat indices."""
     configurations, total = candidates.configurations, np.zeros(rows.size)
     for name, term in glossary().items():
@@ -233,9 +224,7 @@ def _distance(candidates: Candidates, own: Mapping[str, object], rows: IndexArra
     return total
 
 
-def _change(
-    candidates: Candidates, place: int, own: Mapping[str, object], value: float, gain: float
-) -> Change:
+def _change(candidates: Candidates, place: int, own: Row, value: float, gain: float) -> Change:
     source = candidates.source
     table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
     (row,) = full_rows(table, [source])
@@ -244,7 +233,7 @@ def _change(
         for name, term in glossary().items()
         if "parameter" in term.kind and name in own and own[name] != row.get(name, own[name])
     }
-    sure = source.confidence(row["num_gpus"])
+    sure = source.confidence(number(row["num_gpus"]))
     factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
     return Change(
         changed=changed,
@@ -254,9 +243,3 @@ def _change(
         is_told=not gain < factor - 1,
         value=value,
     )
-
-
-def _only_row(candidates: Candidates) -> dict[str, Any]:
-    table = {name: plain(each) for name, each in candidates.columns().items()}
-    (row,) = rows_of(table)
-    return dict(row)

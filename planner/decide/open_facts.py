@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from planner.base.cells import Row, Value, number
+from planner.base.reading import part_of
 from planner.base.records import record
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import FOLLOWING, intervals
@@ -41,7 +43,7 @@ class MovingFact:
     each: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     does_not_fit: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them."""
         return {
             "fact": self.name,
@@ -54,25 +56,25 @@ class MovingFact:
         }
 
     @classmethod
-    def from_dict(cls, table: Mapping[str, Any]) -> Self:
+    def from_dict(cls, table: Mapping[str, object]) -> Self:
         """The fact that `to_dict` made this of; ends that are not known are NaN.
 
         Raises
         ------
-        KeyError, TypeError, ValueError
+        SpecError, TypeError, ValueError, AttributeError
             It is none.
         """
         return cls(
-            name=str(table["fact"]),
-            assumed=str(table["assumed"]),
-            tried=tuple(map(str, table["tried"])),
-            moved={name: _known(ends) for name, ends in table["predictions"].items()},
-            ends={name: _known(ends) for name, ends in table["intervals"].items()},
+            name=part_of(table, "fact", str),
+            assumed=part_of(table, "assumed", str),
+            tried=tuple(map(str, part_of(table, "tried", list))),
+            moved={n: _known(ends) for n, ends in part_of(table, "predictions", dict).items()},
+            ends={n: _known(ends) for n, ends in part_of(table, "intervals", dict).items()},
             each={
                 words: {name: float(value) for name, value in values.items()}
-                for words, values in table.get("each", {}).items()
+                for words, values in part_of({"each": {}, **table}, "each", dict).items()
             },
-            does_not_fit=tuple(map(str, table["does_not_fit"])),
+            does_not_fit=tuple(map(str, part_of(table, "does_not_fit", list))),
         )
 
 
@@ -90,9 +92,7 @@ def moving_facts(plan: Plan, candidates: Candidates) -> list[MovingFact]:
     return [fact for fact in facts if fact.moved or fact.does_not_fit]
 
 
-def _moving(
-    plan: Plan, fact: OpenFact, candidates: Candidates, own: Mapping[str, object]
-) -> MovingFact:
+def _moving(plan: Plan, fact: OpenFact, candidates: Candidates, own: Row) -> MovingFact:
     """What a fact moves, of a plan with the row ``own``; nothing where it moves nothing."""
     first_memory = candidates.source.num_rules + 1
     possible = {words: judged for words, judged in fact.tried.items() if not _code(judged)}
@@ -106,7 +106,7 @@ def _moving(
     if moved:
         sources = [candidates.source, *(judged.source for judged in possible.values())]
         each = [
-            intervals(row, source.confidence(row["num_gpus"]))
+            intervals(row, source.confidence(number(row["num_gpus"])))
             for row, source in zip(rows, sources, strict=True)
         ]
     return MovingFact(
@@ -116,7 +116,7 @@ def _moving(
         moved=moved,
         ends={name: _hull(name, each) for name in moved if name in each[0]},
         each={
-            words: {name: float(values[name]) for name in moved}
+            words: {name: number(values[name]) for name in moved}
             for words, values in zip((fact.assumed, *possible), rows, strict=True)
         }
         if moved
@@ -147,12 +147,12 @@ def _code(candidates: Candidates) -> int:
     return int(np.max(candidates.rejected_by))
 
 
-def _plain(ends: Mapping[str, Ends]) -> dict[str, list[Any]]:
+def _plain(ends: Mapping[str, Ends]) -> dict[str, list[Value]]:
     return {name: [*map(known_value, each)] for name, each in ends.items()}
 
 
-def _known(ends: Sequence[Any]) -> Ends:
-    low, high = (math.nan if end is None else float(end) for end in ends)
+def _known(ends: Iterable[object]) -> Ends:
+    low, high = map(number, ends)
     return low, high
 
 
@@ -163,8 +163,8 @@ def _columns(plan: Plan, row: Mapping[str, object]) -> list[str]:
     return [name for name in dict.fromkeys((*shown, *followed)) if name in row]
 
 
-def _is_moved(values: list[Any]) -> bool:
-    own, *others = values
-    if not all(isinstance(value, float | int) and math.isfinite(value) for value in values):
+def _is_moved(values: list[Value]) -> bool:
+    own, *others = map(number, values)
+    if not all(map(math.isfinite, (own, *others))):
         return False
     return any(abs(other - own) > MOVES * abs(own) for other in others)

@@ -13,6 +13,7 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, distinct
 from planner.base.records import record
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
+from planner.configurations.table import ConfigurationTable
 from planner.optimize.narrowing import count_codes
 from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Problem
@@ -34,7 +35,7 @@ class NearestMiss:
 
     rejection: str
     source: Source
-    configuration: Any
+    configuration: ConfigurationTable
     value: float
     bound: float
 
@@ -76,7 +77,7 @@ class Collector:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self.simplest = Simplest()
-        self._pieces: list[tuple[Source, Any]] = []
+        self._pieces: list[tuple[Source, ConfigurationTable]] = []
         self._places: IndexArray = np.empty((0, 2), dtype=np.intp)
         self._misses: dict[int, NearestMiss] = {}
         self._values: FloatArray = np.empty((0, len(problem.objectives)))
@@ -112,14 +113,14 @@ class Collector:
         """The nearest miss of each limit, of what came before anything feasible."""
         return tuple(self._misses[number] for number in sorted(self._misses))
 
-    def place(self, row: int) -> tuple[Source, Any]:
+    def place(self, row: int) -> tuple[Source, ConfigurationTable]:
         """The source and the configuration of a row of the front."""
         self._merge()
         piece, at = self._places[row]
         source, table = self._pieces[piece]
         return source, table.rows(np.array([at]))
 
-    def pieces(self, rows: IndexArray) -> Iterator[tuple[IndexArray, Source, Any]]:
+    def pieces(self, rows: IndexArray) -> Iterator[tuple[IndexArray, Source, ConfigurationTable]]:
         """Some rows of the front by piece: their places among these, the source, the table."""
         self._merge()
         places = self._places[rows]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from planner.base.arrays import IndexArray, distinct
+from planner.base.cells import Value
 from planner.base.records import record
+from planner.configurations.table import ConfigurationTable
 from planner.optimize.collector import Collector, NearestMiss
 from planner.optimize.pareto import pareto_front, useful
 from planner.optimize.problem import MEMORIES, Cell, Problem
@@ -26,7 +28,7 @@ class Group:
 
 def grouped(problem: Problem) -> tuple[list[Group], list[Collector]]:
     """The groups of a problem, and the collector of each source."""
-    groups: dict[tuple[Any, ...], Group] = {}
+    groups: dict[tuple[Value, ...], Group] = {}
     collectors = []
     for cell in problem.cells:
         key = tuple(cell.values())
@@ -36,7 +38,7 @@ def grouped(problem: Problem) -> tuple[list[Group], list[Collector]]:
     return list(groups.values()), collectors
 
 
-def first(groups: Sequence[Group]) -> tuple[Source, Any] | None:
+def first(groups: Sequence[Group]) -> tuple[Source, ConfigurationTable] | None:
     """The source and the configuration of the best row."""
     found = [group.collector for group in groups if len(group.collector.values)]
     return min(found, key=lambda one: tuple(one.values[0])).place(0) if found else None
@@ -58,7 +60,7 @@ def joint_front(groups: Sequence[Group], furthest: float, ahead: Choice | None =
     front = front[useful(together[front], furthest)]
     owners = np.repeat(np.arange(len(found)), [len(one) for one in values])[front]
     starts = np.cumsum([0, *map(len, values)])
-    tables: dict[int, list[tuple[IndexArray, Any]]] = {}
+    tables: dict[int, list[tuple[IndexArray, ConfigurationTable]]] = {}
     sources: dict[int, Source] = {}
     if ahead is not None:
         sources[id(ahead.source)] = ahead.source
@@ -84,7 +86,7 @@ def best_choice(problem: Problem, groups: Sequence[Group]) -> Choice | None:
 
     The modes of a cell are one choice.
     """
-    cells: dict[tuple[Any, ...], list[Group]] = {}
+    cells: dict[tuple[Value, ...], list[Group]] = {}
     for group in groups:
         key = tuple(value for name, value in group.cell.items() if name != "mode")
         cells.setdefault(key, []).append(group)
@@ -106,7 +108,7 @@ def cell_of(problem: Problem, choice: Choice) -> Cell:
     return next(cell for source, cell in cells if source is choice.source)
 
 
-def by_value(problem: Problem, groups: Sequence[Group], axis: str) -> Mapping[Any, list[Group]]:
+def by_value(problem: Problem, groups: Sequence[Group], axis: str) -> Mapping[Value, list[Group]]:
     """The groups of each value of an axis; none of a value that was refused."""
     return {
         value: [group for group in groups if group.cell.get(axis) == value]

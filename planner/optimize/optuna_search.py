@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray
+from planner.base.cells import Value
 from planner.errors import OutputError, SearchSpaceError, did_you_mean
 from planner.optimize.exhaustive import Progress, StopSearch, search_source
 from planner.optimize.groups import grouped
@@ -487,11 +488,11 @@ class _Search:
             system_attrs={_VIOLATION: violation, **(attributes or {})},
         )
 
-    def _parameters(self, row: IndexArray) -> dict[str, Any]:
+    def _parameters(self, row: IndexArray) -> dict[str, Value]:
         named = zip(self._words, row, strict=True)
         return {name: self._words[name][at] for name, at in named if name in self._distributions}
 
-    def _row(self, parameters: Mapping[str, object]) -> IndexArray:
+    def _row(self, parameters: Mapping[str, Value]) -> IndexArray:
         """Positions of values; a parameter of one value is not among the parameters."""
         places = (
             self._positions[name][parameters[name]] if name in parameters else 0

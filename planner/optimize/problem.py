@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.cells import Value
 from planner.base.records import record
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.constraints import Constraint
-from planner.optimize.source import Candidates, Source
+from planner.optimize.source import Candidates, Setting, Source
 from planner.question.terms import terms_of
 
 MAX_OBJECTIVES = 3
@@ -46,7 +47,7 @@ def objectives(workload: str, names: Iterable[str]) -> tuple[Objective, ...]:
     return tuple(Objective(name=word, sign=known[word].sign) for word in words)
 
 
-Cell: TypeAlias = Mapping[str, Any]
+Cell: TypeAlias = Mapping[str, Value]
 """A value of each outer axis: model, GPU, framework or engine, adapter, and so on."""
 
 MEMORIES = ("host", "gpu")
@@ -85,16 +86,16 @@ class Problem:
         return f"<Problem: {self.num_rows:,} configurations of {where} by {goals}>"
 
     @cached_property
-    def axes(self) -> Mapping[str, tuple[Any, ...]]:
+    def axes(self) -> Mapping[str, tuple[Value, ...]]:
         """The values of everything in which cells differ, in the order they were asked for."""
-        values: dict[str, dict[Any, None]] = {}
+        values: dict[str, dict[Value, None]] = {}
         for cell in (*self.cells, *(cell for cell, _ in self.refused)):
             for name, value in cell.items():
                 values.setdefault(name, {})[value] = None
         return {name: tuple(several) for name, several in values.items() if len(several) > 1}
 
     @property
-    def setting(self) -> Any:
+    def setting(self) -> Setting:
         """The first source's setting; model and question are the same in all."""
         return self.sources[0].setting
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray
 from planner.base.records import record
+from planner.configurations.table import ConfigurationTable
 from planner.optimize.source import Candidates, Source
 
 _LEAST_SURE = 0.5
@@ -29,7 +29,7 @@ class Choice:
     """
 
     source: Source
-    configuration: Any
+    configuration: ConfigurationTable
     values: FloatArray
     weighed: float
     complexity: int

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.cells import Value
 from planner.confidence.quantiles import MEDIAN
-from planner.configurations.enumerate import OpenMesh
-from planner.configurations.table import word
+from planner.configurations.table import ConfigurationTable, word
 from planner.optimize.collector import Collector
 from planner.optimize.constraints import Constraint
 from planner.optimize.problem import MEMORIES, Problem
-from planner.optimize.source import Candidates
+from planner.optimize.source import Candidates, Mesh
 from planner.version import __version__
 
 _SMALLEST = 1e-12
@@ -77,7 +77,7 @@ class Samples:
             for name in worded[0]
         }
         names = [" ".join(map(str, cell.values())) for cell in self._cells]
-        self.parameters: Mapping[str, Sequence[Any]] = {"source": names, **joint}
+        self.parameters: Mapping[str, Sequence[Value]] = {"source": names, **joint}
         self._entries = [
             [_entries(own[name], words) for name, words in joint.items()] for own in worded
         ]
@@ -85,8 +85,7 @@ class Samples:
     @property
     def name(self) -> str:
         """What a study of the problem is called: its model."""
-        name: str = self._problem.setting.model.name
-        return name
+        return self._problem.setting.model.name
 
     @property
     def digest(self) -> str:
@@ -134,12 +133,12 @@ class Samples:
         return objectives, violation
 
 
-def _told(limit: Constraint) -> tuple[Any, ...]:
+def _told(limit: Constraint) -> tuple[object, ...]:
     sure = () if limit.confidence == MEDIAN else (limit.confidence,)
     return (limit.name, limit.bound, *sure)
 
 
-def _chosen(mesh: OpenMesh[Any], places: Sequence[IndexArray]) -> Any:
+def _chosen(mesh: Mesh, places: Sequence[IndexArray]) -> ConfigurationTable:
     """The flat table of some entries of each factor of a mesh."""
     columns = {
         name: values[place]
@@ -149,9 +148,9 @@ def _chosen(mesh: OpenMesh[Any], places: Sequence[IndexArray]) -> Any:
     return mesh.kind(**columns)
 
 
-def _worded(mesh: OpenMesh[Any]) -> dict[str, list[Any]]:
+def _worded(mesh: Mesh) -> dict[str, list[str | float]]:
     """The entries of each factor of a mesh, by name and in words."""
-    worded: dict[str, list[Any]] = {}
+    worded: dict[str, list[str | float]] = {}
     for factor in mesh.factors:
         words = {name: [word(name, v) for v in values] for name, values in factor.items()}
         if len(words) == 1:

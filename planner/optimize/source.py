@@ -5,20 +5,32 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import Field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Item, Numeric, Values
+from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.confidence.plans import confidence
-from planner.configurations.enumerate import OpenMesh
-from planner.configurations.rule import Rule
-from planner.configurations.table import pick
+from planner.configurations.enumerate import Factor
+from planner.configurations.rule import Reason
+from planner.configurations.table import ConfigurationTable, pick
+from planner.estimators.machine import Machine
 from planner.optimize.narrowing import in_parts, possible_mesh
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
+from planner.specs.model import ModelSpec
+from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
+from planner.specs.workload import TrainingWorkload
+
+if TYPE_CHECKING:
+    from planner.optimize.constraints import Constraint
+    from planner.optimize.problem import Objective
 
 # Predictions take some hundred bytes for each of them at once; rules take few.
 _MOST_JUDGED = 2**20
@@ -30,6 +42,43 @@ Need: TypeAlias = tuple[FloatArray, Numeric]
 """Bytes that are needed, and those that may be used."""
 
 
+class Setting(Protocol):
+    """What sources of every workload are asked for."""
+
+    @property
+    def machine(self) -> Machine: ...
+
+    @property
+    def model(self) -> ModelSpec: ...
+
+    @property
+    def profile(self) -> FrameworkProfile | EngineProfile: ...
+
+    @property
+    def workload(self) -> TrainingWorkload | ServingWorkload: ...
+
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
+
+
+class Mesh(Protocol):
+    """All configurations of a source."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def kind(self) -> type[ConfigurationTable]: ...
+
+    @property
+    def factors(self) -> Sequence[Factor]: ...
+
+    def values(self, name: str) -> Values: ...
+
+    def blocks(self, max_rows: int) -> Iterator[ConfigurationTable]: ...
+
+    def flat(self) -> ConfigurationTable: ...
+
+
 class Candidates(ABC):
     """Configurations judged by the rules and the memory of one source.
 
@@ -38,8 +87,8 @@ class Candidates(ABC):
     number of one of the source's rejections.
     """
 
-    source: Any
-    configurations: Any
+    source: Source
+    configurations: ConfigurationTable
     rejected_by: CodeArray
 
     @property
@@ -52,7 +101,7 @@ class Candidates(ABC):
         """The result columns of all rows, flat."""
 
     @property
-    def held(self) -> Any:
+    def held(self) -> ConfigurationTable:
         """The configurations with what is in memory at once, where requests wait for room."""
         return self.configurations
 
@@ -93,8 +142,7 @@ class Candidates(ABC):
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the configurations."""
-        shape: tuple[int, ...] = self.configurations.shape
-        return shape
+        return self.configurations.shape
 
     def __repr__(self) -> str:
         number = math.prod(self.shape)
@@ -109,14 +157,14 @@ class Candidates(ABC):
         """What an objective or limit is the sum of, by the term whose errors each part has."""
         return {name: self.value(name)}
 
-    def at(self, values: Any, rows: IndexArray) -> Any:
+    def at(self, values: float | NDArray[Item], rows: IndexArray) -> NDArray[Item]:
         """Values that broadcast to ``shape``, at flat indices."""
         if not self.shape:
             return np.asarray(values).ravel()[rows]
-        return pick(values, self.shape, np.unravel_index(rows, self.shape))
+        return pick(np.asarray(values), self.shape, np.unravel_index(rows, self.shape))
 
 
-def at_load(candidates: Any) -> Any:
+def at_load(candidates: Candidates) -> Candidates:
     """Candidates at the load that was stated, as their columns are; else as they are."""
     return getattr(candidates, "at_load", candidates)
 
@@ -143,12 +191,13 @@ class Source(ABC):
     ``num_rules`` of them come before that.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
     mode: str
     site: Site
-    setting: Any
-    mesh: OpenMesh[Any] | None
+    setting: Setting
+    mesh: Mesh | None
     counts: tuple[int, ...]
-    rules: ClassVar[tuple[Rule, ...]]
+    rules: ClassVar[tuple[Reason, ...]]
     num_rules: ClassVar[int]
     block_rows: ClassVar[int]
     published: ClassVar[str] = ""
@@ -179,7 +228,7 @@ class Source(ABC):
         return name
 
     @property
-    def named(self) -> Mapping[str, Any]:
+    def named(self) -> Mapping[str, str]:
         """Result columns that are the same for all its plans."""
         found = {"model": self.setting.model.name, "gpu": self.gpu, self.profile_kind: self.profile}
         found |= getattr(self.setting, "named", {})
@@ -191,7 +240,7 @@ class Source(ABC):
         return ", ".join(str(value) for value in self.named.values() if value != "none")
 
     @property
-    def asked(self) -> Mapping[str, Any]:
+    def asked(self) -> Mapping[str, Value]:
         """Further columns that are the same: the work, what a GPU costs."""
         return {}
 
@@ -213,7 +262,7 @@ class Source(ABC):
         return False
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> object:
         """What has an equal text where trials mean the same."""
         return self.setting
 
@@ -229,8 +278,7 @@ class Source(ABC):
 
     def changed(self, change: Callable[[Any], Any]) -> Source:
         """The same source with what ``change`` makes of every setting in it."""
-        other: Source = replace(self, setting=change(self.setting))  # type: ignore[type-var]
-        return other
+        return replace(self, setting=change(self.setting))
 
     @abstractmethod
     def broken(self, configurations: Any) -> CodeArray:
@@ -240,7 +288,7 @@ class Source(ABC):
     def judged(self, configurations: Any, broken: CodeArray | None = None) -> Candidates:
         """Predictions; ``broken`` is that of the configurations where it is known already."""
 
-    def possible(self, block: Any) -> tuple[Any, CodeArray | None, IndexArray]:
+    def possible(self, block: Any) -> tuple[ConfigurationTable, CodeArray | None, IndexArray]:
         """A mesh without the entries of its axes that rules reject altogether.
 
         Predictions cost far more than rules. Also returns the broken rules of what is left,
@@ -248,7 +296,7 @@ class Source(ABC):
         """
         return possible_mesh(block, self.broken(block), len(self.rejections))
 
-    def blocks(self, goals: Sequence[Any], limits: Sequence[Any]) -> Iterator[Block]:
+    def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
         """All configurations; ``goals`` and ``limits`` tell what need not be looked at."""
         if self.mesh is None:
             raise NotImplementedError

@@ -158,7 +158,7 @@ def facts_of(document: Document) -> list[MovingFact]:
     """
     try:
         return [MovingFact.from_dict(one) for one in document.part("open_facts", list)]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (SpecError, TypeError, ValueError, AttributeError) as error:
         raise SpecError(f"{document.where}: its part open_facts is damaged ({error}).") from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Sequence
 
+from planner.base.cells import Value
 from planner.pages.assumptions import assumptions, manifest_section, specs_of_rows
 from planner.pages.document import Row, version_notes
 from planner.pages.searched import front_chart
@@ -82,7 +83,7 @@ def _answers(group: Group, *, is_named: bool) -> list[str]:
     before = f"{group_title(group)}: " if is_named else ""
     if not group.best:
         return [f"{before}no plan at all; {'; '.join(nowhere_lines(group))}"]
-    same: dict[int, list[str]] = {}
+    same: dict[Value, list[str]] = {}
     for measure, row in group.best.items():
         same.setdefault(row["scenario"], []).append(TITLES[measure])
     rows = {row["scenario"]: row for row in group.best.values()}
@@ -101,7 +102,7 @@ def _parts(group: Group, rows: Sequence[Row], number: int) -> list[Block]:
     return breakdowns(labels, chosen, f"group{number}_") if chosen else []
 
 
-def _scenarios(rows: Sequence[Row], plan: SweepPlan, best: Collection[int]) -> list[Block]:
+def _scenarios(rows: Sequence[Row], plan: SweepPlan, best: Collection[object]) -> list[Block]:
     """Every scenario as a table, one for each workload, and cost against time as a chart."""
     blocks: list[Block] = []
     measures = [name for one in (COST, TIME) for name in MEASURES[one]]

@@ -255,10 +255,9 @@ def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
 def _objectives(workload: str, given: object, said: Said) -> tuple[str, ...]:
     known = terms_of(workload, "objective")
     words = several(given, "objectives") if not _is_empty(given) else []
-    for word in words:
-        if not isinstance(word, str):
-            raise SearchSpaceError(f"An objective is a name, not {shown(word)}.")
-    return tuple(full_name(word, known) for word in words)
+    if wrong := [word for word in words if not isinstance(word, str)]:
+        raise SearchSpaceError(f"An objective is a name, not {shown(wrong[0])}.")
+    return tuple(full_name(str(word), known) for word in words)
 
 
 def _trained_for(asked: Mapping[str, object], said: Said) -> dict[str, Any]:

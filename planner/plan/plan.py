@@ -65,7 +65,8 @@ class Plan:
         if "adapter" in row:
             answers["adapter"] = row["adapter"]
         return {
-            name: self.words.get(name, {}).get(answer, answer) for name, answer in answers.items()
+            name: self.words.get(name, {}).get(str(answer), answer)
+            for name, answer in answers.items()
         }
 
 

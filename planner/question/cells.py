@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
+from planner.base.cells import Value
 from planner.errors import SearchSpaceError
 from planner.question.inputs import read, shown
 from planner.question.terms import Term, term_of_column
@@ -17,7 +17,7 @@ _SETTINGS = {"parameter", "pool", "derived"}
 
 
 @cache
-def cell_reader(column: str) -> Callable[[Any], Any]:
+def cell_reader(column: str) -> Callable[[object], Value]:
     """What makes of a cell's value that of its column; an unknown one, None, stays so.
 
     It raises `SearchSpaceError` where the value is none of the column's.
@@ -48,25 +48,25 @@ def limit_column(name: str) -> str:
     return f"{name}_limit"
 
 
-def _plain(column: str, value: object) -> Any:
+def _plain(column: str, value: object) -> Value:
     if not isinstance(value, bool | int | float | str | None):
         raise SearchSpaceError(f"{column} of a row is no word or number.")
     return value
 
 
-def _of_type(column: str, kind: type, value: object) -> Any:
+def _of_type(column: str, kind: type, value: object) -> Value:
     if type(value) is not kind and value is not None:
         raise SearchSpaceError(f"{column} of a row cannot be {shown(value)}.")
-    return value
+    return _plain(column, value)
 
 
-def _number(column: str, value: object) -> Any:
+def _number(column: str, value: object) -> Value:
     if type(value) not in (float, int) and value is not None:
         raise SearchSpaceError(f"{column} of a row is no number: {shown(value)}.")
-    return value
+    return _plain(column, value)
 
 
-def _setting(term: Term, column: str, value: object) -> Any:
+def _setting(term: Term, column: str, value: object) -> Value:
     if value is None or column != term.term:
         return _plain(column, value)
     return read(term, _plain(column, value), f"{column} of a row")

@@ -14,13 +14,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from numbers import Integral, Real
-from typing import Any
+from typing import TypeAlias
 
 from planner.base.enums import Contract
 from planner.base.optimizer_names import settings_of
 from planner.base.units import parse_quantity
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.question.terms import Term
+
+Answer: TypeAlias = str | int | float | bool
+"""What a term has for a value: a word, a whole number, a number in SI units or a flag."""
 
 LARGEST = 10**9
 """What a count is at most."""
@@ -41,7 +44,7 @@ _SEPARATED = re.compile(r"[1-9]\d{0,2}(,\d{3})*,0\d\d(,\d{3})*")
 _ZEROS_FIRST = re.compile(r"0\d")
 
 
-def read(term: Term, given: object, said: str = "") -> Any:
+def read(term: Term, given: object, said: str = "") -> Answer:
     """One value of a term: a whole number, number in SI units, flag or word.
 
     Raises
@@ -56,7 +59,7 @@ def read(term: Term, given: object, said: str = "") -> Any:
     return _READERS[term.type.partition(":")[0]](term, value, said)
 
 
-def read_all(term: Term, given: object, said: str = "") -> list[Any]:
+def read_all(term: Term, given: object, said: str = "") -> list[Answer]:
     """The values of a term that takes several, without repetitions: one, or some kind of list.
 
     Raises
@@ -76,7 +79,7 @@ def read_all(term: Term, given: object, said: str = "") -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def several(given: object, said: str) -> list[Any]:
+def several(given: object, said: str) -> list[object]:
     """The items of a list, set, array or text with commas; what is none of these alone.
 
     Raises
@@ -86,8 +89,7 @@ def several(given: object, said: str) -> list[Any]:
     """
     value = given if isinstance(given, os.PathLike) else _plain(given)
     if isinstance(value, str):
-        items: list[Any] = [word.strip() for word in value.split(",")]
-        items = [word for word in items if word]
+        items: list[object] = [word.strip() for word in value.split(",") if word.strip()]
     elif isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping):
         items = list(islice(value, _MOST_VALUES + 1))
         if isinstance(value, set | frozenset):
@@ -166,10 +168,10 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A value without numpy, paths and blanks around it."""
-    if callable(getattr(value, "tolist", None)):
-        value = value.tolist()
+    if callable(made := getattr(value, "tolist", None)):
+        value = made()
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     return str(value).strip() if isinstance(value, str) else value
@@ -228,16 +230,17 @@ def _flag(term: Term, value: object, said: str) -> bool:
     return text in _TRUE
 
 
-def _code(term: Term, value: object, said: str) -> Any:
-    if isinstance(value, term.codes):
+def _code(term: Term, value: object, said: str) -> Answer:
+    codes = term.enumeration
+    if isinstance(value, codes):
         return term.shown(value)
-    words = {str(term.shown(code)): term.shown(code) for code in term.codes}
-    text = term.codes.meant(_lower(value))
+    words = {str(term.shown(code)): term.shown(code) for code in codes}
+    text = codes.meant(_lower(value))
     if text not in words:
-        hint = did_you_mean(text, [*words, *term.codes.aliases()])
+        hint = did_you_mean(text, [*words, *codes.aliases()])
         if term.term == "optimizer" and (told := settings_of(text)):
             hint = f" Say {' '.join(f'--set {name}={word}' for name, word in told.items())}."
-        known = ", ".join(words) if len(words) <= len(term.codes.words()) else term.codes.listed()
+        known = ", ".join(words) if len(words) <= len(codes.words()) else codes.listed()
         raise SearchSpaceError(f"{said} is one of {known}, not {shown(value)}.{hint}")
     return words[text]
 
@@ -331,7 +334,7 @@ def _unseparated(value: object) -> str:
     return ""
 
 
-_READERS: Mapping[str, Callable[[Term, Any, str], Any]] = {
+_READERS: Mapping[str, Callable[[Term, object, str], Answer]] = {
     "count": _count,
     "counts": _count,
     "number": _number,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any
 
 from planner.base.records import record
 
@@ -69,7 +68,7 @@ class Request:
     node_host_memory: float | None = None
     space: str | None = None
     precision: str | tuple[str, ...] | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     objectives: tuple[str, ...] = ()
     constraints: Mapping[str, float] = field(default_factory=dict)
     confidence: float | None = None
@@ -140,6 +139,10 @@ class Request:
     max_loras: int | None = None
     draft_method: str | None = None
     draft_steps: int | None = None
+
+    def changed(self, **answers: object) -> Request:
+        """The question with other values of some fields."""
+        return Request(**vars(self) | answers)
 
     @property
     def at_shares(self) -> bool:

@@ -38,12 +38,16 @@ texts are made from it. Its columns:
 from __future__ import annotations
 
 import csv
+import math
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from planner.base import enums, software_enums
+from planner.base.cells import Value
 from planner.base.records import record
+
+Codes: TypeAlias = type[enums.Code]
 
 _FORMATS = ("ComputePrecision", "Quantization", "CacheType")
 
@@ -77,11 +81,19 @@ class Term:
         return -1 if self.better == "high" else 1
 
     @cached_property
-    def codes(self) -> Any:
+    def codes(self) -> Codes | None:
         """The enumeration of a coded parameter, None of another."""
         kind, _, name = self.type.partition(":")
         home = enums if hasattr(enums, name) else software_enums
-        return getattr(home, name) if kind in ("code", "level") else None
+        found: Codes | None = getattr(home, name) if kind in ("code", "level") else None
+        return found
+
+    @property
+    def enumeration(self) -> Codes:
+        """The enumeration of a parameter that is coded."""
+        if self.codes is None:
+            raise TypeError(f"{self.term} has no codes")
+        return self.codes
 
     @property
     def is_level(self) -> bool:
@@ -130,7 +142,7 @@ class Term:
         """The values that may help where nothing is feasible."""
         return tuple(self.widen.partition(":")[2].split())
 
-    def shown(self, value: Any) -> Any:
+    def shown(self, value: float) -> str | int | float | bool:
         """A value of a parameter, out of an array, as people read it: a word, bool or number."""
         if self.codes is not None:
             return int(value) if self.is_level else self.codes(int(value)).word
@@ -138,14 +150,14 @@ class Term:
             return bool(value)
         return float(value) if self.type in ("share", "number") else int(value)
 
-    def coded(self, word: Any) -> Any:
+    def coded(self, word: object) -> float:
         """The value in an array of what is shown as ``word``."""
         if self.codes is None:
-            return word
+            return word if isinstance(word, int | float) else math.nan
         return next(int(code) for code in self.codes if str(self.shown(code)) == str(word))
 
     @property
-    def plain(self) -> Any:
+    def plain(self) -> Value:
         """The default as `shown` gives it; None where specs say it."""
         if not self.default or self.codes is not None:
             return self.default or None
@@ -200,7 +212,7 @@ def terms_of(workload: str, *kinds: str) -> dict[str, Term]:
     }
 
 
-def plain_values(workload: str) -> dict[str, Any]:
+def plain_values(workload: str) -> dict[str, Value]:
     """The default of every parameter that has one which no spec says.
 
     >>> plain_values("train")["recompute"]

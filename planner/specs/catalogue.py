@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from planner.base.enums import LinkKind
 from planner.base.records import record
@@ -171,7 +170,9 @@ class Catalogue:
         """An engine profile, with the source of each number."""
         return load_engine(name, self.folder)
 
-    def load_profile(self, kind: str, name: str) -> Loaded[Any]:
+    def load_profile(
+        self, kind: str, name: str
+    ) -> Loaded[FrameworkProfile] | Loaded[EngineProfile]:
         """A ``framework`` or ``engine``, with the source of each number."""
         return self.load_framework(name) if kind == "framework" else self.load_engine(name)
 

@@ -229,10 +229,10 @@ def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
 def _aliases_in(path: Path) -> tuple[str, ...]:
     try:
         match = _ALIASES.search(read_text(path))
-        words = toml_of(match.group(), str(path))["aliases"] if match else []
+        words = toml_of(match.group(), str(path))["aliases"] if match else None
     except SpecError:
         return ()  # the file is faulty; loading it by its name says how
-    return tuple(word for word in words if isinstance(word, str))
+    return tuple(word for word in words if isinstance(word, str)) if isinstance(words, list) else ()
 
 
 def _unknown(

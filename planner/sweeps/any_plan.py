@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from planner.base.cells import cell_value
 from planner.base.files import manifest_path
@@ -95,7 +94,7 @@ def plan_in(path: Path, row: int | None) -> PinnedPlan:
     return _pinned(path, found, manifest)
 
 
-def _csv_row(path: Path, row: int | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _csv_row(path: Path, row: int | None) -> tuple[object, object]:
     """A row of a CSV file, which may be large, and the manifest beside it."""
     lines = read_csv(path, LaunchError)
     _, names = next(lines, (1, []))
@@ -113,10 +112,10 @@ def _csv_row(path: Path, row: int | None) -> tuple[Mapping[str, Any], Mapping[st
     return {name: cell_value(cell) for name, cell in values.items() if name}, manifest
 
 
-def _json_row(path: Path, row: int | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _json_row(path: Path, row: int | None) -> tuple[object, object]:
     table = read_json(path, RESULT, LaunchError)
     rows = table.get("rows") if isinstance(table, dict) else None
-    if not isinstance(rows, list):
+    if not isinstance(table, dict) or not isinstance(rows, list):
         raise LaunchError(f"{path}: is not the JSON file of a search: it has no rows.")
     _require_row(path, row, len(rows))
     return rows[(row or 1) - 1], table.get("manifest")
@@ -129,7 +128,7 @@ def _require_row(path: Path, row: int | None, most: int) -> None:
         raise LaunchError(f"{path}: has rows 1 to {most:,}, not {1 if row is None else row}.")
 
 
-def _pinned(path: Path, row: Mapping[str, object], manifest: Mapping[str, object]) -> PinnedPlan:
+def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
     """The plan of a row; what its columns do not say is what the search was asked."""
     if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
         raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")

@@ -108,5 +108,5 @@ def _contradictions(work: Work, said: Said) -> Iterator[str]:
             "out one."
         )
     counts, most = axes.get("num_gpus", ()), axes.get("max_gpus", ())
-    if counts and most and min(map(int, counts)) > max(map(int, most)):
+    if counts and most and min(map(int, map(str, counts))) > max(map(int, map(str, most))):
         yield f"{work.name}: every number of GPUs is above {said('max_gpus')}."

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
 
+from planner.base.cells import Row, number
 from planner.base.units import DAY, GIB, HOUR, parse_quantity
 from planner.decide.explaining.compared import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
@@ -14,8 +13,6 @@ from planner.question.inputs import full_name
 from planner.question.terms import glossary, term_of_column
 from planner.show.views.told import ends_in
 from planner.specs.catalogue import Catalogue
-
-Row: TypeAlias = Mapping[str, Any]
 
 COST, TIME, VALUE = "cost", "time", "value"
 """What scenarios are chosen by: ``value`` is cost times time, both all the better the less."""
@@ -63,8 +60,7 @@ def measured(measure: str, row: Row) -> float:
     """A measure of a row in its column's unit, or any column of numbers; NaN where unknown."""
     if measure == VALUE:
         return measured(COST, row) * measured(TIME, row)
-    found = row.get(column_of_measure(measure, row) if measure in MEASURES else measure)
-    return float(found) if isinstance(found, int | float) else math.nan
+    return number(row.get(column_of_measure(measure, row) if measure in MEASURES else measure))
 
 
 def measured_alike(measure: str, row: Row) -> float:
@@ -89,7 +85,7 @@ def _latency_ends(row: Row) -> tuple[float, float] | None:
     for first, each in _PARTS_OF_LATENCY:
         names = (_LATENCY, first, each, *ends_of(first), *ends_of(each))
         if all(row.get(name) is not None for name in names):
-            whole, start, one, *ends = (float(row[name]) for name in names)
+            whole, start, one, *ends = (number(row[name]) for name in names)
             rest = (whole - start) / one if one else 0.0
             return ends[0] + rest * ends[2], ends[1] + rest * ends[3]
     return None

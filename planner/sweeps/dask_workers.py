@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from importlib import import_module
+from typing import Protocol
 
 from planner.base.interrupts import is_asked_to_stop
 from planner.base.records import record
@@ -29,6 +30,44 @@ _LEAST_WAITING, _WAITING = 256, 4
 _CONNECTED = ("running", "connecting")
 _MOST_NAMED = 3
 _KEPT = "What is done is kept: the same command goes on."
+
+
+class _Scheduler(Protocol):
+    address: str
+
+
+class _Client(Protocol):
+    """What is asked of a client of the library, whose own types differ between its versions."""
+
+    status: str
+    scheduler: _Scheduler
+
+    def nthreads(self) -> Mapping[str, int]: ...
+
+    def run(
+        self, function: Callable[..., object], *given: object, on_error: str
+    ) -> Mapping[str, BaseException | Mapping[str, str]]: ...
+
+    def submit(
+        self, function: Callable[..., object], *given: object, key: str, pure: bool
+    ) -> _Future: ...
+
+    def close(self, timeout: float) -> object: ...
+
+
+class _Future(Protocol):
+    """What is asked of a result that is still to come."""
+
+    status: str
+    client: _Client
+
+    def exception(self) -> BaseException: ...
+
+    def result(self) -> bytes: ...
+
+    def release(self) -> object: ...
+
+    def add_done_callback(self, told: Callable[[_Future], object]) -> object: ...
 
 
 class ClusterError(WorkersLost):
@@ -77,7 +116,7 @@ class _Task:
 class _Cluster:
     """The workers of a client's scheduler, and what is told of them."""
 
-    def __init__(self, client: Any, told: Callable[[str], None]) -> None:
+    def __init__(self, client: _Client, told: Callable[[str], None]) -> None:
         self.client, self._told = client, told
         self._alone_since: float | None = None
         self._next_look = 0.0
@@ -127,16 +166,14 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[Any]:
+def _connected(address: str) -> Iterator[_Client]:
     """A client that is closed in the end: its scheduler drops what it asked for."""
-    import distributed
-
-    of_library: Any = distributed  # types of its own differ between its versions
+    library = import_module("distributed")
     try:
         # In a thread, because a notebook has a loop of its own here.
         with ThreadPoolExecutor(1) as aside:
-            aside.submit(asyncio.run, _greet(address, of_library)).result()
-        client = of_library.Client(address, timeout=_PATIENCE_S, set_as_default=False)
+            aside.submit(asyncio.run, _greet(address)).result()
+        client: _Client = library.Client(address, timeout=_PATIENCE_S, set_as_default=False)
     except Exception as error:  # whatever answers may be anything
         raise ClusterError(
             f"No Dask scheduler answers at {address} ({_brief(error)}): give --dask the address "
@@ -149,19 +186,20 @@ def _connected(address: str) -> Iterator[Any]:
             client.close(timeout=_PATIENCE_S)
 
 
-async def _greet(address: str, of_library: Any) -> None:
+async def _greet(address: str) -> None:
     """Connect once before there is a client: one that fails to begin cannot be closed."""
-    how = of_library.Security().get_connection_args("client")
-    connection = await of_library.core.connect(address, timeout=_PATIENCE_S, **how)
+    library = import_module("distributed")
+    how = library.Security().get_connection_args("client")
+    connection = await library.core.connect(address, timeout=_PATIENCE_S, **how)
     try:
-        found = await of_library.core.send_recv(connection, op="identity")
+        found = await library.core.send_recv(connection, op="identity")
     finally:
         connection.abort()
     if found["type"] != "Scheduler":
         raise ValueError(f"that is the address of a {found['type'].lower()}")
 
 
-def _check_workers(client: Any, task: _Task) -> None:
+def _check_workers(client: _Client, task: _Task) -> None:
     """Refuse to begin where results of workers would differ."""
     with _reached(client):
         found = client.run(identity_once, task.token, task.plan, on_error="return")
@@ -178,7 +216,7 @@ def _check_workers(client: Any, task: _Task) -> None:
         )
 
 
-def _fault(mine: Mapping[str, str], theirs: Any) -> str:
+def _fault(mine: Mapping[str, str], theirs: BaseException | Mapping[str, str]) -> str:
     if isinstance(theirs, BaseException):
         return f"has no planner that answers ({_brief(theirs)})"
     differ = differences(mine, theirs)
@@ -188,8 +226,8 @@ def _fault(mine: Mapping[str, str], theirs: Any) -> str:
 def _streamed(cluster: _Cluster, task: _Task, parts: Iterable[Part]) -> Iterator[Done]:
     """Results as they come; so few parts wait that memory does not grow with the plan."""
     client, todo = cluster.client, iter(parts)
-    ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    waiting: dict[Any, Part] = {}
+    ready: queue.SimpleQueue[_Future] = queue.SimpleQueue()
+    waiting: dict[_Future, Part] = {}
     while True:
         most = max(_LEAST_WAITING, _WAITING * cluster.threads)
         while len(waiting) < most and (part := next(todo, None)) is not None:
@@ -206,7 +244,7 @@ def _streamed(cluster: _Cluster, task: _Task, parts: Iterable[Part]) -> Iterator
             yield part, _content(future, part)
 
 
-def _ended(cluster: _Cluster, ready: queue.SimpleQueue[Any]) -> Iterator[Any]:
+def _ended(cluster: _Cluster, ready: queue.SimpleQueue[_Future]) -> Iterator[_Future]:
     """What has ended meanwhile, at least one."""
     found = None
     while found is None:
@@ -218,7 +256,7 @@ def _ended(cluster: _Cluster, ready: queue.SimpleQueue[Any]) -> Iterator[Any]:
         yield ready.get()
 
 
-def _content(future: Any, part: Part) -> bytes:
+def _content(future: _Future, part: Part) -> bytes:
     """The file of a part."""
     from distributed import KilledWorker
 
@@ -232,13 +270,13 @@ def _content(future: Any, part: Part) -> bytes:
             ) from error
         raise error
     with _reached(future.client):
-        content: bytes = future.result()
+        content = future.result()
         future.release()
     return content
 
 
 @contextmanager
-def _reached(client: Any) -> Iterator[None]:
+def _reached(client: _Client) -> Iterator[None]:
     """Something asked of the scheduler; that it is gone is one error, whatever Dask makes of it."""
     try:
         yield
@@ -250,7 +288,7 @@ def _reached(client: Any) -> Iterator[None]:
         raise _lost(client) from error
 
 
-def _lost(client: Any) -> ClusterError:
+def _lost(client: _Client) -> ClusterError:
     address = getattr(client.scheduler, "address", "")
     return ClusterError(f"The scheduler {address} was lost. {_KEPT}")
 

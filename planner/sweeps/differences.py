@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from planner.base import text
+from planner.base.cells import Row, number
 from planner.base.records import record
 from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Column, fitted, said
 from planner.show.views.short import share
 from planner.show.views.told import label, told_alike
-from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, Row, better, measured_alike
+from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better, measured_alike
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
 from planner.sweeps.screen import plan_in_short
 
 _NO_PLAN = "no plan"
 _MOST_NAMED = 4
-Key = tuple[Any, ...]
+Key = tuple[object, ...]
 _SAME = 1e-9
 
 
@@ -111,7 +112,7 @@ def difference_columns(found: Comparison) -> list[str]:
     return [*found.names, *(f"{one}_{when}" for when in ("before", "now") for one in sides)]
 
 
-def difference_rows(found: Comparison) -> Iterator[tuple[Any, ...]]:
+def difference_rows(found: Comparison) -> Iterator[tuple[object, ...]]:
     """Every change as a row of a file."""
     for change in found.changes:
         sides = (*change.before, *change.after)
@@ -157,7 +158,7 @@ class Comparison:
     """
 
     names: tuple[str, ...]
-    asked: Mapping[str, tuple[Any, Any]]
+    asked: Mapping[str, tuple[object, object]]
     changes: tuple[Change, ...]
     same: int
     only_before: tuple[Key, ...]
@@ -214,10 +215,14 @@ def _sides(
     chosen: Callable[[Iterable[Row]], Iterable[Row]],
 ) -> Iterator[tuple[Key, Side]]:
     for row in chosen(sweep.rows()):
-        values = sweep.plan.scenario(row["scenario"]).values
+        values = sweep.plan.scenario(int(number(row["scenario"]))).values
         feasible = bool(row["feasible"])
         yield (
-            tuple(_asked_of(name, row, values) for name in names),
+            # Specs by the names that rows have.
+            tuple(
+                values.get(name) if f"{name}_limit" in row or row.get(name) is None else row[name]
+                for name in names
+            ),
             Side(
                 feasible,
                 measured_alike(measure, row),
@@ -229,16 +234,9 @@ def _sides(
         )
 
 
-def _asked_of(name: str, row: Row, values: Mapping[str, object]) -> Any:
-    """What a scenario asks; specs by the names that rows have."""
-    is_limit = f"{name}_limit" in row
-    found = None if is_limit else row.get(name)
-    return values.get(name) if found is None else found
-
-
 def _asked_otherwise(
     one: SweepPlan, other: SweepPlan, names: Sequence[str]
-) -> dict[str, tuple[Any, Any]]:
+) -> dict[str, tuple[object, object]]:
     """What differs between the answers that each gave to a question once."""
     answers = [
         {name: v[0] for work in plan.works for name, v in work.axes.items() if name not in names}

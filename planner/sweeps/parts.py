@@ -11,9 +11,10 @@ from dataclasses import field
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from planner.base import text
+from planner.base.cells import Row, Value
 from planner.base.reading import TABLE, json_of, lines, opened
 from planner.base.records import record
 from planner.errors import PlannerError, SpecError
@@ -26,7 +27,7 @@ from planner.optimize.source import Columns
 from planner.plan.plan import Plan, make_plan
 from planner.question.cells import limit_column
 from planner.question.inputs import read
-from planner.question.terms import Term, terms_of
+from planner.question.terms import terms_of
 from planner.show.views.infeasible import limit_texts
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import name_of
@@ -73,7 +74,7 @@ def run_part(plan: SweepPlan, part: Part) -> bytes:
     return gzip.compress(text.encode(), _LEVEL, mtime=0)
 
 
-def read_head(path: Path) -> dict[str, dict[str, str]]:
+def read_head(path: Path) -> Mapping[str, Mapping[str, str]]:
     """The kinds of the columns of rows and of fronts.
 
     Raises
@@ -82,22 +83,23 @@ def read_head(path: Path) -> dict[str, dict[str, str]]:
         It cannot be read, or is no part, as of the next two.
     """
     head = next(_read(path, 0), {})
-    if not all(isinstance(head.get(name), dict) for name in ("rows", "fronts")):
+    kinds = {name: kind for name in ("rows", "fronts") if isinstance(kind := head.get(name), dict)}
+    if len(kinds) < 2:
         raise SpecError(f"{path}: does not begin with the kinds of its columns. {AGAIN}")
-    return head
+    return kinds
 
 
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+def read_rows(path: Path) -> Iterator[Row]:
     """The rows of the scenarios of a part, in order."""
-    return _read(path, 1)
+    return cast(Iterator[Row], _read(path, 1))
 
 
-def read_fronts(path: Path) -> Iterator[dict[str, list[Any]]]:
+def read_fronts(path: Path) -> Iterator[Mapping[str, list[Value]]]:
     """The columns of the fronts of the scenarios of a part, in order."""
-    return _read(path, 2)
+    return cast(Iterator[Mapping[str, list[Value]]], _read(path, 2))
 
 
-def _read(path: Path, first: int) -> Iterator[dict[str, Any]]:
+def _read(path: Path, first: int) -> Iterator[dict[str, object]]:
     with opened(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
         try:
             for text in islice(lines(unpacked, path, most=TABLE), first, None, 2):
@@ -147,8 +149,8 @@ _OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")
 class Outcome:
     """What a scenario gave: a row of values by column, and the columns of its front."""
 
-    row: Mapping[str, Any]
-    front: Mapping[str, list[Any]] = field(default_factory=dict)
+    row: Row
+    front: Mapping[str, list[Value]] = field(default_factory=dict)
 
 
 def run_scenarios(scenarios: Iterable[Scenario], specs: Path | None = None) -> Iterator[Outcome]:
@@ -156,7 +158,7 @@ def run_scenarios(scenarios: Iterable[Scenario], specs: Path | None = None) -> I
 
     Neighbours that differ in the terms of GPUs alone are searched once, where these choose no plan.
     """
-    before: tuple[Any, SearchResult] | None = None
+    before: tuple[object, SearchResult] | None = None
     for scenario in scenarios:
         work = scenario.work
         money = {name for name, term in questions_of(work.workload).items() if term.group == TERMS}
@@ -170,7 +172,7 @@ def run_scenarios(scenarios: Iterable[Scenario], specs: Path | None = None) -> I
 def _run(
     scenario: Scenario, specs: Path | None, before: SearchResult | None
 ) -> tuple[Outcome, SearchResult | None]:
-    asked = {"scenario": scenario.number, "work": scenario.work.name}
+    asked: dict[str, Value] = {"scenario": scenario.number, "work": scenario.work.name}
     asked["workload"] = scenario.work.workload
     asked |= _named(scenario, Catalogue(specs))
     try:
@@ -195,28 +197,25 @@ def _run(
     return Outcome(row=row, front=_front(plan, others, asked)), result
 
 
-def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Any]:
+def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Value]:
     """The values that were asked for, specs by the names that results have."""
     questions = questions_of(scenario.work.workload)
-    found = {}
+    found: dict[str, Value] = {}
     for name, value in scenario.values.items():
         term = questions.get(name)
         if term is None:
             found[limit_column(name)] = str(value)
         elif not isinstance(value, Mapping):
-            found[name] = _name_of(term, value, catalogue)
+            try:
+                known = name_of(catalogue, name, str(value))
+                found[name] = read(term, value) if known is None else known
+            except PlannerError:
+                # The search tells what is wrong with it.
+                found[name] = value if isinstance(value, int | float) else str(value)
     return found
 
 
-def _name_of(term: Term, value: object, catalogue: Catalogue) -> Any:
-    try:
-        name = name_of(catalogue, term.term, str(value))
-        return read(term, value) if name is None else name
-    except PlannerError:
-        return value  # the search tells what is wrong with it
-
-
-def _common(plan: Plan) -> dict[str, Any]:
+def _common(plan: Plan) -> dict[str, Value]:
     """What is the same wherever the plan looks."""
     several = [source.named for source in plan.problem.sources]
     return {
@@ -226,7 +225,7 @@ def _common(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _recommended(plan: Plan, first: Columns) -> dict[str, Any]:
+def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
     """The recommended plan in full, and how sure it is."""
     table = full_columns(first, plan.problem.sources)
     row = {name: plain(values[:1])[0] for name, values in table.items()}
@@ -240,7 +239,7 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Any]:
     return {name: known_value(value) for name, value in row.items()}
 
 
-def _front(plan: Plan, table: Columns, asked: Mapping[str, object]) -> dict[str, list[Any]]:
+def _front(plan: Plan, table: Columns, asked: Row) -> dict[str, list[Value]]:
     known = _of_fronts(plan.workload.name, tuple(table))
     named = plan.problem.sources[0].named
     number = len(table["num_gpus"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from planner.base import text
+from planner.base.cells import Value
 from planner.errors import SearchSpaceError
 from planner.show.theme import axis_label
 from planner.show.views.plots.curves import Curve, Curves
@@ -125,7 +126,7 @@ def _matrix(group: Group, *, several: bool) -> Matrix:
     cells, unit = cells_of(group, metric, column, group.places)
     heads = ["best" if count is None else text.value(count) for count in group.counts]
 
-    def value(place: Place, count: object) -> float:
+    def value(place: Place, count: Value) -> float:
         here = group.spots.get((place, count))
         return here.found[metric].value if here and metric in here.found else math.nan
 

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from planner.base.reading import part_of
 from planner.base.records import record
 from planner.errors import SearchSpaceError
 from planner.plan.given import Said, make_request
 from planner.plan.pinned import toml_value
 from planner.question.cells import limit_column
-from planner.question.inputs import shown
 from planner.question.request import Request
 from planner.question.terms import Term, terms_of
 from planner.workloads.registry import known_workload
@@ -31,7 +31,7 @@ TERMS = "money"
 QUESTIONS = ("question", "limits")
 """The groups of those that say what is done."""
 
-Values: TypeAlias = tuple[Any, ...]
+Values: TypeAlias = tuple[object, ...]
 
 
 def questions_of(workload: str) -> dict[str, Term]:
@@ -56,8 +56,8 @@ class Work:
     name: str
     workload: str
     axes: Mapping[str, Values]
-    settings: Mapping[str, Any]
-    objectives: tuple[str, ...]
+    settings: Mapping[str, object]
+    objectives: Values
 
     @property
     def num_scenarios(self) -> int:
@@ -69,7 +69,7 @@ class Work:
         """The questions with several values."""
         return tuple(name for name, values in self.axes.items() if len(values) > 1)
 
-    def values(self, number: int) -> dict[str, Any]:
+    def values(self, number: int) -> dict[str, object]:
         """The values of a combination, the last axis changing first."""
         found = {}
         for name, values in reversed([*self.axes.items()]):
@@ -96,7 +96,7 @@ class Scenario:
 
     number: int
     work: Work
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
 
     def request(self, specs: Path | None, said: Said = str) -> Request:
         """The question as that of a search; ``said`` is how messages call a question.
@@ -154,7 +154,7 @@ class SweepPlan:
         names = [name for work in self.works for name in work.varied]
         return tuple(dict.fromkeys(["work", *names] if len(self.works) > 1 else names))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The plan as tables of plain values, from which `of_dict` makes it again."""
         return {
             "name": self.name,
@@ -178,7 +178,7 @@ class SweepPlan:
         lines = [f"{name} = {toml_value(text)}\n" for name, text in texts.items() if text]
         for work in self.works:
             lines.append("\n[[work]]\n")
-            words: dict[str, Any] = {"name": work.name, "workload": work.workload}
+            words: dict[str, object] = {"name": work.name, "workload": work.workload}
             words |= work.axes
             words |= {OBJECTIVES: work.objectives} if work.objectives else {}
             lines += [f"{name} = {_one_or_several(value)}\n" for name, value in words.items()]
@@ -188,7 +188,7 @@ class SweepPlan:
         return "".join(lines)
 
     @classmethod
-    def of_dict(cls, table: Mapping[str, object]) -> SweepPlan:
+    def of_dict(cls, table: object) -> SweepPlan:
         """The plan of such tables.
 
         Raises
@@ -196,12 +196,12 @@ class SweepPlan:
         SearchSpaceError
             They are none, or what they ask is unknown.
         """
-        specs = _part(table, "specs", str | None)
+        has_none = isinstance(table, dict) and table.get("specs", "") is None
         return cls(
-            name=_part(table, "name", str),
-            description=_part(table, "description", str),
-            works=tuple(map(_work, _part(table, "works", list))),
-            specs=None if specs is None else Path(specs),
+            name=part_of(table, "name", str, SearchSpaceError),
+            description=part_of(table, "description", str, SearchSpaceError),
+            works=tuple(map(_work, part_of(table, "works", list, SearchSpaceError))),
+            specs=None if has_none else Path(part_of(table, "specs", str, SearchSpaceError)),
         )
 
     @cached_property
@@ -212,36 +212,27 @@ class SweepPlan:
 
 
 def _work(table: object) -> Work:
-    workload = known_workload(_part(table, "workload", str))
-    axes = _part(table, "axes", dict)
+    workload = known_workload(part_of(table, "workload", str, SearchSpaceError))
+    axes = part_of(table, "axes", dict, SearchSpaceError)
     for name in axes:
         if name not in askable(workload):
             raise SearchSpaceError(f"axes.{name}: is no question of workload {workload}.")
     return Work(
-        name=_part(table, "name", str),
+        name=part_of(table, "name", str, SearchSpaceError),
         workload=workload,
         axes={name: _values(axes, name) for name in axes},
-        settings=_part(table, SETTINGS, dict),
+        settings=part_of(table, SETTINGS, dict, SearchSpaceError),
         objectives=_values(table, OBJECTIVES),
     )
 
 
 def _values(table: object, name: str) -> Values:
-    values = _part(table, name, list)
+    values = part_of(table, name, list, SearchSpaceError)
     if not values and name != OBJECTIVES:
         raise SearchSpaceError(f"{name} has no value.")
     if not all(isinstance(one, str | int | float | dict) for one in values):
         raise SearchSpaceError(f"{name} has a value that is no word and no number.")
     return tuple(values)
-
-
-def _part(table: Any, name: str, kind: Any) -> Any:
-    """A part of a table, of a kind."""
-    if not isinstance(table, dict) or name not in table:
-        raise SearchSpaceError(f"{name} is missing.")
-    if not isinstance(table[name], kind):
-        raise SearchSpaceError(f"{name} is {shown(table[name])}, which it cannot be.")
-    return table[name]
 
 
 def _one_or_several(value: object) -> str:

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
+from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.errors import PlannerError, SearchSpaceError
 from planner.question.inputs import shown
@@ -17,14 +18,13 @@ from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import (
     MEASURES,
     VALUE,
-    Row,
     find_column,
     measured_alike,
     name_of,
     read_value,
 )
 
-_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -41,14 +41,14 @@ class Condition:
 
     column: str
     operator: str
-    values: tuple[Any, ...]
+    values: tuple[Value, ...]
 
     def holds(self, row: Row) -> bool:
         """Whether a scenario is asked for; what is unknown is only ever equal to none."""
         value = cell(self.column, row)
         if self.operator in ("=", "!="):
             return any(_equal(value, one) for one in self.values) == (self.operator == "=")
-        return _is_number(value) and _OPERATORS[self.operator](value, self.values[0])
+        return _is_number(value) and _OPERATORS[self.operator](value, number(self.values[0]))
 
 
 @record(kw_only=True)
@@ -132,7 +132,7 @@ def read_order(text: str, columns: Sequence[str]) -> list[tuple[str, int]]:
 
 def ordered(
     rows: Iterable[Row], order: Sequence[tuple[str, int]], columns: Sequence[str], top: int | None
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[tuple[Value, ...]]:
     """The cells of ``columns`` of the first ``top`` rows, of all where it is None.
 
     Of rows no more than these cells and what they are sorted by is held. What is unknown comes
@@ -156,7 +156,7 @@ def ordered(
     yield from (cells for _, _, cells in best)
 
 
-def cell(column: str, row: Row) -> Any:
+def cell(column: str, row: Row) -> Value:
     """A column or measure of a row; None where it is unknown."""
     if column in MEASURES or column == VALUE:
         found = measured_alike(column, row)
@@ -164,7 +164,7 @@ def cell(column: str, row: Row) -> Any:
     return row.get(column)
 
 
-def _key(value: object, sign: int) -> tuple[Any, ...]:
+def _key(value: object, sign: int) -> tuple[int, float, str | tuple[int, ...]]:
     """What is unknown behind texts behind numbers."""
     if isinstance(value, bool | int | float):
         return (0, sign * value, "")
@@ -174,7 +174,7 @@ def _key(value: object, sign: int) -> tuple[Any, ...]:
     return (1, 0, text if sign > 0 else (*(-ord(letter) for letter in text), 1))
 
 
-def _values(column: str, text: str, specs: Path | None) -> tuple[Any, ...]:
+def _values(column: str, text: str, specs: Path | None) -> tuple[Value, ...]:
     """A value; of what specs describe its own name and the one that was written."""
     try:
         name = name_of(Catalogue(specs), column, text)
@@ -191,5 +191,5 @@ def _equal(value: object, other: object) -> bool:
     return str(value).casefold() == str(other).casefold()
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from planner.errors import PlannerError, SearchSpaceError, did_you_mean
 from planner.plan.given import Said
@@ -84,11 +83,13 @@ class _Reader:
     said: Said
     faults: list[str] = field(default_factory=list)
 
-    def plan(self, table: Mapping[str, Any], name: str) -> SweepPlan:
-        own = table.get(_WORK, [{}])
-        if not isinstance(own, list) or not own or not all(isinstance(one, dict) for one in own):
+    def plan(self, table: Mapping[str, object], name: str) -> SweepPlan:
+        given = table.get(_WORK, [{}])
+        own: list[dict[str, object]] = [{}]
+        if isinstance(given, list) and given and all(isinstance(one, dict) for one in given):
+            own = given
+        else:
             self.faults.append(f"{_WORK} is a table [[{_WORK}]] or several of them.")
-            own = [{}]
         common = {key: value for key, value in table.items() if key not in (*_TEXTS, _WORK)}
         works = [
             self._work(title, workload, common, one)
@@ -113,7 +114,7 @@ class _Reader:
         self.faults.append(f"Unknown {self.said(_WORKLOAD)} {word!r}.{hint}")
         return None
 
-    def _title(self, own: Mapping[str, object], workload: str, every: list[Any]) -> str:
+    def _title(self, own: Mapping[str, object], workload: str, every: Sequence[object]) -> str:
         number = f" {every.index(own) + 1}" if len(every) > 1 else ""
         return str(own.get("name", workload + number))
 
@@ -122,7 +123,7 @@ class _Reader:
     ) -> Work:
         """One kind of work: of what is common to all what it knows, and its own answers."""
         known = askable(workload)
-        asked: dict[str, Any] = {}
+        asked: dict[str, object] = {}
         for table in (common, own):
             for word, value in table.items():
                 name = full_name(word, known)
@@ -135,12 +136,17 @@ class _Reader:
         return Work(
             name=title,
             workload=workload,
-            axes=_terms_last({name: values for name, values in axes.items() if values}, known),
+            # The terms of GPUs last: scenarios that differ in these alone are neighbours.
+            axes={
+                name: axes[name]
+                for name in sorted(axes, key=lambda name: known[name].group == TERMS)
+                if axes[name]
+            },
             settings={**self._settings(common), **self._settings(own)},
             objectives=self._listed(OBJECTIVES, goals) if goals else (),
         )
 
-    def _settings(self, table: Mapping[str, object]) -> Mapping[str, Any]:
+    def _settings(self, table: Mapping[str, object]) -> Mapping[str, object]:
         value = table.get(SETTINGS, {})
         if isinstance(value, Mapping):
             return value
@@ -165,14 +171,14 @@ class _Reader:
             return f"{where}{word} is of workload {' or '.join(of)}."
         return f"{where}Unknown question or limit {word!r}.{did_you_mean(word, known)}"
 
-    def _listed(self, name: str, given: object) -> tuple[Any, ...]:
+    def _listed(self, name: str, given: object) -> Values:
         try:
             return tuple(dict.fromkeys(several(given, name)))
         except (PlannerError, TypeError) as error:
             self.faults.append(str(error))
             return ()
 
-    def _values(self, term: Term, given: object) -> tuple[Any, ...]:
+    def _values(self, term: Term, given: object) -> Values:
         """The values of a question, each once, whatever names it goes by."""
         if isinstance(given, Mapping) or (term.type == "price" and "=" in str(given)):
             return (given,)  # the prices of several GPUs are one answer
@@ -183,33 +189,28 @@ class _Reader:
             return tuple(dict.fromkeys(self._count(term, value) for value in values))
         if term.term not in SPECS:
             return values
-        places: dict[Any, str] = {}
+        places: dict[object, str] = {}
         for value in values:
             places.setdefault(self._place(term.term, value), str(value))
         return tuple(places.values())
 
-    def _count(self, term: Term, value: object) -> Any:
+    def _count(self, term: Term, value: object) -> object:
         try:
             return read(term, value, self.said(term.term))
         except PlannerError as error:
             self.faults.append(str(error))
             return 1
 
-    def _every(self, term: Term) -> tuple[Any, ...]:
+    def _every(self, term: Term) -> Values:
         if term.term == "num_gpus":
             return every_count(None)
         if term.term in SPECS:
             return tuple(Catalogue(self.specs).names(SPECS[term.term]))
         return CONTRACTS if term.term == "contract" else (ALL,)
 
-    def _place(self, name: str, value: object) -> Any:
+    def _place(self, name: str, value: object) -> object:
         """Where a spec is: names and aliases of one spec are one value."""
         try:
             return Catalogue(self.specs).find(SPECS[name], str(value))
         except PlannerError:
             return value  # a model of Hugging Face; else the check of the plan tells
-
-
-def _terms_last(axes: dict[str, Values], known: Mapping[str, Term]) -> dict[str, Values]:
-    """Axes with the terms of GPUs last: scenarios that differ in these alone are neighbours."""
-    return dict(sorted(axes.items(), key=lambda axis: known[axis[0]].group == TERMS))

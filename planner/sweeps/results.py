@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from planner.base.cells import cell_value
-from planner.base.reading import RESULT, read_csv, read_json
+from planner.base.cells import Row, Value, cell_value, number
+from planner.base.reading import RESULT, read_csv, read_json, table_of
 from planner.base.records import record
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.pareto import front_of_many
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from planner.sweeps.summary import Summary
 
 
-Row: TypeAlias = Mapping[str, Any]
-
-
-class CsvRow(Mapping[str, Any]):
+class CsvRow(Mapping[str, Value]):
     """A line of a table, of which only the cells that somebody asks for are read.
 
     Raises
@@ -48,12 +45,12 @@ class CsvRow(Mapping[str, Any]):
     ) -> None:
         self._at, self._cells, self._place = at, cells, place
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Value:
         if name not in self._at:
             raise self._fault(f"there is no column {name}")
         return self.get(name)
 
-    def get(self, name: str, default: object = None) -> Any:
+    def get(self, name: str, default: Value = None) -> Value:  # type: ignore[override]
         """The value of a cell, the default where there is no such column."""
         at = self._at.get(name)
         if at is None:
@@ -77,7 +74,7 @@ class CsvRow(Mapping[str, Any]):
         return SpecError(f"{path}:{line}: {why}. {AGAIN}")
 
 
-class PartRow(dict[str, Any]):
+class PartRow(dict[str, Value]):
     """A scenario of a sweep that is not finished; as `CsvRow` in what it raises."""
 
     def __init__(self, row: Mapping[str, object], path: Path) -> None:
@@ -120,12 +117,12 @@ class Sweep:
     def version(self) -> str:
         """The version of planner that began it."""
         try:
-            return str(self._begun["identity"]["version"])
-        except (KeyError, TypeError) as error:
+            return str(table_of(self._begun["identity"], "identity")["version"])
+        except (KeyError, SpecError) as error:
             raise self._damaged(PLAN, error) from error
 
     @cached_property
-    def _begun(self) -> Mapping[str, Any]:
+    def _begun(self) -> dict[str, object]:
         """What the first file of a sweep says."""
         if not os.path.isdir(self.folder):
             raise SpecError(f"{self.folder}: there is no such directory.")
@@ -207,14 +204,14 @@ class Sweep:
     def _checked(self, row: Row) -> Row:
         """The row of a scenario of the plan; one that has a plan has all of it."""
         number, workload = row["scenario"], row["workload"]
-        if number is None or not 0 <= number < self.plan.num_scenarios:
+        if not isinstance(number, int) or not 0 <= number < self.plan.num_scenarios:
             raise self._damaged(f"{SCENARIOS}.csv", f"there is no scenario {number}")
         if workload not in workload_names():
             raise self._damaged(f"{SCENARIOS}.csv", f"there is no workload {workload}")
         if row["work"] not in self._works:
             raise self._damaged(f"{SCENARIOS}.csv", f"there is no work {row['work']}")
         if row["feasible"]:
-            for name in self._parameters[workload]:
+            for name in self._parameters[str(workload)]:
                 if row[name] is None:
                     words = f"scenario {number} has no {name}"
                     raise self._damaged(f"{SCENARIOS}.csv", words)
@@ -253,7 +250,7 @@ class Sweep:
 def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
-    values: dict[str, list[Any]] = {name: [] for name in columns}
+    values: dict[str, list[Value]] = {name: [] for name in columns}
     for row in rows:
         for name, column in values.items():
             column.append(row.get(name))
@@ -264,26 +261,26 @@ def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
 _ALIKE = ("work", "model", "adapter")
 
 
-def front_across(rows: Iterable[Mapping[str, Any]], plan: SweepPlan) -> set[int]:
+def front_across(rows: Iterable[Row], plan: SweepPlan) -> set[int]:
     """The numbers of the scenarios that no other one that does the same is better than.
 
     Of each row a few numbers are kept. An unknown value loses against every known one.
     """
     alike = {work.name: (*_ALIKE, *work_columns(work)) for work in plan.works}
-    groups: dict[tuple[Any, ...], tuple[list[int], list[tuple[float, ...]]]] = {}
+    groups: dict[tuple[Value, ...], tuple[list[int], list[tuple[float, ...]]]] = {}
     for row in rows:
         if row["feasible"]:
-            key = tuple(row.get(name) for name in alike[row["work"]])
+            key = tuple(row.get(name) for name in alike[str(row["work"])])
             numbers, values = groups.setdefault(key, ([], []))
-            numbers.append(int(row["scenario"]))
-            weighed = workload_of(row["workload"]).weighed
-            values.append(tuple(_weight(row.get(name)) for name in weighed))
+            numbers.append(int(str(row["scenario"])))
+            weighed = workload_of(str(row["workload"])).weighed
+            values.append(
+                tuple(
+                    np.inf if row.get(name) is None else number(row.get(name)) for name in weighed
+                )
+            )
     return {
         numbers[at]
         for numbers, values in groups.values()
         for at in front_of_many(np.array(values)).tolist()
     }
-
-
-def _weight(value: Any) -> float:
-    return np.inf if value is None else float(value)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from planner.base.cells import Row
 from planner.base.interrupts import is_asked_to_stop
 from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.text import count
@@ -37,7 +38,10 @@ def on_cores(workers: int) -> Run:
         try:
             yield from on_workers(partial(run_part, plan), parts, workers, _look)
         except Lost as error:
-            first = min(error.tasks, key=lambda part: part.number)
+            first = min(
+                (part for part in error.tasks if isinstance(part, Part)),
+                key=lambda part: part.number,
+            )
             raise WorkersLost(
                 f"Workers ended {TRIES} times without a result, at scenario {first.first} "
                 "or soon behind it: give them more memory, or --workers 1. What is done "
@@ -97,7 +101,7 @@ def run_sweep(
         store.finish({**now, **write_results(store)})
 
 
-def write_results(store: Store) -> dict[str, Any]:
+def write_results(store: Store) -> dict[str, object]:
     """Write the tables of a sweep whose parts are done; returns what its manifest says of them."""
     counts: Counter[str] = Counter(scenarios=0, feasible=0)
     numbers = front_across(_counted(scenario_rows(store), counts), store.plan)
@@ -106,9 +110,7 @@ def write_results(store: Store) -> dict[str, Any]:
     return {**counts, "digest": plan.digest, "plan": plan.to_dict(), "files": files}
 
 
-def _counted(
-    rows: Iterator[Mapping[str, Any]], counts: Counter[str]
-) -> Iterator[Mapping[str, Any]]:
+def _counted(rows: Iterator[Row], counts: Counter[str]) -> Iterator[Row]:
     for row in rows:
         counts["scenarios"] += 1
         counts["feasible"] += bool(row["feasible"])

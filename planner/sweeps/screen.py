@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.base import text
+from planner.base.cells import Row, Value, number
 from planner.show.page import (
     BAD,
     BEST,
@@ -29,7 +30,6 @@ from planner.sweeps.columns import (
     PLACES,
     TIME,
     VALUE,
-    Row,
     better,
     column_of_measure,
     measured,
@@ -148,11 +148,11 @@ def cells_of(
         if other[1] == count
     }
     cells = dict.fromkeys(spots, Cell(text="-"))
-    for spot, number in zip(known, words, strict=True):
+    for spot, numeral in zip(known, words, strict=True):
         is_best = spot == winners[spot[1]]
         sign, mark = ("*", BEST) if is_best else ("=", TIE) if spot in ties else ("", "")
         value = group.spots[spot].found[metric].value
-        cells[spot] = Cell(text=sign + number, number=value, mark=mark)
+        cells[spot] = Cell(text=sign + numeral, number=value, mark=mark)
     for spot in spots:
         here = group.spots.get(spot)
         if here is not None and not here.feasible:
@@ -181,7 +181,7 @@ def group_title(group: Group) -> str:
 
 def plan_in_short(row: Row) -> str:
     """The software and the layout of a scenario's plan, as its users write it."""
-    return plan_of(workload_of(row["workload"]), row)
+    return plan_of(workload_of(str(row["workload"])), row)
 
 
 def where(row: Row) -> str:
@@ -205,7 +205,7 @@ def winner_lines(group: Group) -> list[str]:
     found = []
     counts = [count for count in group.counts if count is not None]
     for measure in (COST, TIME) if len(counts) > 1 else ():
-        runs: list[tuple[Place, list[int]]] = []
+        runs: list[tuple[Place, list[Value]]] = []
         for count in counts:
             spot = group.best_spot(measure, count)
             if spot is None:
@@ -234,8 +234,8 @@ def overtaking_line(one: Overtaking) -> str:
     )
 
 
-def _range(counts: Sequence[int]) -> str:
-    ends = [text.count(count) for count in (counts[0], counts[-1])]
+def _range(counts: Sequence[Value]) -> str:
+    ends = [text.count(number(count)) for count in (counts[0], counts[-1])]
     return ends[0] if len(counts) == 1 else " to ".join(ends)
 
 
@@ -258,10 +258,10 @@ def tie_lines(group: Group, measure: str) -> list[str]:
     best = group.best_spot(measure)
     if best is None:
         return []
-    found: dict[Place, list[int]] = {}
+    found: dict[Place, list[float]] = {}
     spots = group.ties(measure)
     for place, count in sorted(spots, key=lambda s: group.spots[s].found[measure].value):
-        found.setdefault(place, []).append(count or 0)
+        found.setdefault(place, []).append(number(count or 0))
     words, every = [], len(group.counts)
     for place, counts in found.items():
         numbers = ", ".join(text.count(count) for count in sorted(counts) if count)
@@ -382,7 +382,7 @@ def best_words(row: Row) -> str:
     """Where a scenario runs, what it costs and takes, and on a line of its own its plan."""
     reached = [told_of(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
     sure = f", basis {row['basis']}" if row.get("basis") else ""
-    first = f"{text.count(row['num_gpus'])} x {where(row)}"
+    first = f"{text.count(number(row['num_gpus']))} x {where(row)}"
     return f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
 
 
@@ -391,7 +391,7 @@ def _short_bests_blocks(group: Group) -> Iterator[Block]:
     rows: list[tuple[str | Cell, ...]] = []
     for measure, row in group.best.items():
         reached = [told_of(one, row, False) for one in (COST, TIME)]
-        place = f"{text.count(row['num_gpus'])} x {where(row)}"
+        place = f"{text.count(number(row['num_gpus']))} x {where(row)}"
         rows.append((Cell(text=TITLES[measure], mark=BEST), *reached, place))
     yield grid(("", " ", "  ", "   "), rows, words=range(4))
 
@@ -412,11 +412,11 @@ def _front_blocks(group: Group, front: Sequence[Row], most: int) -> Iterator[Blo
     varied = [n for n in PLACES if n == "gpu" or len({row.get(n) for row in shown}) > 1]
     places = [", ".join(str(r[n]) for n in varied if r.get(n) is not None) for r in shown]
     columns = [
-        Column("GPUs", [text.count(row["num_gpus"]) for row in shown]),
+        Column("GPUs", [text.count(number(row["num_gpus"])) for row in shown]),
         Column("place", places, " ", numeric=False),
     ]
     for name in known:
-        values = [float(row.get(name) or float("nan")) for row in shown]
+        values = [number(row.get(name) or None) for row in shown]
         words, unit = told_alike(name, values)
         header = f"{label(name)} {unit}".strip()
         header = header.replace("calendar time", "time").replace("request latency", "latency")
@@ -430,7 +430,7 @@ def by_group(front: Iterable[Row], groups: Sequence[Group]) -> dict[tuple[str, s
     found: dict[tuple[str, str], list[Row]] = {}
     kinds = [(group.work, group.model) for group in groups]
     for row in front:
-        key = (row["work"], str(row.get("model")))
+        key = (str(row["work"]), str(row.get("model")))
         if kinds.count(key) == 1:
             found.setdefault(key, []).append(row)
     return found

@@ -6,16 +6,17 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 from planner.base import text
+from planner.base.cells import Row, Value, number
 from planner.base.files import written_whole
 from planner.base.records import record
 from planner.errors import SearchSpaceError
 from planner.show.page import TOTAL, Block, Column, Title, fitted, said
 from planner.show.views.rows import csv_cell
 from planner.show.views.told import label, told, told_alike
-from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, Row, find_column, find_columns
+from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, find_column, find_columns
 from planner.sweeps.differences import (
     compare,
     difference_columns,
@@ -168,7 +169,7 @@ def _write_pivot(asked: Shown, names: Sequence[str]) -> None:
     summary = summarize(asked.rows(), asked.sweep.plan, asked.measure, names)
     across = [*dict.fromkeys(count for group in summary.groups for count in group.counts)]
     columns = ["work", "model", *names[:-1], "of", *(f"{names[-1]}={one}" for one in across)]
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[Value, ...]] = []
     for group in summary.groups:
         for place in group.places:
             known = [group.spots.get((place, value)) for value in across]
@@ -195,7 +196,7 @@ def _differences_of(asked: Shown, other: Sweep) -> Iterator[Block]:
     yield from differences_blocks(other, sweep, found, measure, top)
 
 
-Cells = Sequence[Any]
+Cells = Sequence[Value]
 
 _LONGEST, _SMALL = 40, 0.1
 _MORE = ("--columns", "--csv")
@@ -242,7 +243,7 @@ def _without_end(name: str) -> str:
 def _column(name: str, cells: Cells, alike: Sequence[float]) -> Column:
     head = label(name)
     if name in MEASURES or name == VALUE:  # of several works: a unit of all suits none of them
-        words = ["-" if cell is None else _alone(name, cell) for cell in cells]
+        words = ["-" if cell is None else _alone(name, number(cell)) for cell in cells]
         return Column(name, words, head)
     if any(isinstance(cell, float) for cell in cells):
         numbers = [float(cell) for cell in cells if _is_number(cell)]
@@ -261,7 +262,7 @@ def _alone(measure: str, value: float) -> str:
     return told(MEASURES[measure][0], value)
 
 
-def _is_number(cell: object) -> bool:
+def _is_number(cell: object) -> TypeGuard[float]:
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
@@ -273,7 +274,10 @@ def _word(cell: object) -> str:
 
 
 def write_rows(
-    csv: Path | None, json_file: Path | None, columns: Sequence[str], rows: Iterable[Cells]
+    csv: Path | None,
+    json_file: Path | None,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
 ) -> int:
     """Write rows into the files that are given, as they come; how many there were.
 
@@ -295,13 +299,13 @@ def write_rows(
     return number
 
 
-def _csv_lines(columns: Sequence[str], rows: Iterable[Cells]) -> Iterator[str]:
+def _csv_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     yield ",".join(map(csv_cell, columns)) + "\n"
     for row in rows:
         yield ",".join(map(csv_cell, row)) + "\n"
 
 
-def _json_lines(columns: Sequence[str], rows: Iterable[Cells]) -> Iterator[str]:
+def _json_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     before = "["
     for row in rows:
         yield before + "\n" + json.dumps(dict(zip(columns, row, strict=True)), allow_nan=False)

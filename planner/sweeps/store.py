@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
 from planner.base.files import remove_unfinished, written_bytes, written_whole
-from planner.base.reading import RESULT, TABLE, opened, read_bytes, read_json
+from planner.base.reading import RESULT, TABLE, opened, read_bytes, read_json, table_of
 from planner.errors import OutputError, SpecError
 from planner.specs.paths import data_files
 from planner.sweeps.parts import Part, is_whole, parts_of
@@ -40,7 +40,7 @@ def identity(plan: SweepPlan) -> dict[str, str]:
     }
 
 
-def check_same(mine: Mapping[str, str], other: Mapping[str, str], who: str) -> None:
+def check_same(mine: Mapping[str, str], other: Mapping[str, object], who: str) -> None:
     """Refuse to go on where something else would compute something else.
 
     Raises
@@ -52,7 +52,7 @@ def check_same(mine: Mapping[str, str], other: Mapping[str, str], who: str) -> N
         raise OutputError(f"{who} has another {differ}: its results would not go together.")
 
 
-def differences(mine: Mapping[str, str], other: Mapping[str, str]) -> str:
+def differences(mine: Mapping[str, str], other: Mapping[str, object]) -> str:
     """In words, in what something else differs from here; empty where in nothing."""
     return " and ".join(
         f"{name} ({other.get(name, 'none')}, here {value})" if name in _VERSIONS else name
@@ -145,7 +145,6 @@ class Store:
 
     def _begin(self, fresh: bool) -> None:
         self.identity = identity(self.plan)
-        mine: dict[str, Any] = {"identity": self.identity, "digest": self.plan.digest}
         for folder in (self.folder, self.folder / PARTS):
             remove_unfinished(folder)
         before = self._before()
@@ -155,13 +154,17 @@ class Store:
             self._remove_all()
             _make(self.folder / PARTS)
             with written_whole(self.folder / PLAN) as file:
-                asked = {**mine, "plan": self.plan.to_dict()}
+                asked = {
+                    "identity": self.identity,
+                    "digest": self.plan.digest,
+                    "plan": self.plan.to_dict(),
+                }
                 file.write(json.dumps(asked, indent=1) + "\n")
-        elif before["digest"] != mine["digest"]:
+        elif before[0] != self.plan.digest:
             raise OutputError(f"{self.folder}: holds the sweep of another plan: {_AGAIN}.")
         else:
             try:
-                check_same(mine["identity"], before["identity"], f"{self.folder}: it")
+                check_same(self.identity, before[1], f"{self.folder}: it")
             except OutputError as error:
                 raise OutputError(f"{str(error).rstrip('.')}; {_AGAIN}.") from error
         self.is_complete = os.path.isfile(self.folder / MANIFEST)
@@ -179,22 +182,22 @@ class Store:
     def _check_tables(self) -> None:
         """The tables of a complete sweep are still those that were written."""
         try:
-            manifest = read_json(self.folder / MANIFEST, RESULT)
-            digests = manifest["files"].items()
+            manifest = table_of(read_json(self.folder / MANIFEST, RESULT), MANIFEST)
+            digests = table_of(manifest["files"], "files").items()
             changed = [name for name, was in digests if file_digest(self.folder / name) != was]
         except (SpecError, OSError, KeyError, TypeError, AttributeError) as error:
             raise OutputError(f"{self.folder}: is damaged ({error}); {_AGAIN}.") from error
         if changed:
             raise OutputError(f"{self.folder / changed[0]}: was changed; {_AGAIN}.")
 
-    def _before(self) -> dict[str, Any] | None:
-        """What an earlier run wrote of its plan."""
+    def _before(self) -> tuple[object, Mapping[str, object]] | None:
+        """The digest of the plan that an earlier run wrote, and its identity."""
         path = self.folder / PLAN
         if not os.path.lexists(path):
             return None
         try:
-            found = read_json(path, RESULT)
-            return {"digest": found["digest"], "identity": {**found["identity"]}}
+            found = table_of(read_json(path, RESULT), PLAN)
+            return found["digest"], table_of(found["identity"], "identity")
         except (SpecError, KeyError, TypeError) as error:
             raise OutputError(
                 f"{path}: is not that of a sweep ({type(error).__name__}: {error}): give another "

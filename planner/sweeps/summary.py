@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.show.views.told import label
 from planner.sweeps.columns import COST, PLACES, TIME, VALUE, better, measured, measured_ends
 from planner.sweeps.plan import SweepPlan, work_questions
 
-Row: TypeAlias = Mapping[str, Any]
 Place: TypeAlias = tuple[str, ...]
-Spot: TypeAlias = tuple[Place, Any]
+Spot: TypeAlias = tuple[Place, Value]
 """A place, and a number of GPUs or whatever else the columns of a matrix are."""
 
 CHOSEN_BY = (COST, TIME, VALUE)
@@ -35,7 +35,7 @@ class Found(NamedTuple):
     low: float
     high: float
     scenario: int
-    kin: tuple[Any, ...]
+    kin: tuple[Value, ...]
     tie_factor: float
     time: float
 
@@ -81,7 +81,7 @@ class Group:
     work: str
     workload: str
     model: str
-    asked: Mapping[str, Any]
+    asked: Mapping[str, object]
     shown: str = COST
     by: tuple[str, str] = ("GPU", "number of GPUs")
     scenarios: int = 0
@@ -105,13 +105,15 @@ class Group:
             values[self.shown] = measured(self.shown, row)
         if math.isnan(values[COST]):
             self.unpriced.add(spot[0])
-        same: tuple[Any, ...] = ()
+        plan: Found | None = None
         for measure, value in values.items():
             if math.isnan(value):
                 continue
-            if _beats(measure, value, here.found.get(measure, _NONE).value):
-                same = same or _same_for_all(row, values[TIME])
-                here.found[measure] = Found(value, *_ends(measure, row), *same)
+            known = here.found.get(measure, _NONE).value
+            if math.isnan(known) or better(measure) * (known - value) > 0:
+                plan = plan or _found(row, values[TIME])
+                low, high = _ends(measure, row)
+                here.found[measure] = plan._replace(value=value, low=low, high=high)
             if measure in CHOSEN_BY and self._is_best(measure, value, values[COST]):
                 self.best[measure] = row
 
@@ -128,7 +130,7 @@ class Group:
         return [*dict.fromkeys(place for place, _ in self.spots)]
 
     @property
-    def counts(self) -> list[Any]:
+    def counts(self) -> list[Value]:
         """The numbers of GPUs that were asked for, in order; None where nobody asked for one."""
         found = {count: None for _, count in self.spots}
         return sorted(found, key=_number_first)
@@ -142,7 +144,7 @@ class Group:
         """Whether a measure is known of any scenario; it is kept if it was chosen, too."""
         return any(measure in here.found for here in self.spots.values())
 
-    def best_spot(self, measure: str, count: int | None = None) -> Spot | None:
+    def best_spot(self, measure: str, count: Value = None) -> Spot | None:
         """Where a measure is best, with ``count`` GPUs or with any number; None: it is unknown."""
         known = [
             spot
@@ -180,7 +182,7 @@ class Group:
         )
 
     def _between(
-        self, measure: str, one: Place, other: Place, winners: Mapping[Any, Place | None]
+        self, measure: str, one: Place, other: Place, winners: Mapping[Value, Place | None]
     ) -> list[Overtaking]:
         by_count = {
             count: [self.spots[place, count].found[measure] for place in (one, other)]
@@ -208,11 +210,11 @@ class Group:
             )
         return found
 
-    def _knows(self, measure: str, place: Place, count: object) -> bool:
+    def _knows(self, measure: str, place: Place, count: Value) -> bool:
         here = self.spots.get((place, count))
         return here is not None and measure in here.found
 
-    def _winner(self, measure: str, count: object, places: Sequence[Place]) -> Place | None:
+    def _winner(self, measure: str, count: Value, places: Sequence[Place]) -> Place | None:
         known = [place for place in places if self._knows(measure, place, count)]
         sign = better(measure)
         return min(
@@ -260,17 +262,17 @@ def summarize(
     ``pivot`` names the columns whose values are places and, the last one, what those are combined
     with; GPU with its terms, and number of GPUs, where it is empty.
     """
-    groups: dict[tuple[Any, ...], Group] = {}
+    groups: dict[tuple[str, ...], Group] = {}
     own = {w.name: tuple(n for n in work_questions(w) if n not in pivot) for w in plan.works}
     varied = [name for name in PLACES if name in plan.varied or name in ("gpu", "cluster")]
     by = ("GPU", "number of GPUs")
     if pivot:
         by = (" and ".join(map(_words, pivot[:-1])), _words(pivot[-1]))
     for row in rows:
-        scenario = plan.scenario(row["scenario"])
+        scenario = plan.scenario(int(number(row["scenario"])))
         names = own[scenario.work.name]
         model = "" if "model" in pivot else row.get("model") or scenario.values.get("model", "")
-        key = (scenario.work.name, model, *(str(scenario.values[name]) for name in names))
+        key = (scenario.work.name, str(model), *(str(scenario.values[name]) for name in names))
         if key not in groups:
             groups[key] = Group(
                 work=scenario.work.name,
@@ -290,9 +292,9 @@ def _words(name: str) -> str:
     return "GPU" if name == "gpu" else "number of GPUs" if name == "num_gpus" else label(name)
 
 
-def _number_first(value: Any) -> tuple[bool, float, str]:
+def _number_first(value: object) -> tuple[bool, float, str]:
     is_number = isinstance(value, int | float)
-    return not is_number, float(value) if is_number else 0.0, str(value)
+    return not is_number, number(value) if is_number else 0.0, str(value)
 
 
 def reason_mark(reason: str) -> str:
@@ -333,14 +335,10 @@ def _ends(measure: str, row: Row) -> tuple[float, float]:
     return (None if measure == VALUE else measured_ends(measure, row)) or _NO_ENDS
 
 
-def _same_for_all(row: Row, time: float) -> tuple[Any, ...]:
-    """What `Found` has of a scenario, whatever the measure."""
-    kin = tuple(row.get(name) for name in _KIN)
-    return row["scenario"], kin, float(row.get("tie_factor") or 1.0), time
-
-
-def _beats(measure: str, new: float, known: float) -> bool:
-    return math.isnan(known) or better(measure) * (known - new) > 0
+def _found(row: Row, time: float) -> Found:
+    """What there is of a scenario, whatever the measure."""
+    kin, tie_factor = tuple(row.get(name) for name in _KIN), number(row.get("tie_factor") or 1.0)
+    return Found(math.nan, *_NO_ENDS, int(number(row["scenario"])), kin, tie_factor, time)
 
 
 def _lead(measure: str, one: Found, other: Found) -> float:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
+from planner.base.cells import Row, Value
 from planner.base.files import written_bytes, written_whole
 from planner.optimize.scaling import FewestGpus, with_column
 from planner.question.terms import term_of_column
@@ -15,9 +15,9 @@ from planner.show.views.rows import csv_cell
 from planner.sweeps.parts import joint_kind, read_fronts, read_head, read_rows
 from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store, file_digest
 
-Rows = Iterable[Mapping[str, Any]]
+Rows = Iterable[Row]
 Kinds = Mapping[str, str]
-Block = Mapping[str, Sequence[Any]]
+Block = Mapping[str, Sequence[Value]]
 
 # Rows are handled few at a time, because a value of Python takes much memory; row groups of
 # Parquet are larger, because each has a description of every column.
@@ -36,7 +36,7 @@ def has_parquet() -> bool:
     return find_spec("pyarrow") is not None
 
 
-def write_tables(store: Store, front: Collection[int]) -> dict[str, Any]:
+def write_tables(store: Store, front: Collection[int]) -> dict[str, str]:
     """Write all tables; returns their names with the digests of their content.
 
     ``front`` has the numbers of the scenarios that are on the front across them.
@@ -78,7 +78,7 @@ def _kind_of(column: str) -> str:
     return "number" if is_number else ""
 
 
-def scenario_rows(store: Store) -> Iterator[Mapping[str, Any]]:
+def scenario_rows(store: Store) -> Iterator[Row]:
     """The rows of all scenarios, in order."""
     for path in store.all_parts():
         yield from read_rows(path)
@@ -90,7 +90,7 @@ def _scaling(store: Store) -> Callable[[Store], Rows]:
     return lambda store: (fewest.scaled(key, row) for key, row in _alike(store))
 
 
-def _alike(store: Store) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _alike(store: Store) -> Iterator[tuple[int, Row]]:
     """Each row with a number that rows share which differ in their number of GPUs alone."""
     scenarios = store.plan.scenarios(range(store.plan.num_scenarios))
     for scenario, row in zip(scenarios, scenario_rows(store), strict=False):
@@ -106,7 +106,7 @@ def _blocks(rows: Rows, names: Iterable[str]) -> Iterator[Block]:
 
 def _front_blocks(store: Store, names: Iterable[str]) -> Iterator[Block]:
     """The fronts of all scenarios below each other: columns as they are kept."""
-    waiting: dict[str, list[Any]] = {name: [] for name in names}
+    waiting: dict[str, list[Value]] = {name: [] for name in names}
     number = 0
     for path in store.all_parts():
         for front in read_fronts(path):
@@ -148,7 +148,7 @@ def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
     types = {"flag": pa.bool_(), "count": pa.int64(), "number": pa.float64()}
     schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in kinds.items()])
     with written_bytes(path) as file, pq.ParquetWriter(file, schema) as writer:
-        waiting: list[Any] = []
+        waiting: list[pa.Table] = []
 
         def write() -> None:
             writer.write_table(pa.concat_tables(waiting).combine_chunks())
@@ -165,14 +165,14 @@ def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
             write()
 
 
-def _of_kind(values: Sequence[Any], kind: str) -> Sequence[Any]:
+def _of_kind(values: Sequence[Value], kind: str) -> Sequence[Value]:
     if kind in ("flag", "count"):
         return values
     made = float if kind == "number" else str
     return [None if value is None else made(value) for value in values]
 
 
-def _cells(values: Sequence[Any], kind: str) -> list[str]:
+def _cells(values: Sequence[Value], kind: str) -> list[str]:
     """The cells of a column; a part's numbers are all finite, and a text is quoted once."""
     if kind in ("flag", "count", "number"):
         return ["" if value is None else repr(value) for value in values]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from planner.base.adapter_names import (
     ExpertAdapters,
@@ -15,6 +15,7 @@ from planner.base.adapter_names import (
     saved_modules,
     targets_named,
 )
+from planner.base.cells import Value
 from planner.base.enums import AdapterKind, AdapterTargets, Padding
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.question.request import Request
@@ -45,7 +46,7 @@ def adapter_kind(request: Request) -> AdapterKind:
     return _word("adapter", str(request.adapter), AdapterKind)
 
 
-def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict[str, Any]:
+def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict[str, object]:
     """The adapter's fields of a workload; what nobody gave goes into ``defaults``.
 
     Raises
@@ -61,7 +62,7 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
     if is_one_end(request.modules_to_save):
         named = f"{request.modules_to_save} alone is not predicted"
         defaults["modules_to_save"] = f"embedding and logits ({named}: both are counted)"
-    fields: dict[str, Any] = {"adapter": kind, "modules_to_save": saved}
+    fields: dict[str, object] = {"adapter": kind, "modules_to_save": saved}
     if not kind.is_low_rank:
         return fields | {
             "lora_targets": AdapterTargets.QUERY_VALUE,
@@ -115,9 +116,9 @@ def expert_words(work: TrainingWorkload) -> str:
     }[work.expert_adapters]
 
 
-def adapter_answers(work: TrainingWorkload) -> dict[str, Any]:
+def adapter_answers(work: TrainingWorkload) -> dict[str, Value]:
     """What a plan says of its adapter besides the kind; what is not as usual, only if so."""
-    found: dict[str, Any] = {"virtual_tokens": work.virtual_tokens}
+    found: dict[str, Value] = {"virtual_tokens": work.virtual_tokens}
     if work.adapter.is_low_rank:
         found = {"lora_rank": work.lora_rank, "lora_targets": str(work.lora_targets)}
     if work.saves_ends:
@@ -137,7 +138,7 @@ def adapter_words(work: TrainingWorkload) -> str:
 
 def sample_fields(
     request: Request, sequence_length: int, defaults: MutableMapping[str, str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The samples of a workload; what nobody gave goes into ``defaults``.
 
     Raises
@@ -171,7 +172,7 @@ def sample_fields(
     }
 
 
-def sample_answers(work: TrainingWorkload) -> dict[str, Any]:
+def sample_answers(work: TrainingWorkload) -> dict[str, Value]:
     """What a plan says of samples that do not fill their sequences."""
     if work.padding is Padding.PACKED:
         return {}

@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from planner.base.cells import Value
 from planner.base.records import record
+from planner.configurations.table import ConfigurationTable
+from planner.estimators.inference.burst import Burst
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 from planner.workloads.notes import Notes
@@ -51,7 +54,7 @@ class Scene:
     """
 
     question: Question
-    space: Any
+    space: SearchSpace
     profile: Any
     place: Place
     others: Mapping[str, Place]
@@ -69,7 +72,7 @@ class Evaluation:
     candidates: Candidates
     rejected_by: str = ""
     more: Columns = field(default_factory=dict)
-    detail: Any = None
+    detail: Burst | None = None
 
     def __repr__(self) -> str:
         words = f"rejected by {self.rejected_by}" if self.rejected_by else "feasible"
@@ -78,8 +81,7 @@ class Evaluation:
     @property
     def source(self) -> Source:
         """Where the configuration comes from."""
-        source: Source = self.candidates.source
-        return source
+        return self.candidates.source
 
     @property
     def estimate(self) -> Any:
@@ -122,19 +124,19 @@ class Wording:
 
     noun: str
     asked: Callable[[Any], Sequence[str]]
-    in_short: Callable[[Mapping[str, Any]], str]
+    in_short: Callable[[Mapping[str, object]], str]
     blamed: Callable[[Candidates, str], str]
     results: Callable[[Sequence[int]], tuple[str, ...]]
     of_objective: Mapping[str, str]
     of_unlike: Mapping[str, str] = field(default_factory=dict)
     from_end_to_end: bool = False
-    room: Callable[[Mapping[str, Any], int], str] = lambda *_: ""
-    layout: Callable[[Mapping[str, Any]], str] | None = None
+    room: Callable[[Mapping[str, object], int], str] = lambda *_: ""
+    layout: Callable[[Mapping[str, object]], str] | None = None
     in_layout: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
-    brief: Callable[[Mapping[str, Any]], str] | None = None
+    brief: Callable[[Mapping[str, object]], str] | None = None
     degrees: tuple[str, ...] = ()
-    legend: Callable[[Mapping[str, Sequence[Any]]], str] = lambda _: ""
+    legend: Callable[[Mapping[str, Sequence[object]]], str] = lambda _: ""
     unusual: Callable[[Any], Sequence[str]] = lambda _: ()
 
 
@@ -183,39 +185,38 @@ class Workload:
     ask: Callable[[Request, Catalogue, Notes], Question]
     sources: Callable[[Scene], list[Source]]
     objectives: Callable[[Question], tuple[str, ...]]
-    ideal: Callable[[Any], Any]
-    settled: Callable[[Source], Mapping[str, Any]]
+    ideal: Callable[[Any], FrameworkProfile | EngineProfile]
+    settled: Callable[[Source], Mapping[str, Value]]
     wording: Wording
-    once: Callable[[Any, int | None], Evaluation]
+    once: Callable[[Source, int | None], Evaluation]
     limits: Callable[[Question, Source], Mapping[str, float]] = lambda *_: {}
     tried: Callable[[Question, SearchSpace], Mapping[str, Sequence[str]]] = lambda *_: {}
     furthest: Callable[[Question], float] = lambda _: float("inf")
     assumed: Callable[[Question], Mapping[str, float]] = lambda _: {}
-    free: Callable[[Request, int | None], Mapping[str, Sequence[Any]]] = lambda *_: {}
-    fitting: Callable[[Any, Any], Mapping[str, Any]] = lambda *_: {}
+    free: Callable[[Request, int | None], Mapping[str, Sequence[float]]] = lambda *_: {}
+    fitting: Callable[[Source, ConfigurationTable], Mapping[str, float]] = lambda *_: {}
     advice_rows: int = 1_500_000
     fitted: Callable[[Scene], Scene] = lambda scene: scene
     usual: Callable[[Scene], Mapping[str, str]] = lambda _: {}
     differs: Callable[[Scene], Mapping[str, str]] = lambda _: {}
-    others: Callable[[Source, Mapping[str, Any]], Mapping[str, Mapping[str, str]]] = lambda *_: {}
+    others: Callable[[Source, Mapping[str, object]], Mapping[str, Mapping[str, str]]] = lambda *_: {}
     other_gpus: tuple[str, ...] = ()
     precision: str = "precision"
     adapters: tuple[str, ...] = ("none",)
     suits: Callable[[Question, Any], bool] = lambda *_: True
     open_facts: Callable[[Chosen], Sequence[OpenFact]] = lambda _: ()
     ties: tuple[str, ...] = ()
-    timed: Callable[[Any], Mapping[str, TimedStep]] = lambda _: {}
+    timed: Callable[[Candidates], Mapping[str, TimedStep]] = lambda _: {}
     lengths: tuple[str, ...] = ()
     batch: str = "concurrency"
     weighed: tuple[str, ...] = ("num_gpus",)
 
 
-def only(source: Source) -> Any:
+def only(source: Source) -> ConfigurationTable:
     """The configurations of a small source as one flat table."""
     if source.mesh is None:
         raise ValueError("The source has no mesh.")
-    table = source.mesh.table()
-    return table.rows(np.arange(table.size))
+    return source.mesh.flat()
 
 
 def judged_once(source: Source, _: int | None = None) -> Evaluation:

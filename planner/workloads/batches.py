@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray
+from planner.base.cells import Value
 from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
@@ -63,12 +63,12 @@ class BatchSource(Source):
     published = "static_batch"
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> object:
         """What has an equal text where trials mean the same."""
         return self.setting, self.counts, self.site
 
     @property
-    def asked(self) -> Mapping[str, Any]:
+    def asked(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
         return asked(self.setting.workload, self.site)
 
@@ -235,8 +235,8 @@ class Batches(Serving):
         )
 
 
-def batch_once(source: BatchSource, _: int | None = None) -> Evaluation:
+def batch_once(source: Source, _: int | None = None) -> Evaluation:
     """The one configuration of a source, and how many requests would find room together."""
     found = judged_once(source)
     largest = most_at_once(source, found.candidates.configurations)
-    return replace(found, more={"largest_batch": [largest]}, detail=largest)
+    return replace(found, more={"largest_batch": [largest]})

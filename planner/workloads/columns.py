@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
-from planner.base.arrays import ranking
+from planner.base.arrays import FloatArray, Numeric, Values, ranking
 from planner.configurations.table import word
 
+Item = TypeVar("Item")
 
-def repeated(values: Mapping[str, object], shape: tuple[int, ...]) -> dict[str, list[Any]]:
+
+def repeated(values: Mapping[str, Item], shape: tuple[int, ...]) -> dict[str, list[Item]]:
     """Columns of the same value in every row of a table of this shape."""
     number = int(np.prod(shape))
     return {name: [value] * number for name, value in values.items()}
 
 
-def worded(name: str, values: Any, shape: tuple[int, ...], of: str | None = None) -> list[Any]:
+def worded(
+    name: str, values: Values, shape: tuple[int, ...], of: str | None = None
+) -> list[str | float]:
     """The values of the parameter ``of``, or of this name, as they are shown."""
     flat = np.broadcast_to(values, shape).ravel()
     if flat.size == 1:
         return [word(of or name, flat[0])]
     each, which = ranking(flat)
     words = np.array([word(of or name, value) for value in each], dtype=object)
-    shown: list[Any] = words[which].tolist()
+    shown: list[str | float] = words[which].tolist()
     return shown
 
 
-def floats(value: object, shape: tuple[int, ...]) -> Any:
+def floats(value: object, shape: tuple[int, ...]) -> FloatArray:
     """Numbers, one per row."""
     return np.broadcast_to(np.asarray(value, dtype=np.float64), shape).ravel()
 
 
-def counts(value: Any, shape: tuple[int, ...]) -> list[int]:
+def counts(value: Numeric, shape: tuple[int, ...]) -> list[int]:
     """Whole numbers, one per row."""
     return [int(number) for number in np.broadcast_to(value, shape).ravel()]

@@ -6,11 +6,12 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, add
+from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import GIB, HOUR
 from planner.confidence.plans import errors_of_memory
@@ -35,6 +36,11 @@ from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
 from planner.workloads.columns import counts, floats, repeated, worded
 from planner.workloads.electricity import energy_columns
+
+if TYPE_CHECKING:
+    from planner.workloads.batches import BatchSource
+    from planner.workloads.pools import PoolSource
+    from planner.workloads.replicas import ReplicaSource
 
 MILLION = 1e6
 AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
@@ -71,6 +77,14 @@ class Promises:
 class Serving(Candidates):
     """What generates tokens, in streams or batches: the electricity of it."""
 
+    source: ReplicaSource | PoolSource | BatchSource
+    configurations: ServingConfigurations
+
+    @property
+    def setting(self) -> ServingSetting:
+        """The machine, model, engine and requests."""
+        return self.source.setting
+
     @property
     @abstractmethod
     def draws(self) -> tuple[PowerDraw, ...]:
@@ -102,16 +116,10 @@ class Serving(Candidates):
 class Deployments(Serving):
     """Deployments of one mode; what can be optimized or limited, in SI units."""
 
-    source: Any
-    configurations: Any
+    source: ReplicaSource | PoolSource
+    configurations: ServingConfigurations
     rejected_by: CodeArray
     promises: Promises
-
-    @property
-    def setting(self) -> ServingSetting:
-        """The machine, model, engine and requests."""
-        setting: ServingSetting = self.source.setting
-        return setting
 
     @cached_property
     def at_load(self) -> Self:
@@ -465,12 +473,25 @@ def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
     return np.maximum(room.shared + room.sequence * concurrency, room.longest)
 
 
+def served(candidates: Candidates) -> Serving:
+    """Candidates that generate tokens.
+
+    Raises
+    ------
+    TypeError
+        They are others.
+    """
+    if not isinstance(candidates, Serving):
+        raise TypeError(f"{candidates!r} does not serve.")
+    return candidates
+
+
 def rounded_up(needed: FloatArray) -> FloatArray:
     """Whole replicas for a load given in replicas; at least one."""
     return np.maximum(np.ceil(needed * (1 - 1e-12)), 1.0)
 
 
-def asked(work: ServingWorkload, site: Site) -> dict[str, Any]:
+def asked(work: ServingWorkload, site: Site) -> dict[str, Value]:
     """Columns of what is asked: the tokens of a request, and the terms of a site."""
     lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
     return {**lengths, **site.columns}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from planner.base.arrays import FloatArray
 from planner.base.units import KILOWATT, KILOWATT_HOUR, UNITS
@@ -21,6 +21,10 @@ from planner.specs.power import POWER, Between, PowerProfile
 from planner.specs.regions import CARBON, ELECTRICITY, PUE, Figure
 from planner.specs.site import Site
 from planner.workloads.notes import Notes
+
+if TYPE_CHECKING:
+    from planner.optimize.source import Source
+    from planner.workloads.deployments import Serving
 
 _ASKED = ("energy", "power", "carbon")
 _LARGEST_PUE = 10.0
@@ -116,7 +120,9 @@ def with_energy(
     return replace(sure, factors={**sure.factors, "power": power, "energy": energy})
 
 
-def serving_confidence(sure: Confidence | None, source: Any, num_gpus: float) -> Confidence | None:
+def serving_confidence(
+    sure: Confidence | None, source: Source, num_gpus: float
+) -> Confidence | None:
     """With those factors for a source whose GPUs mostly decode."""
     if source.site.power is None:
         return sure
@@ -137,7 +143,7 @@ def _is_asked(words: Iterable[str], of: Iterable[str]) -> bool:
     return any(word.startswith(tuple(of)) for word in words)
 
 
-def energy_columns(candidates: Any) -> dict[str, FloatArray]:
+def energy_columns(candidates: Serving) -> dict[str, FloatArray]:
     """Power, electricity of a million generated tokens, and its carbon in a known region."""
     found = {
         "power_kw": candidates.power / KILOWATT,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from planner.base import text
+from planner.base.cells import Value
 from planner.errors import SpecError
 from planner.estimators.parameters import tower_parameters
 from planner.question.request import Request
@@ -19,7 +18,7 @@ _Work = TrainingWorkload | ServingWorkload
 
 def image_fields(
     request: Request, model: ModelSpec, sequence_length: int, notes: Notes
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The images of a workload; what nobody gave goes into the notes.
 
     Raises
@@ -60,7 +59,7 @@ def image_fields(
             f"{sequence_length:,} tokens of a sequence: give fewer images_per_sample or "
             "tokens_per_image, or longer sequences."
         )
-    fields: dict[str, Any] = {"images_per_sample": images}
+    fields: dict[str, object] = {"images_per_sample": images}
     if images:
         fields["tokens_per_image"] = each
     if request.freeze_vision_tower is not None:
@@ -68,9 +67,9 @@ def image_fields(
     return fields
 
 
-def image_answers(model: ModelSpec, work: _Work) -> dict[str, Any]:
+def image_answers(model: ModelSpec, work: _Work) -> dict[str, Value]:
     """What a plan says of images; nothing where there are none."""
-    found: dict[str, Any] = {}
+    found: dict[str, Value] = {}
     if work.images_per_sample:
         found = {name: getattr(work, name) for name in ("images_per_sample", "tokens_per_image")}
     if isinstance(work, TrainingWorkload) and work.freeze_vision_tower is not None:

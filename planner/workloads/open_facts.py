@@ -11,11 +11,13 @@ import numpy as np
 
 from planner.base.records import record
 from planner.configurations.table import word
-from planner.optimize.source import Candidates, Source
+from planner.estimators.inference.setting import ServingSetting
+from planner.optimize.source import Candidates, Setting, Source
 from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.specs.drafting import acceptance
 from planner.specs.search_space import SearchSpace
+from planner.workloads.deployments import served
 from planner.workloads.room import as_many_as_fit, most_at_once
 
 # Networks and loads of one class lie within a factor of two of the usual one.
@@ -54,8 +56,7 @@ class Chosen:
     @property
     def source(self) -> Source:
         """Where the configuration comes from."""
-        source: Source = self.candidates.source
-        return source
+        return self.candidates.source
 
     def is_open(self, name: str) -> bool:
         """Whether neither the user nor the space says anything of a parameter."""
@@ -63,16 +64,14 @@ class Chosen:
 
     def with_setting(self, change: Callable[[Any], Any]) -> Candidates:
         """The same configuration of a changed setting, judged again."""
-        judged: Candidates = self.source.changed(change).judged(self.candidates.configurations)
-        return judged
+        return self.source.changed(change).judged(self.candidates.configurations)
 
     def with_value(self, name: str, code: float) -> Candidates:
         """The configuration with another value of a parameter, judged again."""
         configurations = self.candidates.configurations
         values = np.full(np.shape(getattr(configurations, name)), code)
         other = replace(configurations, **{name: configurations.cast(name, values)})
-        judged: Candidates = self.source.judged(other)
-        return judged
+        return self.source.judged(other)
 
 
 def open_network(chosen: Chosen) -> list[OpenFact]:
@@ -81,12 +80,12 @@ def open_network(chosen: Chosen) -> list[OpenFact]:
     Open where no cluster is named: its rate is then one of the GPU's class.
     """
     cluster = chosen.source.setting.machine.cluster
-    num_gpus = float(np.max(chosen.candidates.configurations.num_gpus))
+    num_gpus = float(np.max(chosen.candidates.value("num_gpus")))
     if not cluster.name.endswith(_OWN_LINKS) or num_gpus <= cluster.scale_up.domain_size:
         return []
     rate = cluster.scale_out.bandwidth
 
-    def with_rate(factor: float, setting: Any) -> Any:
+    def with_rate(factor: float, setting: Setting) -> Setting:
         machine = setting.machine
         out = replace(machine.cluster.scale_out, bandwidth=factor * rate)
         other = replace(machine.cluster, scale_out=out)
@@ -124,7 +123,7 @@ def open_serving(chosen: Chosen) -> list[OpenFact]:
 
 def _open_acceptance(chosen: Chosen) -> list[OpenFact]:
     """The share of drafts that is accepted, where nobody gave it, at the ends of what is usual."""
-    work = chosen.source.setting.workload
+    work = served(chosen.candidates).setting.workload
     if not work.draft_tokens or chosen.request.acceptance_rate is not None:
         return []
     usual = acceptance(work.draft_method, is_tree=work.drafts_trees)
@@ -137,7 +136,7 @@ def _open_acceptance(chosen: Chosen) -> list[OpenFact]:
 
 def _open_adapters(chosen: Chosen) -> list[OpenFact]:
     """Kernels of served adapters at half and twice their time: engines differ by as much."""
-    if not chosen.source.setting.max_loras:
+    if not served(chosen.candidates).setting.max_loras:
         return []
     words = ("half as long", "twice as long")
     tried = {
@@ -147,7 +146,7 @@ def _open_adapters(chosen: Chosen) -> list[OpenFact]:
     return [_fact("adapter_kernels", "as the engine profile has them", tried)]
 
 
-def _with_adapter_time(factor: float, setting: Any) -> Any:
+def _with_adapter_time(factor: float, setting: ServingSetting) -> ServingSetting:
     execution = setting.engine.execution
     changed = replace(
         execution,
@@ -171,7 +170,7 @@ def _with_fewer(fact: OpenFact) -> OpenFact:
         if fewer is None:
             tried[words] = judged
         else:
-            number = int(fewer.configurations.concurrency[0])
+            number = int(served(fewer).configurations.concurrency[0])
             tried[f"{words} with {number:,} at once"] = fewer
     return replace(fact, tried=tried)
 
@@ -179,7 +178,8 @@ def _with_fewer(fact: OpenFact) -> OpenFact:
 def _open_lengths(chosen: Chosen) -> list[OpenFact]:
     """Each length that nobody gave, at half and twice what is assumed."""
     found = []
-    model, work = chosen.source.setting.model, chosen.source.setting.workload
+    setting = served(chosen.candidates).setting
+    model, work = setting.model, setting.workload
     for name in ("input_tokens", "output_tokens"):
         if getattr(chosen.request, name) is not None:
             continue
@@ -195,7 +195,7 @@ def _open_lengths(chosen: Chosen) -> list[OpenFact]:
     return found
 
 
-def _with_work(values: Mapping[str, Any], setting: Any) -> Any:
+def _with_work(values: Mapping[str, Any], setting: ServingSetting) -> ServingSetting:
     return replace(setting, workload=replace(setting.workload, **values))
 
 
@@ -203,7 +203,7 @@ def _open_concurrency(chosen: Chosen) -> list[OpenFact]:
     name = "concurrency"
     if not chosen.is_open(name):
         return []
-    number = float(np.ravel(chosen.candidates.configurations.concurrency)[0])
+    number = float(np.ravel(served(chosen.candidates).configurations.concurrency)[0])
     most = float(most_at_once(chosen.source, chosen.candidates.configurations))
     counts = sorted({max(1.0, number // 2), max(min(2 * number, most), number)} - {number})
     tried = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}

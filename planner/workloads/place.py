@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from planner.base.enums import Contract, Precision
 from planner.base.records import record
@@ -254,9 +253,12 @@ def every_count(most: int | None) -> tuple[int, ...]:
     return tuple(2**power for power in range((most or LARGEST_OF_ALL).bit_length()))
 
 
-def gpu_counts(num_gpus: Any) -> list[int]:
+def gpu_counts(num_gpus: object) -> list[int]:
     """One or several numbers of GPUs as a list."""
-    return [*num_gpus] if isinstance(num_gpus, tuple | list) else [num_gpus]
+    counts = num_gpus if isinstance(num_gpus, tuple | list) else [num_gpus]
+    if not all(isinstance(count, int) for count in counts):
+        raise TypeError(f"{num_gpus!r} are no numbers of GPUs.")
+    return list(counts)
 
 
 def hardware(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, IndexArray
 from planner.base.enums import CacheType
 from planner.base.records import record
-from planner.configurations.enumerate import OpenMesh
+from planner.configurations.enumerate import OpenMesh, numbers
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
@@ -154,9 +154,8 @@ def one_each(
     """One worker per layout that leaves GPUs for another, without what its steps do not use."""
     layouts, *others = mesh.axes
     (layout,) = layouts
-    size = (
-        layout["tensor_parallel"] * layout["pipeline_parallel"] * layout["attention_data_parallel"]
-    )
+    names = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel")
+    size = math.prod(numbers(layout, name) for name in names)
     rows = np.unique(np.stack([*({**layout, "num_gpus": size}).values()], axis=1), axis=0)
     gpus = rows[:, list(layout).index("num_gpus")]
     rows = rows[(gpus < largest) | (gpus == gpus.min())]
@@ -269,10 +268,10 @@ def _kinds(workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
     return np.broadcast_to(kinds, c.shape).ravel()
 
 
-def _rows(workers: Workers, rows: Any) -> Workers:
+def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
     """A flat table of some workers by flat index or mask."""
     shape = workers.configurations.shape
-    indices = np.flatnonzero(rows) if np.asarray(rows).dtype == np.bool_ else rows
+    indices: IndexArray = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows)
     return _changed(
         workers,
         workers.configurations.rows(indices),
@@ -280,7 +279,11 @@ def _rows(workers: Workers, rows: Any) -> Workers:
     )
 
 
-def _changed(workers: Workers, configurations: Any, change: Any) -> Workers:
+def _changed(
+    workers: Workers,
+    configurations: ServingConfigurations,
+    change: Callable[[FloatArray], Any],
+) -> Workers:
     """The workers with every array changed."""
     whole = ("setting", "configurations", "memory")
     arrays = {name: change(value) for name, value in vars(workers).items() if name not in whole}

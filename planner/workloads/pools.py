@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
+from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.configurations.serving import (
@@ -90,7 +91,7 @@ class PoolSource(Source):
         return self.space.prefill_setting.machine.gpu.name
 
     @property
-    def asked(self) -> Mapping[str, Any]:
+    def asked(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
         return asked(self.setting.workload, self.site) | {
             f"prefill_{name}": value for name, value in self.prefill_site.columns.items()
@@ -144,7 +145,7 @@ class PoolSource(Source):
             prefill.configurations, decode.configurations, num_prefill, num_decode
         )
         if asked is not None:
-            c = replace(c, concurrency=c.cast("concurrency", asked + np.zeros_like(c.concurrency)))
+            c = replace(c, concurrency=asked + np.zeros_like(c.concurrency))
         pools = self._pools(prefill, decode, c)
         run = disaggregated_run(self.setting, pools, c.replicas * c.concurrency)
         each = prefill.configurations.replica_gpus, decode.configurations.replica_gpus
@@ -226,6 +227,7 @@ class PoolDeployments(Deployments):
     """Deployments of prefill and decode workers."""
 
     source: PoolSource
+    configurations: PoolConfigurations
     prefill: PrefillWorkers
     decode: DecodeWorkers
     pools: Pools
@@ -235,9 +237,7 @@ class PoolDeployments(Deployments):
     def held(self) -> PoolConfigurations:
         """The configurations with what decode workers hold at once, where requests wait."""
         c, held = self.configurations, self.decode.configurations.concurrency
-        at_once = c.cast("concurrency", held + np.zeros_like(c.concurrency))
-        found: PoolConfigurations = replace(c, concurrency=at_once)
-        return found
+        return replace(c, concurrency=held + np.zeros_like(c.concurrency))
 
     @property
     def waits(self) -> bool:
@@ -323,7 +323,7 @@ class PoolDeployments(Deployments):
     def memory(self) -> tuple[Need, Need]:
         """What a worker that does not fit needs of the host's memory and of its GPUs'."""
         decode = self.decode
-        worker: Any = decode if np.any(decode.rejected_by) else self.prefill
+        worker = decode if np.any(decode.rejected_by) else self.prefill
         cache = cache_of(worker.memory, worker.configurations.concurrency)
         return needed_memory(worker.setting, worker.memory, worker.configurations, cache)
 

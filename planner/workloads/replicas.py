@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray
+from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
@@ -81,12 +81,12 @@ class ReplicaSource(Source):
     published = "online"
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> object:
         """What has an equal text where trials mean the same."""
         return self.setting, self.counts, self.request_rate, self.site, self.sure_share, self.waits
 
     @property
-    def asked(self) -> Mapping[str, Any]:
+    def asked(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
         return asked(self.setting.workload, self.site) | {
             f"prefill_{name}": value for name, value in Site().columns.items()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from planner.base.arrays import FloatArray
 from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ConfigurationTable
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Candidates, Source
@@ -17,7 +18,7 @@ _GRID = 64
 LARGEST_BATCH = _GRID**4
 
 
-def most_at_once(source: Source, configurations: object) -> int:
+def most_at_once(source: Source, configurations: ConfigurationTable) -> int:
     """The most requests at once with which one configuration is accepted; 0 if not even one is.
 
     Found in ever narrower grids. Nothing but this counts as room: what a sequence takes, and what
@@ -33,7 +34,7 @@ def most_at_once(source: Source, configurations: object) -> int:
     return fewest
 
 
-def as_many_as_fit(source: Source, configurations: object) -> Candidates | None:
+def as_many_as_fit(source: Source, configurations: ConfigurationTable) -> Candidates | None:
     """One configuration with the most requests at once that it has room for; None without any."""
     most = most_at_once(source, configurations)
     if not most:
@@ -56,7 +57,7 @@ def filled(
     c = configurations
     if np.all(memory.most_sequences >= c.concurrency):
         return c
-    one = run(replace(c, concurrency=c.cast("concurrency", np.ones_like(c.concurrency))))
+    one = run(replace(c, concurrency=np.ones_like(c.concurrency)))
     alone = serving_memory(setting, one)
     runs = (alone.most_sequences >= 1) & starts_surely(setting, alone, one)
     # Of fewer requests each may take more, so that not even those that more have room for fit.
@@ -65,14 +66,16 @@ def filled(
     low = np.where(runs, 1.0, c.concurrency)
     high = c.concurrency + np.zeros_like(low)
     while np.any(high - low > 1):
-        tried = run(replace(c, concurrency=c.cast("concurrency", middle)))
+        tried = run(replace(c, concurrency=middle))
         fits = serving_memory(setting, tried).most_sequences >= middle
         low = np.where(fits, np.maximum(middle, low), low)
         high = np.where(fits, high, np.minimum(middle, high))
         middle = np.ceil((low + high) / 2)
-    return replace(c, concurrency=c.cast("concurrency", low))
+    return replace(c, concurrency=low)
 
 
-def _with_concurrency(configurations: Any, numbers: Any) -> Any:
+def _with_concurrency(
+    configurations: ConfigurationTable, numbers: FloatArray
+) -> ConfigurationTable:
     rows = configurations.rows(np.zeros(numbers.size, dtype=np.intp))
     return replace(rows, concurrency=rows.cast("concurrency", numbers))

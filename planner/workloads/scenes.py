@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.unmeasured import RELEASE_NUMBER, Release
 from planner.configurations.choices import checked
@@ -16,6 +17,8 @@ from planner.optimize.problem import Cell
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
 from planner.specs.search_space import SearchSpace
 from planner.workloads.base import Question, Scene, Workload
 from planner.workloads.notes import Notes
@@ -109,7 +112,7 @@ class Outer:
             raise SearchSpaceError("\n".join(reasons[:_MOST_REASONS]))
         return sources, cells
 
-    def _named(self, scene: Scene) -> dict[str, Any]:
+    def _named(self, scene: Scene) -> dict[str, Value]:
         return {
             "model": scene.question.model.name,
             "gpu": scene.place.machine.gpu.name,
@@ -220,7 +223,7 @@ class Outer:
 
     def _profiles(
         self, question: Question, space: SearchSpace, place: Place, alone: bool
-    ) -> list[Any]:
+    ) -> list[FrameworkProfile | EngineProfile]:
         """The frameworks or engines: those that were given, all current ones, or the space's."""
         kind, (name, origin) = self.workload.profile_kind, question.profile
         notes = self._noting(alone)
@@ -293,14 +296,15 @@ class Outer:
                 own.append(name)
         return found or own
 
-    def _profile(self, name: str, notes: Notes) -> Any:
+    def _profile(self, name: str, notes: Notes) -> FrameworkProfile | EngineProfile:
         kind = self.workload.profile_kind
         loaded = self.notes.catalogue.load_profile(kind, name)
         self.words.setdefault(kind, {}).setdefault(loaded.spec.name, name)
         if f"{kind} {loaded.spec.name}" not in self.notes.digests:
             notes.spec(kind, loaded.spec.name, loaded.digest, loaded.provenance)
             self.notes.digests.update(notes.digests)
-        return self.workload.ideal(loaded.spec) if self.request.at_shares else loaded.spec
+        profile: FrameworkProfile | EngineProfile = loaded.spec
+        return self.workload.ideal(profile) if self.request.at_shares else profile
 
     def _inner(
         self,
@@ -312,13 +316,13 @@ class Outer:
     ) -> Iterator[tuple[Scene, Cell]]:
         """A scene for each precision and each number of GPUs, with those if there are several."""
         name, request = self.workload.precision, question.request
-        asked: list[Any] = [None]
+        asked: list[str | float | None] = [None]
         if request.precision is not None:
-            codes = checked(name, _listed(request.precision, glossary()[name].codes.usual()))
+            codes = checked(name, _listed(request.precision, glossary()[name].enumeration.usual()))
             asked = [word(name, code) for code in codes]
         several = len(question.counts) > 1
         for precision in asked:
-            outer: dict[str, Any] = {}
+            outer: dict[str, Value] = {}
             inner = request
             if precision is not None:
                 outer[name] = precision

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
+from planner.base.cells import Value, number_in
 from planner.base.text import percent
 from planner.confidence.plans import sure_share
 from planner.configurations.choices import checked, listed
-from planner.configurations.serving import PREFILL
+from planner.configurations.enumerate import OpenMesh
+from planner.configurations.serving import PREFILL, ServingConfigurations
+from planner.configurations.table import ConfigurationTable
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.ideal import ideal_engine
 from planner.estimators.inference.setting import ServingSetting
@@ -99,8 +101,11 @@ def layout(row: Mapping[str, object]) -> str:
     return f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} + {mine}"
 
 
-def _split(row: Mapping[str, Any], prefix: str) -> str:
-    degrees = {short: row[prefix + name] or 1 for short, name in _DEGREES.items()}
+def _split(row: Mapping[str, object], prefix: str) -> str:
+    degrees = {
+        short: number_in(row, prefix + name) if row[prefix + name] else 1
+        for short, name in _DEGREES.items()
+    }
     words = [f"{short}{n}" for short, n in degrees.items() if n > 1]
     return " ".join(words) or "tp1"
 
@@ -128,13 +133,13 @@ def _blamed(candidates: Candidates, rule: str) -> str:
     return " ".join(f"{name}={row[name]}" for name in names)
 
 
-def _room(row: Mapping[str, Any], most: int) -> str:
+def _room(row: Mapping[str, object], most: int) -> str:
     """How many of the requests find room; empty where it is not their number that lacks it."""
-    number = row["concurrency"]
+    number = number_in(row, "concurrency")
     return f"room for {most:,} of {number:,} requests" if most < number else ""
 
 
-def _legend(shown: Mapping[str, Sequence[Any]]) -> str:
+def _legend(shown: Mapping[str, Sequence[object]]) -> str:
     shapes = "replicas x their split"
     if any(number is not None for number in shown.get("prefill_replicas", ())):
         shapes += ", or prefill + decode workers"
@@ -248,7 +253,7 @@ def _sources(scene: Scene) -> list[Source]:
     return [_counted_on(source, request.limit_confidence) for source in found]
 
 
-def _waits(scene: Scene, mesh: Any) -> bool:
+def _waits(scene: Scene, mesh: OpenMesh[ServingConfigurations]) -> bool:
     """Whether requests at once are a load, of which the engine holds what it has room for.
 
     Several numbers are a choice of what to hold.
@@ -279,7 +284,12 @@ def _batch_sources(scene: Scene) -> list[Source]:
     ]
 
 
-def _pools(scene: Scene, mesh: Any, settings: Mapping[str, Any], rate: float | None) -> PoolSource:
+def _pools(
+    scene: Scene,
+    mesh: OpenMesh[ServingConfigurations],
+    settings: Mapping[str, object],
+    rate: float | None,
+) -> PoolSource:
     """Workers of one ``mesh``, but for settings of the prefill workers alone."""
     beside = _beside(scene)
     plain = {
@@ -342,7 +352,7 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
     return replace(setting, sure_share=share)
 
 
-def _mesh(scene: Scene, settings: Mapping[str, object]) -> Any:
+def _mesh(scene: Scene, settings: Mapping[str, object]) -> OpenMesh[ServingConfigurations]:
     question = scene.question
     return serving_mesh(
         scene.space,
@@ -443,18 +453,21 @@ def _assumed_batch(question: Question) -> dict[str, float]:
     return assumed_for_batches(request.constraints, question.work.output_tokens)
 
 
-def _settled(source: Source) -> dict[str, Any]:
+def _settled(source: Source) -> dict[str, Value]:
     """Answers that a plan was made with where the user gave none, or several."""
-    work = source.setting.workload
+    setting = source.setting
+    if not isinstance(setting, ServingSetting):
+        raise TypeError(f"{source} does not serve.")
+    work = setting.workload
     lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
-    lengths |= image_answers(source.setting.model, work)
-    answers = {"gpu": source.gpu, "engine": source.profile, **lengths, **source.setting.named}
+    answers: dict[str, Value] = {"gpu": source.gpu, "engine": source.profile, **lengths}
+    answers |= {**image_answers(setting.model, work), **setting.named}
     if isinstance(source, PoolSource):
         answers |= {"mode": source.mode, "prefill_gpu": source.prefill_gpu}
     return answers
 
 
-def _free(request: Request, burst: int | None) -> dict[str, Sequence[Any]]:
+def _free(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
     """With a rate or a burst and no concurrency, all concurrencies."""
     asked = request.request_rate is not None or burst is not None
     modes = _modes(request)
@@ -463,7 +476,7 @@ def _free(request: Request, burst: int | None) -> dict[str, Sequence[Any]]:
     return {"concurrency": [*range(1, _MOST_CONCURRENT + 1)]}
 
 
-def _fitting(source: Source, configurations: object) -> dict[str, Any]:
+def _fitting(source: Source, configurations: ConfigurationTable) -> dict[str, float]:
     """As many requests at once as find room."""
     number = most_at_once(source, configurations)
     return {"concurrency": number} if number else {}

@@ -12,7 +12,8 @@ from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.burst import Burst, burst, pooled_burst
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.optimize.source import Columns, Source
-from planner.workloads.base import Evaluation, only
+from planner.workloads.base import Evaluation
+from planner.workloads.deployments import Deployments
 from planner.workloads.pool_search import numbers_that_fill, one_each
 from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
@@ -39,7 +40,7 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
         return _of_pools(source, num_requests)
     if not isinstance(source, ReplicaSource):
         raise TypeError(f"{source} does not serve.")
-    configurations: ServingConfigurations = only(source)
+    configurations = source.mesh.flat()
     rate = source.setting.workload.request_rate
     if configurations.size > 1 and rate is None and num_requests is not None:
         configurations = _for_burst(source, configurations, num_requests)
@@ -59,14 +60,14 @@ def _of_pools(source: PoolSource, num_requests: int | None) -> Evaluation:
         fitting = np.flatnonzero(
             (held < (num_requests or 0) + configurations.replicas) & (codes == 0)
         )
-        configurations = configurations.rows(fitting[-1:] if fitting.size else [0])
+        configurations = configurations.rows(fitting[-1:] if fitting.size else np.zeros(1, np.intp))
     candidates = _at_load(source, configurations)
     if num_requests is None or np.ravel(candidates.rejected_by)[0]:
         return Evaluation(candidates=candidates)
     return _with_burst(candidates, pooled_burst(source.setting, candidates.pools, num_requests))
 
 
-def _with_burst(candidates: Any, served: Burst | None) -> Evaluation:
+def _with_burst(candidates: Deployments, served: Burst | None) -> Evaluation:
     """The configuration with the columns of its burst, if there is one."""
     if served is None:
         return Evaluation(candidates=candidates)
@@ -114,7 +115,7 @@ def _for_burst(
     estimate = evaluate_serving(source.setting, configurations)
     useful = configurations.concurrency < num_requests / configurations.data_parallel + 1
     fitting = np.flatnonzero(useful & (estimate.rejected_by == 0))
-    return configurations.rows(fitting[-1:] if fitting.size else [0])
+    return configurations.rows(fitting[-1:] if fitting.size else np.zeros(1, np.intp))
 
 
 def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
@@ -147,13 +148,13 @@ def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
         return source.judged(configurations.rows([0])).at_load
     if source.setting.workload.num_requests is not None:
         return source.judged(configurations.rows([best])).at_load
-    raise InfeasibleError(_too_fast(source, configurations.rows([best]), reached[best], rate))
+    raise InfeasibleError(_too_fast(configurations.rows([best]), reached[best], rate))
 
 
-def _too_fast(source: Source, c: Any, capacity: float, rate: float) -> str:
+def _too_fast(c: ServingConfigurations, capacity: float, rate: float) -> str:
     """That a rate is more than one configuration carries, and what would."""
     concurrency = f"{c.concurrency[0]:,.0f} requests in each"
-    if isinstance(source, PoolSource):
+    if isinstance(c, PoolConfigurations):
         pools = f"{c.prefill_replicas[0]:.0f} prefill and {c.replicas[0]:.0f} decode workers"
         words, more = f"{pools} and {concurrency}", f"{np.ceil(rate / capacity):.0f} times as many"
     else:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from planner.configurations.choices import checked, listed, refuse_unknown
-from planner.configurations.enumerate import Factor, OpenMesh, factor, joined
+from planner.configurations.enumerate import Factor, OpenMesh, factor, joined, numbers
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
@@ -89,7 +88,7 @@ def spans_nodes(machine: Machine, mesh: OpenMesh[ServingConfigurations]) -> bool
 
 
 def _layouts(
-    table: Mapping[str, Sequence[Any]],
+    table: Mapping[str, Sequence[float]],
     spreads: Sequence[object],
     counts: Sequence[int] | None,
     has_experts: bool,
@@ -97,8 +96,8 @@ def _layouts(
     """Every layout of a replica once, for each number of GPUs."""
     degrees = [factor(ServingConfigurations, name, table[name]) for name in _LAYOUT]
     plain = joined(degrees)
-    stage = plain["tensor_parallel"] * plain["attention_data_parallel"]
-    replica = stage * plain["pipeline_parallel"]
+    stage = numbers(plain, "tensor_parallel") * numbers(plain, "attention_data_parallel")
+    replica = stage * numbers(plain, "pipeline_parallel")
     if min(len(table[name]) for name in ("pipeline_parallel", "attention_data_parallel")) > 1:
         # Engines combine these two hardly ever; who sets one of them gets both.
         usual = (plain["pipeline_parallel"] == 1) | (plain["attention_data_parallel"] == 1)
@@ -124,14 +123,14 @@ def _layouts(
 
 
 def _quantizations(
-    space: SearchSpace, settings: Mapping[str, Any], model: ModelSpec, has_experts: bool
+    space: SearchSpace, settings: Mapping[str, object], model: ModelSpec, has_experts: bool
 ) -> Factor:
     """Pairs of types: of what the user set, else of the published weights, else of the space.
 
     Experts have the type of the other matrices where nothing else is said.
     """
-    words = space.parameters.get("quantization", "w16a16")
-    experts = space.parameters.get("expert_quantization")
+    words: object = space.parameters.get("quantization", "w16a16")
+    experts: object = space.parameters.get("expert_quantization")
     if model.quantization or model.expert_quantization:
         words, experts = model.quantization or "w16a16", model.expert_quantization
     words = settings.get("quantization", words)

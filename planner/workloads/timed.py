@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
 
 import numpy as np
 
 from planner.base.arrays import Numeric
 from planner.base.records import record
 from planner.estimators.ledger import Ledger, Work
+from planner.optimize.source import Setting
 
 ALL_MODULES = ""
 """The module of parts that belong to none."""
@@ -61,7 +61,7 @@ class TimedPart:
 
     @classmethod
     def of(
-        cls, name: str, module: str, terms: Mapping[str, float], works: Sequence[Work], **more: Any
+        cls, name: str, module: str, terms: Mapping[str, float], works: Sequence[Work], **more: str
     ) -> TimedPart:
         """A part that takes the seconds of its terms, with the work behind them."""
         seconds = sum(terms.values())
@@ -100,7 +100,7 @@ def merged(parts: Iterable[TimedPart]) -> tuple[TimedPart, ...]:
     return tuple(part for part in found.values() if part.seconds)
 
 
-def with_ledger(setting: Any) -> Any:
+def with_ledger(setting: Setting) -> Setting:
     """A setting whose predictions tell what is behind them."""
     return replace(setting, machine=replace(setting.machine, ledger=Ledger()))
 

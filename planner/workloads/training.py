@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from planner.base.arrays import Values, first
+from planner.base.cells import Value, number_in
 from planner.base.enums import (
     AdapterKind,
     AdapterTargets,
@@ -58,22 +59,22 @@ from planner.workloads.training_question import (
     objective_words,
     published_precision,
 )
-from planner.workloads.training_runs import TrainingSource
+from planner.workloads.training_runs import TrainingRuns, TrainingSource
 from planner.workloads.training_words import DEGREES, TOLD, beyond_positions, brief
 
 
-def training_steps(runs: Any) -> Mapping[str, TimedStep]:
+def training_steps(runs: Candidates) -> Mapping[str, TimedStep]:
     """The one step of a run; none where its time is a flat share of the peak."""
-    if runs.estimate.is_flat:
+    if not isinstance(runs, TrainingRuns) or runs.estimate.is_flat:
         return {}
     time: StepTime = runs.estimate.time
     parts = merged((*_operators(time), *_others(time)))
-    return {"step": TimedStep(seconds=_first(time.total), parts=parts)}
+    return {"step": TimedStep(seconds=first(time.total), parts=parts)}
 
 
 def _operators(time: StepTime) -> Iterator[TimedPart]:
     for operator, seconds in time.operator_times():
-        terms = {name: _first(value) for name, value in seconds.items()}
+        terms = {name: first(value) for name, value in seconds.items()}
         if operator.part != "compute":
             terms = {operator.part: sum(terms.values())}
         yield TimedPart.of(
@@ -88,14 +89,10 @@ def _others(time: StepTime) -> Iterator[TimedPart]:
         for term, seconds in part.terms.items():
             in_operators[term] = in_operators.get(term, 0.0) + seconds
     for name, value in time.parts().items():
-        rest = _first(value) - in_operators.get(name, 0.0)
-        if abs(rest) > 1e-9 * _first(value):
+        rest = first(value) - in_operators.get(name, 0.0)
+        if abs(rest) > 1e-9 * first(value):
             works = time.works.get(name, ())
             yield TimedPart.of(name, ALL_MODULES, {name: rest}, works, part=name)
-
-
-def _first(value: Any) -> float:
-    return float(np.ravel(value)[0])
 
 
 _KERNEL = "attention_kernel"
@@ -150,18 +147,19 @@ def usual_software(scene: Scene) -> dict[str, str]:
     return told
 
 
-def other_software(source: Source, row: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+def other_software(source: Source, row: Mapping[str, object]) -> dict[str, Mapping[str, str]]:
     """Settings that would make a plan faster or smaller, by what they change."""
-    setting: Setting = source.setting
+    setting = _setting(source)
     found: dict[str, Mapping[str, str]] = {}
     is_fused = row["flash_attention"] and row[_KERNEL] != AttentionKernel.EAGER.word
-    own = AttentionKernel[row[_KERNEL].upper()]
+    own = AttentionKernel[str(row[_KERNEL]).upper()]
     best = _faster_kernel(setting.machine.gpu, setting.framework, own) if is_fused else None
     if best is not None:
         word = own.word if own else _OF_CLASS[setting.framework.execution.attention_kernels]
         found[f"{_KERNEL} {best.word} instead of {word}"] = {_KERNEL: best.word}
-    each, split = setting.framework.memory.per_logit, row["tensor_parallel"]
-    tokens = row["micro_batch_size"] * setting.workload.sequence_length / row["context_parallel"]
+    each, split = setting.framework.memory.per_logit, number_in(row, "tensor_parallel")
+    length = setting.workload.sequence_length / number_in(row, "context_parallel")
+    tokens = number_in(row, "micro_batch_size") * length
     kept = each * tokens * setting.model.vocab_size / split
     if row[_LOSS] == LossKernel.EAGER.word or (
         row[_LOSS] == LossKernel.AUTO.word
@@ -171,7 +169,7 @@ def other_software(source: Source, row: Mapping[str, Any]) -> dict[str, Mapping[
         word = LossKernel.LINEAR.word
         found[f"{_LOSS} {word} (Liger, cut cross-entropy)"] = {_LOSS: word}
     if setting.framework.compilation.selectable:
-        found |= _compiled_or_not(setting.framework, row[_COMPILE])
+        found |= _compiled_or_not(setting.framework, str(row[_COMPILE]))
     if _may_loop(setting.framework, setting.model):
         loops = row[_EXPERTS] == ExpertCompute.LOOP.word
         word = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
@@ -275,8 +273,8 @@ def mesh_of(
     settings = {name: value for name, value in settings.items() if name not in FOLLOWING}
     refuse_unknown(space, settings, NAMES, derived=FOLLOWING)
     counts = sorted(set(num_gpus))
-    said: dict[str, Any] = {**space.parameters, **settings}
-    choices: dict[str, Any] = {**_defaults(framework, workload), **said}
+    said: dict[str, object] = {**space.parameters, **settings}
+    choices: dict[str, object] = {**_defaults(framework, workload), **said}
     table = {
         name: checked(name, _values(choice, counts, model, workload))
         for name, choice in choices.items()
@@ -293,7 +291,7 @@ def mesh_of(
     return training_mesh(table)
 
 
-def _supported(name: str, values: list[Any], framework: FrameworkProfile) -> list[Any]:
+def _supported(name: str, values: list[float], framework: FrameworkProfile) -> list[float]:
     """Those of a space's values that the framework has at all; if it has none, all."""
     if len(values) == 1:
         return values
@@ -304,7 +302,7 @@ def _supported(name: str, values: list[Any], framework: FrameworkProfile) -> lis
     return [value for value, no in zip(values, lacking, strict=True) if not no] or values
 
 
-def _usual_stages(stages: list[Any], framework: FrameworkProfile) -> list[Any]:
+def _usual_stages(stages: list[float], framework: FrameworkProfile) -> list[float]:
     """ZeRO stages of another framework's space; this one's if its usual one is not among them."""
     return stages if framework.default_zero_stage in stages else [*framework.zero_stages]
 
@@ -314,7 +312,7 @@ def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
     return space.framework in (framework.name.lower().replace(" ", "-"), *framework.aliases)
 
 
-def _defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[str, Any]:
+def _defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[str, object]:
     """The value of each parameter that neither the space nor the user mentions."""
     return {
         **plain_values("train"),
@@ -325,7 +323,7 @@ def _defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[s
 
 def _values(
     choice: object, counts: list[int], model: ModelSpec, workload: TrainingWorkload
-) -> list[Any]:
+) -> list[object]:
     bases = {
         "num_hidden_layers": model.num_hidden_layers,
         "num_experts": max(model.num_experts, 1),
@@ -336,7 +334,7 @@ def _values(
 
 
 def _flops_efficiency(
-    request: Request, gpu: GpuSpec, precisions: Sequence[int]
+    request: Request, gpu: GpuSpec, precisions: Values
 ) -> float | tuple[float, ...] | None:
     """One share of every peak, or of an achieved rate the share of each precision's peak.
 
@@ -346,7 +344,7 @@ def _flops_efficiency(
     if not isinstance(given, str):
         return share_of_peak(given, "flop/s", float("nan"), name)
     shares = [float("nan")] * len(ComputePrecision)
-    for code in precisions:
+    for code in precisions.tolist():
         word = ComputePrecision(code).word
         peak = gpu.peak_flops.get(Precision(word))
         if peak is not None:
@@ -361,11 +359,17 @@ def _suits(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
     return framework.adapters if work.is_frozen else framework.whole_models
 
 
-def _settled(source: Source) -> dict[str, Any]:
+def _setting(source: Source) -> Setting:
+    if not isinstance(source, TrainingSource):
+        raise TypeError(f"{source} does not train.")
+    return source.setting
+
+
+def _settled(source: Source) -> dict[str, Value]:
     """Answers that a plan was made with where the user gave none."""
-    setting: Setting = source.setting
+    setting = _setting(source)
     work = setting.workload
-    answers: dict[str, Any] = {
+    answers: dict[str, Value] = {
         "gpu": source.gpu,
         "framework": source.profile,
         "sequence_length": work.sequence_length,
@@ -404,23 +408,25 @@ def _in_short(row: Mapping[str, object]) -> str:
 
 def _blamed(candidates: Candidates, rule: str) -> str:
     """The options of a configuration that its framework does not support."""
-    c: TrainingConfigurations = candidates.configurations
+    c, setting = candidates.configurations, _setting(candidates.source)
+    if not isinstance(c, TrainingConfigurations):
+        raise TypeError(f"{candidates!r} is no training.")
     if rule == "attention_kernel":
         kernel = word(rule, np.ravel(c.attention_kernel)[0])
-        return f"{kernel} on {candidates.source.setting.machine.gpu.name}"
+        return f"{kernel} on {setting.machine.gpu.name}"
     if rule == "precision":
-        own = candidates.source.setting.machine.gpu
+        own = setting.machine.gpu
         has = ", ".join(code for code in ComputePrecision.words() if code in own.peak_flops)
         return f"{word(rule, np.ravel(c.precision)[0])}; {own.name} has {has}"
     if rule != "framework":
         return ""
-    asked = unsupported(c, candidates.source.setting.framework)
+    asked = unsupported(c, setting.framework)
     options = ", ".join(
         f"{option}={word(option, np.ravel(getattr(c, option))[0])}"
         for option, is_unsupported in asked.items()
         if np.any(is_unsupported)
     )
-    version = candidates.source.setting.framework.checked_version
+    version = setting.framework.checked_version
     return f"{options} ({version} was checked)" if version and options else options
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from planner.base.cells import Value
 from planner.base.enums import AdapterKind, ComputePrecision, Precision
 from planner.base.text import large
 from planner.base.training_objectives import TrainingObjective, objective_named
@@ -122,10 +122,10 @@ def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
     return found
 
 
-def objective_answers(work: TrainingWorkload) -> dict[str, Any]:
+def objective_answers(work: TrainingWorkload) -> dict[str, Value]:
     """What a plan says of its objective and of how it was tuned; what is as usual not."""
     usual = TrainingObjective.SFT if work.is_frozen else TrainingObjective.PRETRAIN
-    found: dict[str, Any] = {}
+    found: dict[str, Value] = {}
     if work.training_objective is not usual:
         found["training_objective"] = str(work.training_objective)
     if work.tuned is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.cells import Value
 from planner.base.enums import Offload, Recompute, ZeroStage
 from planner.base.records import record
 from planner.base.training_objectives import TrainingObjective
@@ -113,17 +113,17 @@ class TrainingSource(Source):
     profile_kind = "framework"
 
     @property
-    def named(self) -> Mapping[str, Any]:
+    def named(self) -> Mapping[str, str]:
         """Result columns that are the same for all its runs."""
         return {**super().named, "adapter": str(self.setting.workload.adapter)}
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> object:
         """What has an equal text where trials mean the same."""
         return self.setting, self.counts, self.site, self.flops_efficiency, self.fit_confidence
 
     @property
-    def asked(self) -> Mapping[str, Any]:
+    def asked(self) -> Mapping[str, Value]:
         """The tokens, and what a GPU costs."""
         work = self.setting.workload
         return {

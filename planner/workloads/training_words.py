@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from planner.base.cells import number_in
 from planner.question.terms import terms_of
 from planner.specs.model import ModelSpec
 
@@ -32,13 +32,17 @@ TOLD = (
 )
 
 
-def brief(row: Mapping[str, Any]) -> str:
+def brief(row: Mapping[str, object]) -> str:
     """``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: the degrees, and what is not plain.
 
     Rows of older versions lack parameters, which then are plain.
     """
     known = terms_of("train", "parameter", "derived")
-    words = [f"{known[name].short}{row[name]}" for name in DEGREES if (row.get(name) or 1) > 1]
+    words = [
+        f"{known[name].short}{row[name]}"
+        for name in DEGREES
+        if row.get(name) and number_in(row, name) > 1
+    ]
     words.append(f"{known['micro_batch_size'].short}{row['micro_batch_size']}")
     words += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
     others = [

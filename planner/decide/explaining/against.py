@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cached_property
-from typing import Any
 
+from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.decide.explaining.steps import ExplainedStep, explained_steps
@@ -35,8 +35,8 @@ def changed_request(base: Request, changes: Mapping[str, object], said: Said = s
         A name is unknown, or a value is not what it takes.
     """
     known = terms_of(base.workload, "parameter", "question", "pool")
-    answers: dict[str, Any] = {}
-    settings: dict[str, Any] = {}
+    answers: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for given, value in changes.items():
         name = full_name(given.replace("-", "_"), known)
         is_question = name in _FIELDS - _NO_ANSWERS and name not in base.settings
@@ -58,7 +58,7 @@ class Seen:
     name: str = ""
 
     @cached_property
-    def row(self) -> Mapping[str, Any]:
+    def row(self) -> Row:
         """Its result columns."""
         return first_row(self.found.table())
 
@@ -75,7 +75,7 @@ class Seen:
     @property
     def sure(self) -> Confidence | None:
         """How sure its predictions are."""
-        return self.found.source.confidence(self.row["num_gpus"])
+        return self.found.source.confidence(number(self.row["num_gpus"]))
 
     @cached_property
     def facts(self) -> list[MovingFact]:
@@ -91,13 +91,13 @@ class Seen:
     def memory(self) -> dict[str, float]:
         """GiB of each part of the fullest GPU's memory."""
         return {
-            name.removeprefix(_MEMORY).removesuffix(_UNIT): amount
+            name.removeprefix(_MEMORY).removesuffix(_UNIT): number(amount)
             for name, amount in self.row.items()
             if name.startswith(_MEMORY) and name.endswith(_UNIT) and name != _HEADROOM
         }
 
     @cached_property
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> dict[str, Value]:
         """Every answer and every parameter."""
         pinned = PinnedPlan.of(self.plan, self.row)
         named = {name: self.row[name] for name in pinned.answers if name in self.row}
@@ -127,7 +127,7 @@ class Term:
         """How much more the other plan has."""
         return self.other - self.one
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them."""
         intervals = [None if ends is None else [*map(known_value, ends)] for ends in self.ends]
         return {
@@ -147,7 +147,7 @@ class Difference:
     other: Seen
 
     @cached_property
-    def settings(self) -> dict[str, tuple[Any, Any]]:
+    def settings(self) -> dict[str, tuple[Value, Value]]:
         """What is asked or set otherwise, the first plan's value first."""
         names = dict.fromkeys((*self.one.asked, *self.other.asked))
         both = {name: (self.one.asked.get(name), self.other.asked.get(name)) for name in names}
@@ -162,8 +162,8 @@ class Difference:
         return [
             Term(
                 name=name,
-                one=float(self.one.row[name]),
-                other=float(self.other.row[name]),
+                one=number(self.one.row[name]),
+                other=number(self.other.row[name]),
                 ends=(ends[0].get(name), ends[1].get(name)),
             )
             for name in dict.fromkeys(names)
@@ -201,9 +201,9 @@ class Difference:
     def _both(self) -> tuple[Seen, Seen]:
         return self.one, self.other
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them."""
-        told: dict[str, Any] = {
+        told: dict[str, object] = {
             "settings": {name: list(values) for name, values in self.settings.items()},
             "impossible": self.other.reason,
         }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
+from planner.base.cells import Value, number
 from planner.base.records import record
 from planner.decide.explaining.against import Seen
 from planner.optimize.collector import known_value
@@ -31,7 +31,7 @@ class Result:
     best: int
     ties: tuple[int, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them."""
         return {
             "name": self.name,
@@ -53,7 +53,7 @@ class ComparedPlans:
     missing: Mapping[str, str]
 
     @cached_property
-    def settings(self) -> dict[str, tuple[Any, ...]]:
+    def settings(self) -> dict[str, tuple[Value, ...]]:
         """Questions and parameters that differ, with the value of each plan."""
         names = dict.fromkeys(name for seen in self.seens for name in seen.asked)
         values = {name: tuple(seen.asked.get(name) for seen in self.seens) for name in names}
@@ -102,7 +102,7 @@ class ComparedPlans:
                 found.setdefault(one.best, []).append(one.name)
         return found
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them; times in seconds, memory in GiB."""
         return {
             "plans": [
@@ -125,7 +125,7 @@ class ComparedPlans:
 
     def _result(self, name: str) -> Result | None:
         values = tuple(
-            math.nan if seen.reason else float(seen.row.get(name, math.nan)) for seen in self.seens
+            math.nan if seen.reason else number(seen.row.get(name)) for seen in self.seens
         )
         known = [at for at, value in enumerate(values) if math.isfinite(value)]
         if len(known) < 2 or _are_equal([values[at] for at in known]):

@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
+from planner.base.cells import Row, number
 from planner.base.records import record
 from planner.decide.explaining.against import Difference, Seen
 from planner.decide.explaining.sources import Sources
@@ -54,7 +54,7 @@ class Assumption:
         """The greatest value over the least, infinite where the least is 0."""
         return self.high / self.low if self.low > 0 else math.inf
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them."""
         return {**vars(self), "spread": self.spread if math.isfinite(self.spread) else None}
 
@@ -67,12 +67,7 @@ def assumptions(seen: Seen, columns: Sequence[str], burst: int | None = None) ->
     plan, row = seen.plan, seen.row
     told = [name for name in columns if change(row.get(name), row.get(name)) is not None]
     facts = [
-        Assumption(
-            name=fact.name,
-            assumed=fact.assumed,
-            tried=", ".join(fact.tried),
-            **_widest(moved),
-        )
+        _assumption(fact.name, fact.assumed, ", ".join(fact.tried), moved)
         for fact in seen.facts
         if (moved := _told_of(fact, told))
     ]
@@ -110,7 +105,7 @@ def _may_matter(name: str, kernels: Collection[str]) -> bool:
 
 
 def _number(
-    plan: Plan, name: str, row: Mapping[str, object], told: Sequence[str], burst: int | None
+    plan: Plan, name: str, row: Row, told: Sequence[str], burst: int | None
 ) -> Assumption | None:
     """What an assumed number moves; None where it is of no spec that a prediction reads."""
     kind, _, path = name.partition(" ")
@@ -118,19 +113,21 @@ def _number(
         return None
     reached = [outcome(plan, scaled(kind, (path,), 1 + sign * STEP), burst) for sign in (-1, 1)]
     rows = [row, *(one.row for one in reached if one.row is not None)]
-    ends = {column: [float(one[column]) for one in rows] for column in told}
-    widest = _widest({column: (min(values), max(values)) for column, values in ends.items()})
-    return Assumption(name=name, assumed="", tried="10 % lower and higher", **widest)
+    ends = {column: [number(one[column]) for one in rows] for column in told}
+    moved = {column: (min(values), max(values)) for column, values in ends.items()}
+    return _assumption(name, "", "10 % lower and higher", moved)
 
 
-def _widest(ends: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
-    """The column with the greatest spread, and its ends."""
+def _assumption(
+    name: str, assumed: str, tried: str, ends: Mapping[str, tuple[float, float]]
+) -> Assumption:
+    """What is told of the column with the greatest spread."""
     spreads = {name: round(_spread(*both), 9) for name, both in ends.items()}
     # Memory is no answer to a question of time or money where these move too.
     of_answer = [name for name in ends if spreads[name] > 1 and name not in _OF_MEMORY]
     column = max(of_answer or ends, key=lambda name: spreads[name])
     low, high = ends[column]
-    return {"column": column, "low": low, "high": high}
+    return Assumption(name=name, assumed=assumed, tried=tried, column=column, low=low, high=high)
 
 
 def _spread(low: float, high: float) -> float:
@@ -159,7 +156,7 @@ class Explanation:
         return Seen(plan=self.plan, found=self.found)
 
     @property
-    def row(self) -> Mapping[str, Any]:
+    def row(self) -> Row:
         """Its result columns."""
         return self.seen.row
 
@@ -181,7 +178,7 @@ class Explanation:
         return dict(sorted((part for part in parts if part[1]), key=lambda part: -part[1]))
 
     @cached_property
-    def bound(self) -> Mapping[str, Any] | None:
+    def bound(self) -> Row | None:
         """The row of the same plan where everything reaches its peak at once; None if unknown."""
         pinned = PinnedPlan.of(self.plan, self.row).request()
         try:
@@ -207,7 +204,7 @@ class Explanation:
         """What the other plan gains and loses."""
         return None if self.against is None else Difference(one=self.seen, other=self.against)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them; times in seconds, memory in GiB."""
         sources = Sources(self.plan)
         row = {name: known_value(value) for name, value in self.row.items()}

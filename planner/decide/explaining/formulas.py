@@ -6,7 +6,6 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from planner.base.records import record
 from planner.estimators.ledger import HOST
@@ -70,7 +69,7 @@ class Formula:
     """A formula: the ``function`` that has it, its ``title``, and how it reads with numbers."""
 
     title: str
-    function: Callable[..., Any]
+    function: Callable[..., object]
     words: Callable[[Done], str]
 
     @property
@@ -85,7 +84,7 @@ class Formula:
 
 
 @cache
-def references_of(function: Callable[..., Any]) -> list[str]:
+def references_of(function: Callable[..., object]) -> list[str]:
     """The works that the docstring of a formula cites, one text each."""
     text = inspect.getdoc(function) or ""
     _, found, listed = text.partition("References\n----------\n")
@@ -196,7 +195,7 @@ class Wait:
 
     bounds: str
     words: str
-    function: Callable[..., Any] | None = None
+    function: Callable[..., object] | None = None
     keys: tuple[str, ...] = ()
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from planner.base.arrays import FloatArray
+from planner.base.arrays import CodeArray, FloatArray, first
+from planner.base.cells import Row
 from planner.base.records import record
+from planner.configurations.table import ConfigurationTable
+from planner.configurations.training import TrainingConfigurations
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.source import Source
@@ -30,7 +32,7 @@ _HALVES = 5
 _COARSE = 2**12
 """Numbers that are judged at once; beyond them, those between the last that fits and the next."""
 
-Grown = Callable[[FloatArray], tuple[Source, Any]]
+Grown = Callable[[FloatArray], tuple[Source, ConfigurationTable]]
 """The source and the configurations of a plan with each of some numbers."""
 
 
@@ -51,14 +53,14 @@ class Largest:
     largest: int | None
     following: int | None
     reason: str
-    rows: Mapping[int, Mapping[str, Any]]
+    rows: Mapping[int, Row]
 
     @property
-    def row(self) -> Mapping[str, Any] | None:
+    def row(self) -> Row | None:
         """The result columns at the largest."""
         return None if self.largest is None else self.rows[self.largest]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them."""
         rows = [
             {self.name: number, **{name: known_value(value) for name, value in row.items()}}
@@ -74,12 +76,12 @@ def largest_batch(plan: Plan, found: Evaluation) -> Largest:
 
 
 def largest_batch_of(
-    plan: Plan, source: Source, configurations: Any, *, alone: bool = False
+    plan: Plan, source: Source, configurations: ConfigurationTable, *, alone: bool = False
 ) -> Largest:
     """The same of the one configuration of a source; ``alone``: its row and no smaller ones."""
     name, most = plan.workload.batch, _most_in_batch(configurations)
 
-    def grown(numbers: FloatArray) -> tuple[Source, Any]:
+    def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
         rows = configurations.rows(np.zeros(numbers.size, dtype=np.intp))
         return source.without_waiting, replace(rows, **{name: rows.cast(name, numbers)})
 
@@ -117,7 +119,7 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     ends_at = "the positions of the model" if bound == positions else "max_model_len of the engine"
     configurations = found.candidates.held
 
-    def grown(numbers: FloatArray) -> tuple[Source, Any]:
+    def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
         lengths = int(numbers[0]) if numbers.size == 1 else numbers
         source = found.source.without_waiting.changed(
             lambda setting: replace(
@@ -136,15 +138,12 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     )
 
 
-def _most_in_batch(configurations: Any) -> int:
+def _most_in_batch(configurations: ConfigurationTable) -> int:
     """What a batch may have at most: a rank's share of it in training."""
-    if not hasattr(configurations, "micro_batch_size"):
+    if not isinstance(configurations, TrainingConfigurations):
         return _MOST_BATCH
-    batch, ranks = (
-        float(np.ravel(values)[0])
-        for values in (configurations.global_batch_size, configurations.data_parallel)
-    )
-    return max(int(batch // ranks), 1)
+    batch = first(configurations.global_batch_size)
+    return max(int(batch // first(configurations.data_parallel)), 1)
 
 
 def _largest(
@@ -178,7 +177,7 @@ def _allowed(plan: Plan, grown: Grown, numbers: FloatArray) -> FloatArray:
     return allowed if allowed.size else numbers
 
 
-def _judged(plan: Plan, grown: Grown, numbers: FloatArray) -> tuple[FloatArray, Any]:
+def _judged(plan: Plan, grown: Grown, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
     """Numbers in order and what rejects each; of very many those about the end of what fits."""
     if numbers.size <= _COARSE:
         return numbers, _codes(plan, grown, numbers)
@@ -189,13 +188,13 @@ def _judged(plan: Plan, grown: Grown, numbers: FloatArray) -> tuple[FloatArray, 
     return near, _codes(plan, grown, near)
 
 
-def _codes(plan: Plan, grown: Grown, numbers: FloatArray) -> Any:
+def _codes(plan: Plan, grown: Grown, numbers: FloatArray) -> CodeArray:
     """0 or the number of what rejects each, the limits of the question among it."""
     source, configurations = grown(numbers)
     return plan.problem.codes(source.judged(configurations)).ravel()
 
 
-def _row(grown: Grown, number: int) -> Mapping[str, Any]:
+def _row(grown: Grown, number: int) -> Row:
     """The result columns at one number."""
     source, configurations = grown(np.array([float(number)]))
     return first_row(source.judged(configurations).columns())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 
+from planner.base.cells import Row, Value
 from planner.base.records import record
+from planner.configurations.table import ConfigurationTable
 from planner.decide.explaining.largest import Largest, largest_batch_of
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import known_value
@@ -29,12 +30,12 @@ class Method:
     there is none.
     """
 
-    values: Mapping[str, Any]
+    values: Row
     largest: Largest | None
     reason: str = ""
 
     @property
-    def row(self) -> Mapping[str, Any]:
+    def row(self) -> Row:
         """The result columns at the largest batch; none where nothing is feasible."""
         found = None if self.largest is None else self.largest.row
         return {} if found is None else found
@@ -52,7 +53,7 @@ class Methods:
     methods: Sequence[Method]
 
     @property
-    def columns(self) -> dict[str, list[Any]]:
+    def columns(self) -> dict[str, list[Value]]:
         """Equally long columns: what methods differ by, the largest batch, its result columns.
 
         None where nothing is feasible.
@@ -62,7 +63,7 @@ class Methods:
         told = [name for name in results if name not in values and name != self.name]
         return {
             **{name: [one.values.get(name) for one in self.methods] for name in values},
-            self.name: [one.largest and one.largest.largest for one in self.methods],
+            self.name: [one.largest.largest if one.largest else None for one in self.methods],
             **{n: [known_value(one.row.get(n)) for one in self.methods] for n in told},
             "ended_by": [one.reason for one in self.methods],
         }
@@ -123,7 +124,7 @@ def _set(request: Request) -> list[str]:
     return [name for name, values in request.settings.items() if _is_several(values)]
 
 
-def _ordered(table: Any, names: Sequence[str]) -> Sequence[int]:
+def _ordered(table: ConfigurationTable, names: Sequence[str]) -> Sequence[int]:
     """The rows of a table, those of the first name's first value first."""
     if not names:
         return range(table.size)
@@ -131,7 +132,7 @@ def _ordered(table: Any, names: Sequence[str]) -> Sequence[int]:
     return [int(place) for place in np.lexsort(columns)]
 
 
-def _method_of(largest: Largest, values: Mapping[str, object]) -> Method:
+def _method_of(largest: Largest, values: Row) -> Method:
     """The largest batch of one configuration, with what ends it."""
     if largest.largest is None or largest.following is not None:
         return Method(values=values, largest=largest, reason=largest.reason)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-from planner.base.arrays import FloatArray
+from planner.base.arrays import CodeArray, FloatArray, Numeric
+from planner.base.cells import Value
 from planner.base.enums import AttentionKernels, ComputePrecision, Fp8Recipe
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
@@ -55,7 +55,7 @@ class Case:
         return self.sizes[name]
 
     @property
-    def format(self) -> Any:
+    def format(self) -> CodeArray:
         """How products multiply, where ``TRAINING_FORMATS`` has it."""
         precision = ComputePrecision[self.words["precision"].upper()]
         recipe = Fp8Recipe[self.words["fp8_recipe"].upper()]
@@ -159,8 +159,14 @@ def _drive_copy(case: Case) -> FloatArray:
     return case.machine.drive_copy_time(case["num_bytes"])
 
 
-def _kind(seconds: Callable[[Case], FloatArray], *sizes: str, **more: Any) -> Kind:
-    return Kind(seconds=seconds, sizes=sizes, **more)
+def _kind(
+    seconds: Callable[[Case], FloatArray],
+    *sizes: str,
+    words: tuple[str, ...] = (),
+    crosses: bool = False,
+    is_group: bool = False,
+) -> Kind:
+    return Kind(seconds=seconds, sizes=sizes, words=words, crosses=crosses, is_group=is_group)
 
 
 _GROUP = ("num_bytes", "num_gpus", "stride")
@@ -214,7 +220,9 @@ class OperatorQuestion:
     frameworks: Sequence[str] = ()
 
 
-def read_question(operator: Any, given: Mapping[str, Any], said: Said = str) -> OperatorQuestion:
+def read_question(
+    operator: object, given: Mapping[str, object], said: Said = str
+) -> OperatorQuestion:
     """The question that texts or values ask; None stands for what is not given.
 
     Raises
@@ -232,17 +240,17 @@ def read_question(operator: Any, given: Mapping[str, Any], said: Said = str) -> 
         if name == "num_gpus":
             sizes[name] = _counts(asked[name], said(name))
         elif (codes := glossary()[name].codes) is not None:
-            given = codes.usual() if asked[name] in (ALL, [ALL], (ALL,)) else asked[name]
-            words[name] = read_all(glossary()[name], given, said(name))
+            usual = codes.usual() if asked[name] in (ALL, [ALL], (ALL,)) else asked[name]
+            words[name] = [*map(str, read_all(glossary()[name], usual, said(name)))]
         else:
             sizes[name] = _sizes_asked(name, asked[name], said(name))
     gpus, frameworks = (
-        read_all(glossary()[name], asked[name], said(name)) if name in asked else []
+        [*map(str, read_all(glossary()[name], asked[name], said(name)))] if name in asked else []
         for name in ("gpu", "framework")
     )
     cluster = None
     if "cluster" in asked:
-        cluster = read(glossary()["cluster"], asked["cluster"], said("cluster"))
+        cluster = str(read(glossary()["cluster"], asked["cluster"], said("cluster")))
     if gpus == [ALL] and cluster is not None:
         raise SearchSpaceError(
             f"{said('gpu')} all compares GPUs on their own links: leave out {said('cluster')}."
@@ -315,7 +323,7 @@ class OperatorTimes:
     user, and what was left out.
     """
 
-    columns: Mapping[str, Sequence[Any]]
+    columns: Mapping[str, Sequence[Value]]
     works: Sequence[tuple[Done, ...]]
     assumed: Sequence[str]
 
@@ -333,7 +341,7 @@ def operator_times(question: OperatorQuestion, catalogue: Catalogue) -> Operator
     """
     assumed: list[str] = []
     defaults: dict[str, dict[str, None]] = {}
-    rows: list[tuple[dict[str, Any], tuple[Done, ...]]] = []
+    rows: list[tuple[dict[str, Value], tuple[Done, ...]]] = []
     crosses = any(KINDS[kind].crosses for kind in question.kinds)
     gpus = _gpus(question, catalogue)
     for gpu, profile in product(gpus, _profiles(question, catalogue)):
@@ -390,7 +398,7 @@ def _of_kind(
     machine: Machine,
     framework: FrameworkProfile | None,
     assumed: list[str],
-) -> Iterator[tuple[dict[str, Any], tuple[Done, ...]]]:
+) -> Iterator[tuple[dict[str, Value], tuple[Done, ...]]]:
     """The rows of a kind; what it assumes, or why it has none, goes into ``assumed``."""
     kind = KINDS[name]
     if name == "custom-all-reduce" and not machine.has_collective("custom_all_reduce"):
@@ -466,7 +474,7 @@ def _cases(
 
 def _rows(
     kind: str, case: Case, seconds: FloatArray, works: Sequence[Work]
-) -> Iterator[tuple[dict[str, Any], tuple[Done, ...]]]:
+) -> Iterator[tuple[dict[str, Value], tuple[Done, ...]]]:
     """A row for each of the case's operators, with what it does."""
     number = next(iter(case.sizes.values())).size
     whole = np.broadcast_to(seconds, (number,))
@@ -478,8 +486,8 @@ def _rows(
 def _one(work: Work, at: int, number: int) -> Work:
     """The work of one of some operators."""
 
-    def value(values: object) -> Any:
-        return np.broadcast_to(np.asarray(values, np.float64), (number,))[at]
+    def value(values: Numeric) -> FloatArray:
+        return np.broadcast_to(np.asarray(values, np.float64), (number,))[at, ...]
 
     return replace(
         work,
@@ -490,7 +498,7 @@ def _one(work: Work, at: int, number: int) -> Work:
     )
 
 
-def _row(kind: str, case: Case, at: int, time: float, done: Sequence[Done]) -> dict[str, Any]:
+def _row(kind: str, case: Case, at: int, time: float, done: Sequence[Done]) -> dict[str, Value]:
     sizes = {name: values[at] for name, values in case.sizes.items()}
     known = dict.fromkeys(n for each in KINDS.values() for n in (*each.words, *each.sizes))
     told = {n: case.words.get(n) or _whole(sizes.get(n)) for n in known if n != "num_gpus"}
@@ -539,7 +547,7 @@ def bound_of(works: Sequence[Done]) -> str:
     return max(seconds, key=lambda name: seconds[name])
 
 
-def work_dict(done: Done) -> dict[str, Any]:
+def work_dict(done: Done) -> dict[str, object]:
     """Plain words and numbers, as JSON takes them; times in seconds."""
     formula = FORMULAS[done.work.formula]
     return {

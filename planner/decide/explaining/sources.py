@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 from planner.base.records import record
 from planner.plan.plan import Plan
@@ -38,14 +38,15 @@ class Sources:
         words = self.plan.words
         gpu = words.get("gpu", {}).get(source.gpu, source.gpu)
         profile = words.get(self.profile_kind, {}).get(source.profile, source.profile)
-        load: Any = (
-            catalogue.load_framework if self.profile_kind == "framework" else catalogue.load_engine
-        )
         cluster = self.plan.request.cluster
         return {
             "gpu": catalogue.load_gpu(gpu).provenance,
-            self.profile_kind: load(profile).provenance,
-            "cluster": catalogue.load_cluster(cluster).provenance if cluster else _Default(),
+            self.profile_kind: catalogue.load_framework(profile).provenance
+            if self.profile_kind == "framework"
+            else catalogue.load_engine(profile).provenance,
+            "cluster": catalogue.load_cluster(cluster).provenance
+            if cluster
+            else defaultdict(lambda: _DEFAULT_CLUSTER),
         }
 
     def key_of(self, done: Done, name: str) -> str:
@@ -57,7 +58,11 @@ class Sources:
         if name == "peak_flops":
             peak = done.figure(name)
             found = [str(key) for key, rate in gpu.peak_flops.items() if rate == peak]
-            return f"gpu peak_flops.{_nearest(found, done.work.key)}" if found else ""
+            if not found:
+                return ""
+            # Of precisions with the same peak that of the kernel, else the last that is listed.
+            nearest = next((name for name in found if name in done.work.key), found[-1])
+            return f"gpu peak_flops.{nearest}"
         if name == "memory_bandwidth":
             return "gpu memory_bandwidth"
         if name in _OF_KERNELS:
@@ -73,15 +78,3 @@ class Sources:
         if self.plan.request.cluster:
             return f"cluster scale_{'out' if is_network else 'up'}.bandwidth"
         return "gpu scale_out_bandwidth" if is_network else "gpu scale_up.bandwidth"
-
-
-class _Default(dict[str, str]):
-    """The origins of a cluster that is made of a GPU's own links."""
-
-    def get(self, key: str, default: object = None) -> Any:
-        return _DEFAULT_CLUSTER
-
-
-def _nearest(names: list[str], key: str) -> str:
-    """Of precisions with the same peak that of the kernel, else the last that is listed."""
-    return next((name for name in names if name in key), names[-1])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
 
 from planner.base.records import record
 from planner.decide.explaining.formulas import FORMULAS, UNITS, WAITS, references_of
 from planner.decide.explaining.sources import Sources
+from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
 from planner.workloads.base import Evaluation
-from planner.workloads.timed import Done, TimedPart, TimedStep, with_ledger
+from planner.workloads.timed import Done, TimedPart, with_ledger
 
 OTHER = "other"
 """What bounds a part of which nothing is recorded."""
@@ -91,18 +91,20 @@ class ExplainedStep:
 def explained_steps(plan: Plan, found: Evaluation) -> list[ExplainedStep]:
     """The steps of the one configuration of a plan, predicted again with what is behind them."""
     timed = plan.workload.timed(recorded(found))
-    return [_explained(name, step) for name, step in timed.items()]
+    return [
+        ExplainedStep(
+            name=name,
+            seconds=step.seconds,
+            parts=tuple(sorted(map(_part, step.parts), key=lambda part: -part.part.seconds)),
+        )
+        for name, step in timed.items()
+    ]
 
 
-def recorded(found: Evaluation) -> Any:
+def recorded(found: Evaluation) -> Candidates:
     """The candidates of an evaluation, judged again with a ledger."""
     source = found.source.changed(with_ledger)
     return source.judged(found.candidates.configurations)
-
-
-def _explained(name: str, step: TimedStep) -> ExplainedStep:
-    parts = sorted(map(_part, step.parts), key=lambda part: -part.part.seconds)
-    return ExplainedStep(name=name, seconds=step.seconds, parts=tuple(parts))
 
 
 def _part(part: TimedPart) -> ExplainedPart:
@@ -123,7 +125,7 @@ def largest_term(done: Done) -> str:
     return max(terms, key=lambda name: terms[name]) if terms else OTHER
 
 
-def step_dict(step: ExplainedStep, sources: Sources) -> dict[str, Any]:
+def step_dict(step: ExplainedStep, sources: Sources) -> dict[str, object]:
     """Plain words and numbers, as JSON takes them; times in seconds."""
     return {
         "step": step.name,
@@ -135,7 +137,7 @@ def step_dict(step: ExplainedStep, sources: Sources) -> dict[str, Any]:
     }
 
 
-def _part_dict(part: ExplainedPart, step: ExplainedStep, sources: Sources) -> dict[str, Any]:
+def _part_dict(part: ExplainedPart, step: ExplainedStep, sources: Sources) -> dict[str, object]:
     wait = WAITS.get(part.part.part) if part.waits else None
     return {
         "operator": part.part.name,
@@ -173,7 +175,7 @@ def keys_of(steps: Iterable[ExplainedStep], sources: Sources) -> dict[str, str]:
     return found
 
 
-def _work_dict(done: Done, sources: Sources) -> dict[str, Any]:
+def _work_dict(done: Done, sources: Sources) -> dict[str, object]:
     formula = FORMULAS[done.work.formula]
     figures = []
     for name in done.work.figures:

@@ -5,12 +5,14 @@ Nothing is linearised: each change is a prediction of its own, of the same confi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.errors import PlannerError
 from planner.optimize.collector import first_row, known_value
@@ -20,6 +22,8 @@ from planner.question.request import Request
 from planner.specs.checked import unchecked
 from planner.workloads.base import Evaluation
 
+Made = TypeVar("Made")
+
 _SITES = ("site", "prefill_site")
 _SPECS_OF_SITES = ("reliability", "power", "offer")
 
@@ -28,7 +32,7 @@ _SPECS_OF_SITES = ("reliability", "power", "offer")
 class Outcome:
     """What a changed plan reaches: its ``row`` of result columns, or why it is impossible."""
 
-    row: Mapping[str, Any] | None
+    row: Row | None
     reason: str = ""
 
 
@@ -57,11 +61,11 @@ def broken(plan: Plan, found: Evaluation) -> str:
     return f"{words}: {blamed}" if blamed else words
 
 
-def asked(**answers: Any) -> Changing:
+def asked(**answers: object) -> Changing:
     """Other answers to questions: the specs are read and the plan is made anew."""
 
     def change(plan: Plan) -> Plan:
-        return requested(replace(plan.request, **answers))
+        return requested(plan.request.changed(**answers))
 
     return change
 
@@ -85,7 +89,7 @@ def scaled(kind: str, paths: Sequence[str], factor: float) -> Changing:
 def _of_source(source: Source, kind: str, paths: Sequence[str], factor: float) -> Source:
     if kind in _SPECS_OF_SITES:
         sites = {name: getattr(source, name) for name in _SITES if hasattr(source, name)}
-        return replace(  # type: ignore[type-var]
+        return replace(
             source,
             **{
                 name: replace(site, **{kind: _scaled_specs(getattr(site, kind), paths, factor)})
@@ -99,7 +103,12 @@ def _of_source(source: Source, kind: str, paths: Sequence[str], factor: float) -
 def _of_setting(setting: Any, kind: str, paths: Sequence[str], factor: float) -> Any:
     machine = setting.machine
     if kind == "gpu":
-        gpu = _scaled_specs(_measured_elsewhere(machine.gpu), paths, factor)
+        gpu, efficiency = machine.gpu, machine.gpu.efficiency
+        if efficiency.gemm_table and efficiency.gemm_table_bandwidth is None:
+            # Measured products say on which memory they were measured.
+            other = unchecked(efficiency, gemm_table_bandwidth=gpu.memory_bandwidth)
+            gpu = unchecked(gpu, efficiency=other)
+        gpu = _scaled_specs(gpu, paths, factor)
         return replace(setting, machine=replace(machine, gpu=gpu))
     if kind == "cluster":
         cluster = _scaled_specs(machine.cluster, paths, factor)
@@ -107,22 +116,13 @@ def _of_setting(setting: Any, kind: str, paths: Sequence[str], factor: float) ->
     return replace(setting, **{kind: _scaled_specs(getattr(setting, kind), paths, factor)})
 
 
-def _measured_elsewhere(gpu: Any) -> Any:
-    """A GPU whose table of measured products says on which memory it was measured."""
-    efficiency = gpu.efficiency
-    if not efficiency.gemm_table or efficiency.gemm_table_bandwidth is not None:
-        return gpu
-    other = unchecked(efficiency, gemm_table_bandwidth=gpu.memory_bandwidth)
-    return unchecked(gpu, efficiency=other)
-
-
-def _scaled_specs(spec: object, paths: Sequence[str], factor: float) -> Any:
+def _scaled_specs(spec: Made, paths: Sequence[str], factor: float) -> Made:
     for path in paths:
-        spec = _at(spec, path.split("."), factor)
+        spec = cast(Made, _at(spec, path.split("."), factor))
     return spec
 
 
-def _at(spec: object, keys: Sequence[str], factor: float) -> Any:
+def _at(spec: object, keys: Sequence[str], factor: float) -> object:
     """A spec with the numbers at a path times a factor; ``*`` stands for all of a table."""
     if not keys:
         return spec * factor if isinstance(spec, int | float) else spec
@@ -155,7 +155,7 @@ class Sensitivity:
     group: str
     outcomes: Mapping[str, Outcome]
 
-    def to_dict(self, own: Mapping[str, object], columns: tuple[str, ...]) -> dict[str, Any]:
+    def to_dict(self, own: Row, columns: tuple[str, ...]) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them; ``changes`` are shares of the plan's own."""
         return {
             "fact": self.name,
@@ -171,7 +171,7 @@ class Sensitivity:
             ],
         }
 
-    def moved(self, own: Mapping[str, object], columns: tuple[str, ...]) -> float:
+    def moved(self, own: Row, columns: tuple[str, ...]) -> float:
         """The largest relative change of a column."""
         moves = (
             abs(change)
@@ -209,7 +209,7 @@ _FACTS = (
 
 
 def sensitivities(
-    plan: Plan, found: Evaluation, row: Mapping[str, object], burst: int | None = None
+    plan: Plan, found: Evaluation, row: Row, burst: int | None = None
 ) -> list[Sensitivity]:
     """Each fact 10 % worse and better, other software, numbers of nodes and lengths."""
     facts = [*_FACTS, _software(plan)]
@@ -218,9 +218,7 @@ def sensitivities(
     return [*changed, *others, *_nodes(plan, found, row, burst), *_lengths(plan, burst)]
 
 
-def _others(
-    plan: Plan, found: Evaluation, row: Mapping[str, object], burst: int | None
-) -> Iterator[Sensitivity]:
+def _others(plan: Plan, found: Evaluation, row: Row, burst: int | None) -> Iterator[Sensitivity]:
     """Each way in which the same software could compute otherwise."""
     for words, other in plan.workload.others(found.source, row).items():
         changed = asked(settings={**plan.request.settings, **other})
@@ -259,22 +257,20 @@ def _lengths(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
         yield Sensitivity(name=title, group="question", outcomes=outcomes)
 
 
-def _nodes(
-    plan: Plan, found: Evaluation, row: Mapping[str, Any], burst: int | None
-) -> Iterator[Sensitivity]:
+def _nodes(plan: Plan, found: Evaluation, row: Row, burst: int | None) -> Iterator[Sensitivity]:
     """A node less and a node more; where rules forbid that, the next numbers that they allow."""
     if not plan.counts or found.source.mesh is None:  # pools would have other numbers of workers
         return
-    node, own = plan.problem.setting.machine.cluster.gpus_per_node, int(row["num_gpus"])
+    node, own = plan.problem.setting.machine.cluster.gpus_per_node, int(number(row["num_gpus"]))
     outcomes: dict[str, Outcome] = {}
     sides = ((-1, "fewer"), (1, "more"))
     for sign, side in sides if own > node else sides[1:]:
         steps = {1: outcome(plan, asked(num_gpus=own + sign * node), burst)}
         if steps[1].row is None and (further := _next_possible(found, own, sign * node)):
             steps[further] = outcome(plan, asked(num_gpus=own + sign * further * node), burst)
-        for number, reached in steps.items():
-            noun = "node" if number == 1 else "nodes"
-            outcomes[f"{number} {noun} {side}: {own + sign * number * node:,} GPUs"] = reached
+        for count, reached in steps.items():
+            noun = "node" if count == 1 else "nodes"
+            outcomes[f"{count} {noun} {side}: {own + sign * count * node:,} GPUs"] = reached
     yield Sensitivity(name="number of nodes", group="question", outcomes=outcomes)
 
 
@@ -287,24 +283,18 @@ def _next_possible(found: Evaluation, own: int, step: int) -> int:
     return int(steps[allowed[0]]) if allowed.size else 0
 
 
-def _plain(row: Mapping[str, object] | None, columns: tuple[str, ...]) -> dict[str, Any] | None:
+def _plain(row: Row | None, columns: tuple[str, ...]) -> dict[str, Value] | None:
     return None if row is None else {name: known_value(row[name]) for name in columns}
 
 
-def _changes(
-    row: Mapping[str, object] | None, own: Mapping[str, object], columns: tuple[str, ...]
-) -> dict[str, float | None]:
+def _changes(row: Row | None, own: Row, columns: tuple[str, ...]) -> dict[str, float | None]:
     """By column the relative change; None where there is none to tell."""
     if row is None:
         return {}
     return {name: change(row[name], own[name]) for name in columns}
 
 
-def change(value: Any, own: Any) -> float | None:
+def change(value: object, own: object) -> float | None:
     """The relative change from one value to another; None where one is unknown or 0."""
-    if (
-        not all(isinstance(one, int | float) and np.isfinite(one) for one in (value, own))
-        or not own
-    ):
-        return None
-    return float(value / own - 1)
+    now, before = number(value), number(own)
+    return now / before - 1 if before and math.isfinite(now) and math.isfinite(before) else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
+from planner.base.cells import Value, number
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import HOUR
@@ -111,7 +111,7 @@ class Day:
         could = sum(hour.capacity * hour.period.hours for hour in self.hours)
         return self.load.requests / HOUR / could if could else math.nan
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[dict[str, Value]]:
         """A row of columns for each period."""
         for hour in self.hours:
             period = hour.period
@@ -166,7 +166,7 @@ def day_of(request: Request, peak: Fleet, load: Load, contracts: Sequence[str | 
             period=period,
             num_gpus=fleets[period.request_rate].num_gpus,
             base=0,
-            capacity=float(fleets[period.request_rate].row["capacity_requests_per_s"]),
+            capacity=number(fleets[period.request_rate].row["capacity_requests_per_s"]),
         )
         for period in load.periods
     ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from planner.base import text
+from planner.base.arrays import first
+from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.base.units import DAY, GIB
 from planner.confidence.quantiles import MEDIAN
@@ -70,7 +70,7 @@ class Fleet:
     ``asked`` is what it is asked, in sentences, ``chosen`` what nobody gave of that.
     """
 
-    row: Mapping[str, Any]
+    row: Row
     margins: tuple[Margin, ...]
     asked: tuple[str, ...] = ()
     chosen: Mapping[str, str] = field(default_factory=dict)
@@ -78,13 +78,12 @@ class Fleet:
     @property
     def num_gpus(self) -> int:
         """GPUs of the plan."""
-        return int(self.row["num_gpus"])
+        return int(number(self.row["num_gpus"]))
 
     @property
     def cost(self) -> float:
         """USD of a run, or USD per hour of a service; NaN where the price is unknown."""
-        value = self.row.get("cost_usd", self.row.get("cost_per_hour_usd"))
-        return math.nan if value is None else float(value)
+        return number(self.row.get("cost_usd", self.row.get("cost_per_hour_usd")))
 
     @property
     def tightest(self) -> Margin | None:
@@ -101,7 +100,7 @@ class Fleet:
         """The fleet of one configuration of a plan."""
         source = candidates.source
         row = first_row(full_columns(candidates.columns(), [source]))
-        row = {**row, **_grounds(plan, candidates, int(row["num_gpus"]))}
+        row = {**row, **_grounds(plan, candidates, int(number(row["num_gpus"])))}
         return cls(
             row=row,
             margins=tuple(_margins(plan, candidates)),
@@ -166,17 +165,17 @@ class Size:
         cost = best.cost if self.day is None else self.day.cost
         return False, math.inf if math.isnan(cost) else cost, float(best.num_gpus)
 
-    def rows(self, confidence: float) -> Iterator[dict[str, Any]]:
+    def rows(self, confidence: float) -> Iterator[dict[str, Value]]:
         """A row of columns for each choice; one with the reason where there is none."""
         head = {"gpu": self.gpu, "contract": self.contract}
         if not self.choices:
             yield {**head, "choice": "", "feasible": False, "reason": self.reason}
         for name, fleet in self.choices.items():
-            told = {**head, "choice": name, "feasible": True, "reason": ""}
+            told: dict[str, Value] = {**head, "choice": name, "feasible": True, "reason": ""}
             yield {**told, "confidence": confidence, **_columns(fleet.margins), **fleet.row}
 
 
-def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Any]:
+def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Value]:
     """What the predictions and the price of a plan rest on."""
     source = candidates.source
     offer, sure = source.site.offer, source.confidence(num_gpus)
@@ -210,8 +209,8 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
             unit=limit.unit,
             sign=limit.sign,
             bound=limit.bound,
-            predicted=_first(candidates.value(limit.name)),
-            sure=_first(limit.judged(candidates)),
+            predicted=first(candidates.value(limit.name)),
+            sure=first(limit.judged(candidates)),
             is_known=not is_unknown(source, limit.name, limit.confidence, limit.sign),
         )
     rate, confidence = plan.request.request_rate, plan.request.limit_confidence
@@ -222,11 +221,7 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
         unit="1/s",
         sign=-1,
         bound=rate,
-        predicted=_first(candidates.value(RATE)),
-        sure=_first(sure_value(candidates, RATE, confidence, -1)),
+        predicted=first(candidates.value(RATE)),
+        sure=first(sure_value(candidates, RATE, confidence, -1)),
         is_known=confidence == MEDIAN or not is_unknown(source, RATE, confidence, -1),
     )
-
-
-def _first(values: Any) -> float:
-    return float(np.ravel(values)[0])

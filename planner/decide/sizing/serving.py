@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 
+from planner.base.cells import number
 from planner.decide.sizing.fleet import Fleet, Size
 from planner.decide.sizing.floor import MORE_EFFICIENT
 from planner.decide.sizing.reasons import Missed, reason_of
@@ -99,7 +100,7 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
 
 def _least(fleet: Fleet, request: Request) -> int:
     """The fewest GPUs that may be looked at, by the rate of each of a plan's."""
-    share = (request.request_rate or 0.0) / float(fleet.row["capacity_requests_per_s"])
+    share = (request.request_rate or 0.0) / number(fleet.row["capacity_requests_per_s"])
     return math.ceil(fleet.num_gpus * share / MORE_EFFICIENT)
 
 

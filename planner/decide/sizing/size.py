@@ -6,8 +6,9 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from planner.base.cells import Value
 from planner.base.enums import Contract
 from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.records import record
@@ -18,7 +19,7 @@ from planner.decide.sizing.day import day_of
 from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.load import Load
-from planner.decide.sizing.serving import serving_size
+from planner.decide.sizing.serving import Searches, serving_size
 from planner.decide.sizing.training import TrainingSizer
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.optimize.result import SearchResult
@@ -68,13 +69,13 @@ class Sizes:
         return self.found[0] if self.found else None
 
     @cached_property
-    def hours(self) -> Mapping[str, list[Any]]:
+    def hours(self) -> Mapping[str, list[Value]]:
         """Of a load a row for each GPU and period as columns; empty without one."""
         rows = [row for size in self.found if size.day for row in size.day.rows()]
         return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
     @cached_property
-    def table(self) -> Mapping[str, list[Any]]:
+    def table(self) -> Mapping[str, list[Value]]:
         """A row for each choice as columns; what a row lacks is None."""
         rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
         names = dict.fromkeys(name for row in rows for name in row)
@@ -179,7 +180,7 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[Sizing]:
                 found[done] = size
             yield found.pop(number)
     except Lost as error:
-        first = tasks[min(error.tasks)].request.gpu
+        first = tasks[next(one for one in numbers if one in error.tasks)].request.gpu
         raise WorkersLost(
             f"Workers ended {TRIES} times without a result, at {first} or soon behind it: give "
             "them more memory, or let one process size all."
@@ -203,25 +204,28 @@ def contracts_given(given: object, said: str = "contract") -> list[str | None]:
     term, words = glossary()["contract"], several(given, said)
     if words == [ALL]:
         return [*CONTRACTS]
-    return [*dict.fromkeys(read(term, word, said) for word in words)]
+    return [*dict.fromkeys(str(read(term, word, said)) for word in words)]
 
 
 def _sizes(task: Task) -> Sizing:
     """The size under each contract; what they do not change is searched once."""
-    searches: dict[Any, SearchResult] = {}
+    searches: Searches = {}
+    by_number: dict[int, SearchResult] = {}
     contracts = task.contracts if task.load is None else (None,)
     return [
-        (contract, _size(replace(task.request, contract=contract), task, searches))
+        (contract, _size(replace(task.request, contract=contract), task, searches, by_number))
         for contract in contracts
     ]
 
 
-def _size(request: Request, task: Task, searches: dict[Any, SearchResult]) -> Size | PlannerError:
+def _size(
+    request: Request, task: Task, searches: Searches, by_number: dict[int, SearchResult]
+) -> Size | PlannerError:
     try:
         if request.contract is not None and (reason := _no_price(request)):
             return Size(gpu=str(request.gpu), contract=request.contract, reason=reason)
         if _trains(request):
-            found = TrainingSizer(request=request, searches=searches).size()
+            found = TrainingSizer(request=request, searches=by_number).size()
         else:
             found = serving_size(request, searches)
         if task.load is not None and found.fewest is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from planner.base.cells import number
 from planner.decide.open_facts import MovingFact, moving_facts
 from planner.decide.sizing.fleet import Fleet, Size
 from planner.decide.sizing.floor import Floor
@@ -155,7 +156,9 @@ class TrainingSizer:
 
     @cached_property
     def _setting(self) -> Setting:
-        setting: Setting = make_plan(replace(self.request, num_gpus=1)).problem.setting
+        setting = make_plan(replace(self.request, num_gpus=1)).problem.setting
+        if not isinstance(setting, Setting):
+            raise TypeError(f"{self.request!r} does not train.")
         return setting
 
     @property
@@ -285,4 +288,4 @@ def _odd(number: int) -> int:
 
 
 def _duration(fleet: Fleet) -> float:
-    return float(fleet.row.get("calendar_time_days", fleet.row["time_to_train_days"]))
+    return number(fleet.row.get("calendar_time_days", fleet.row["time_to_train_days"]))

@@ -87,7 +87,7 @@ class Recomputation:
     @cached_property
     def some(self) -> frozenset[str]:
         """Modules that any configuration repeats by themselves."""
-        code = int(np.bitwise_or.reduce(self.modules, axis=None))
+        code: CodeArray = np.bitwise_or.reduce(self.modules, axis=None)
         return frozenset(
             name for name in RecomputedModules.names() if RecomputedModules.has(code, name)
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.base import text
+from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.estimators.inference.memory import longest_request, longest_that_fits, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.launch.option_table import Role
@@ -41,12 +42,14 @@ def start_pairs(setting: ServingSetting, row: Mapping[str, Any]) -> dict[str, st
 def no_start(miss: NearestMiss) -> str:
     """Why an engine does not start with its longest request, or not surely, and with which it
     would; empty where that is not what is missed."""
-    setting: Any = getattr(miss.source, "setting", None)
-    if not isinstance(setting, ServingSetting) or setting.workload.max_model_len is None:
+    setting, c = miss.source.setting, miss.configuration
+    if not isinstance(setting, ServingSetting) or not isinstance(c, ServingConfigurations):
+        return ""
+    if setting.workload.max_model_len is None:
         return ""
     if setting.engine.memory.shortens_longest:
         return ""
-    c = getattr(miss.configuration, "decode", miss.configuration)
+    c = c.decode if isinstance(c, PoolConfigurations) else c
     memory, longest = serving_memory(setting, c), setting.workload.max_model_len
     most = longest_that_fits(setting, memory, c)
     surely = longest_that_fits(setting, memory, c, min(setting.sure_share, 1.0))

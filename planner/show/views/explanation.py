@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.base import text
+from planner.base.cells import number
 from planner.base.units import GIB
 from planner.decide.explaining.against import Difference, Seen, Term
 from planner.decide.explaining.explanation import MEMORY, Explanation
@@ -76,7 +77,7 @@ def _answer_blocks(explained: Explanation) -> Iterator[Block]:
     bound = explained.bound or {}
     for name in explained.columns[:2]:
         words = f"{label(name)} {told(name, row[name], ends.get(name))}"
-        if name in bound and _is_better(name, bound[name], row[name]):
+        if name in bound and _is_better(name, number(bound[name]), number(row[name])):
             words += f"; {told(name, bound[name])} if all reached its peak"
         yield said(words)
     if not explained.steps:
@@ -143,7 +144,7 @@ def _work_lines(part: ExplainedPart) -> Iterator[str]:
 
 def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     capacity = explained.plan.problem.setting.machine.gpu.allocatable_memory / GIB
-    peak = float(explained.row[MEMORY[0]])
+    peak = number(explained.row[MEMORY[0]])
     yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
     parts = [
         f"{name.replace('_', ' ')} {amount:,.1f} ({share(amount / peak)})"
@@ -316,7 +317,7 @@ def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
         whole = difference.one.steps[name].seconds
         step = "step" if name == "step" else f"{name} step"
         yield from _gains(f"Of the {step}'s time", terms, whole, seconds)
-    whole = float(difference.one.row[_PEAK])
+    whole = number(difference.one.row[_PEAK])
     yield from _gains("Of the memory", difference.memory, whole, lambda gib: f"{gib:,.2f} GiB")
 
 
@@ -424,6 +425,6 @@ def seen_plan(request: Request, burst: int | None = None, name: str = "") -> See
 def explanation_dict(explained: Explanation) -> dict[str, Any]:
     """The explanation as JSON takes it, the sentences about another plan among it."""
     found = Explanation.to_dict(explained)
-    if explained.difference is not None:
-        found["against"]["sentences"] = against_lines(explained.difference)
+    if other := explained.difference:
+        found["against"] = {**other.to_dict(), "sentences": against_lines(other)}
     return found

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.base import text
+from planner.base.cells import Value, number
 from planner.decide.explaining.formulas import quantity, seconds
 from planner.decide.explaining.operators import KINDS, OperatorTimes, work_dict
 from planner.question.terms import glossary, term_of_column
@@ -71,8 +72,12 @@ def _columns(times: OperatorTimes) -> list[Column]:
         for name, values in times.columns.items()
         for term in [term_of_column(name)]
         if _is_shown(name, values)
-        and not (name == "of_roofline" and np.allclose(values, times.columns["of_peak"]))
+        and not (name == "of_roofline" and _are_close(values, times.columns["of_peak"]))
     ]
+
+
+def _are_close(one: Sequence[Value], other: Sequence[Value]) -> bool:
+    return np.allclose([*map(number, one)], [*map(number, other)])
 
 
 def _is_shown(name: str, values: Sequence[object]) -> bool:

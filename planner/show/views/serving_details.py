@@ -155,7 +155,8 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
 
 
 def _more_of_batch(_: Plan, found: Evaluation) -> Iterator[Block]:
-    room = f"largest batch: {text.count(found.detail)} requests of full length a replica"
+    most = found.more["largest_batch"][0]
+    room = f"largest batch: {text.count(most)} requests of full length a replica"
     yield GAP
     yield said(room, indent="")
     yield from steps_blocks(_steps(found.candidates))

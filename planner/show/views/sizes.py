@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.base import text
+from planner.base.cells import number
 from planner.base.units import HOUR
 from planner.confidence.quantiles import MEDIAN
 from planner.decide.sizing.day import Day
@@ -196,7 +197,7 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
     plan_words = (workload.wording.brief or workload.wording.in_short)(row)
     parts.append(f"{row[workload.profile_kind]}, {plan_words}")
     for column in (*_COSTS, "cost_per_million_tokens_usd"):
-        if column in row and math.isfinite(row[column] or math.nan):
+        if column in row and math.isfinite(number(row[column] or None)):
             words = told(column, row[column], ends_in(column, row))
             if column == _COSTS[1]:
                 words = f"{_cost(row, column)} USD per hour"
@@ -306,7 +307,7 @@ def _fewest(size: Size) -> Fleet:
 
 def _time(fleet: Fleet | None) -> float:
     row = {} if fleet is None else fleet.row
-    return float(row.get("calendar_time_days", row.get("time_to_train_days", math.inf)))
+    return number(row.get("calendar_time_days", row.get("time_to_train_days", math.inf)))
 
 
 def days_blocks(sizes: Sizes) -> Iterator[Block]:

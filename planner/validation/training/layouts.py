@@ -89,7 +89,7 @@ def _experts(run: Run, profile: FrameworkProfile, rule: FrameworkRule, model: Mo
 
 def _code(name: str, word: str) -> Any:
     """The code of a word of a parameter."""
-    known = {code.word: code for code in glossary()[name].codes}
+    known = {code.word: code for code in glossary()[name].enumeration}
     if word not in known:
         raise NotPredicted(f"{name} {word!r} is not {', '.join(known)}")
     return known[word]
