@@ -10,8 +10,10 @@ from planner.errors import SearchSpaceError
 from planner.question.inputs import read, shown
 from planner.question.terms import Term, term_of_column
 
-# Columns of sweeps that are no terms.
-_OWN: dict[str, type] = {"scenario": int, "feasible": bool, "work": str, "workload": str}
+# Columns of sweeps, and the clock of a day's hours, that are no terms.
+_OWN: dict[str, type] = {
+    "scenario": int, "feasible": bool, "work": str, "workload": str, "time": str,
+}  # fmt: skip
 _WORDS = ("rejected_by", "prefill_contract", "prefill_provider")
 _SETTINGS = {"parameter", "pool", "derived"}
 
@@ -37,7 +39,7 @@ def cell_reader(column: str) -> Callable[[object], Value]:
 @cache
 def is_result(column: str) -> bool:
     """Whether a column is a number that was predicted."""
-    term = term_of_column(column)
+    term = None if column in _OWN else term_of_column(column)
     if term is None or "pool" in term.kind or term.is_word or column == limit_column(term.term):
         return False
     return "result" in term.kind and column not in _WORDS

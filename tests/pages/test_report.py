@@ -157,6 +157,22 @@ def test_a_size_tells_its_margins_and_what_is_not_possible(page_made):
     assert {"cost_usd", "num_gpus", "sure_calendar_time_days", "plan"} <= {*names}
 
 
+def test_a_size_over_a_day_has_what_each_hour_takes(planner, tmp_path):
+    """A clock is no number, though `time` is also a term with a unit."""
+    (tmp_path / "day.csv").write_text("time,request_rate\n00:00,2\n09:30,9\n18:00,4\n")
+    asked = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100,l40s", "--load")
+    ran = planner("size", *asked, tmp_path / "day.csv", "--json", tmp_path / "day.json")
+    assert ran.exit_code == 0
+    page = page_of(tmp_path / "day.json")
+    rows = json.loads((tmp_path / "day.json").read_text())["rows"]
+    hours = _table(page, "hours")
+    names = [head.name for head in hours.heads]
+    assert [row[names.index("time")].text for row in hours.rows] == ["00:00", "09:30", "18:00"] * 2
+    assert [row[names.index("num_gpus")].number for row in hours.rows] == [
+        row["num_gpus"] for row in rows
+    ]
+
+
 def test_a_plan_is_estimated_anew_to_the_same_numbers(results, page_made):
     row = json.loads(results["train.json"].read_text())["recommended_row"]
     page = page_made("plan.toml")

@@ -42,6 +42,8 @@ _OPTIONS = ("10 % worse", "10 % better")
 _MOST = 4
 _FIRST = 2
 _PEAK = "peak_memory_gib"
+_BEYOND = 1.005
+_PEAKS = {"bandwidth_fraction": "the memory bandwidth", "compute_fraction": "the dense peak"}
 _LEAST = 0.002
 """Terms that differ by less than this share of a whole are not told in short."""
 
@@ -55,8 +57,10 @@ def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iter
         if is_full and not explained.difference.other.reason:
             yield from _terms_blocks(explained.difference)
     if explained.difference is None or is_full:
+        software = str(explained.row[explained.plan.workload.profile_kind])
         for step in explained.steps:
-            yield from _step_blocks(step, _LONGEST // len(explained.steps), is_full=is_full)
+            most = _LONGEST // len(explained.steps)
+            yield from _step_blocks(step, most, software, is_full=is_full)
         yield from _memory_blocks(explained, is_full=is_full)
         yield from sensitivities_blocks(explained, is_full=is_full)
         yield from _assumptions_blocks(explained, is_full=is_full)
@@ -91,7 +95,9 @@ def _is_better(column: str, bound: float, own: float) -> bool:
     return bound < own if is_low else bound > own
 
 
-def _step_blocks(step: ExplainedStep, most: int, *, is_full: bool) -> Iterator[Block]:
+def _step_blocks(
+    step: ExplainedStep, most: int, software: str, *, is_full: bool
+) -> Iterator[Block]:
     name = "a step" if step.name == "step" else f"a {step.name} step"
     yield Title(text=f"Time of {name}: {seconds(step.seconds)}")
     shares = [
@@ -105,6 +111,9 @@ def _step_blocks(step: ExplainedStep, most: int, *, is_full: bool) -> Iterator[B
     rest = [part.part.seconds for part in step.parts[len(shown) :]]
     if rest:
         yield said(f"and {len(rest)} more: {seconds(sum(rest))}")
+    for part in shown:
+        if part.part.done and part.of_roofline >= _BEYOND:
+            yield said(_beyond_line(part, software))
     if is_full:
         yield Title(text="How these times come about")
         for part in step.parts:
@@ -115,6 +124,23 @@ def _step_blocks(step: ExplainedStep, most: int, *, is_full: bool) -> Iterator[B
             yield said(f"{part.title}: {seconds(part.part.seconds)}{among}")
             for line in _work_lines(part):
                 yield said(f"  {line}", indent="    ")
+
+
+def _beyond_line(part: ExplainedPart, software: str) -> str:
+    """Why a part is told to be faster than silicon, which is an error of what was fitted."""
+    shares = [
+        (done.figure(name), words)
+        for done in part.part.done
+        for name, words in _PEAKS.items()
+        if name in done.work.figures
+    ]
+    share_of, words = max(shares, default=(0.0, ""))
+    how = f"at {share_of:.3g} of {words} " if share_of > 1 else ""
+    return (
+        f"{part.title} {how}is beyond what the GPU can: shares of its peaks are fitted, those of "
+        f"{software} to times of whole runs, so that one too fast makes up for what is too slow "
+        "elsewhere"
+    )
 
 
 def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
