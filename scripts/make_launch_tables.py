@@ -36,6 +36,7 @@ _WORDS = {
     Role.WITH: "written beside it",
     Role.ALWAYS: "always written",
     Role.OMITTED: "where nothing is said",
+    Role.USUAL: "where nothing is said",
     Role.DERIVED: "worked out by the target",
     Role.NONE: "cannot be expressed",
     Role.LEFT: "not of the plan",

@@ -10,7 +10,8 @@ A row of ``options/<target>.csv``:
 ``role``
     ``is``: the option tells the value, written and read; ``reads``: another way to say it that is
     read alone; ``with``: written beside it; ``always``: written whatever the plan; ``omitted``:
-    the value when no option is there; ``derived``: the target works it out itself;
+    the value when no option is there; ``usual``: the same of one that is everywhere so and
+    needs no word; ``derived``: the target works it out itself;
     ``none``: the target cannot express it; ``left``: the plan does not say it, the user or the
     framework does; ``used``: the target's module reads the option; ``default``: the value where
     no option tells it, of the first such row whose condition holds; ``like``: of a parameter that
@@ -26,6 +27,7 @@ A row of ``options/<target>.csv``:
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -34,6 +36,7 @@ from importlib.resources import files
 from typing import TypeAlias
 
 from planner.base.records import record
+from planner.question.terms import terms_of
 
 Quantity: TypeAlias = str | int | float
 """A parameter, or what a target works out of several; a bool is an int."""
@@ -52,6 +55,7 @@ class Role(StrEnum):
     WITH = "with"
     ALWAYS = "always"
     OMITTED = "omitted"
+    USUAL = "usual"
     DERIVED = "derived"
     NONE = "none"
     LEFT = "left"
@@ -140,12 +144,14 @@ class Settings:
 class Meaning:
     """The value of a parameter as the options of a file tell it.
 
-    ``options`` are those it comes from; empty where it is what the target does without any.
+    ``options`` are those it comes from; empty where it is what the target does without any, with
+    the ``note`` of that.
     """
 
     parameter: str
     value: str
     options: tuple[str, ...]
+    note: str = ""
 
 
 @record()
@@ -251,8 +257,22 @@ class OptionTable:
         if best is not None or any(row.option in options for rows in ways for row in rows):
             return best
         for row in self.rows_of(parameter, Role.OMITTED):
-            return Meaning(parameter=parameter, value=row.value, options=())
+            return Meaning(parameter=parameter, value=row.value, options=(), note=row.note)
         return None
+
+
+def parameters_of(meanings: Mapping[str, Meaning], workload: str = "train") -> dict[str, str]:
+    """What rows tell of the names that a workload knows; numbers that are none are left open."""
+    terms = terms_of(workload, "parameter", "question")
+    return {
+        name: meaning.value
+        for name, meaning in meanings.items()
+        if name in terms
+        if terms[name].type not in _NUMBERS or _NUMBERS[terms[name].type].fullmatch(meaning.value)
+    }
+
+
+_NUMBERS = {"count": re.compile(r"[\d_]+"), "number": re.compile(r"\d*\.?\d+")}
 
 
 def word_of(value: Quantity) -> str:

@@ -9,8 +9,18 @@ from typing import Any
 from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.job import Job
-from planner.launch.option_table import Accepted, OptionTable, Quantities, Remark, Setting, Settings
-from planner.launch.understood import Answers, Found, Reading
+from planner.launch.option_table import (
+    Accepted,
+    OptionTable,
+    Quantities,
+    Remark,
+    Role,
+    Setting,
+    Settings,
+    parameters_of,
+)
+from planner.launch.understood import Answers, Found, Gathered, Reading
+from planner.question.terms import terms_of
 from planner.shell.text import Changes
 
 
@@ -235,3 +245,27 @@ class Target:
 def _either(names: Sequence[str]) -> str:
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def gathered(reading: Reading, tool: str, workload: str = "train") -> Gathered:
+    """What the rows of a target tell; of a value without an option with a note that is told."""
+    found = Gathered(values={**parameters_of(reading.meanings, workload)})
+    for name in found.values:
+        meaning = reading.meanings[name]
+        if meaning.note:
+            found.defaults[name] = f"{meaning.value}, as {tool} does without an option"
+    return found
+
+
+def open_counts(reading: Reading, table: OptionTable, values: Mapping[str, object]) -> list[str]:
+    """The numbers that options tell and text alone does not, or nothing where no option is."""
+    terms, counts = terms_of("train", "parameter", "question"), parameters_of(reading.meanings)
+    names = [
+        name
+        for name in table.parameters
+        if name in terms and terms[name].type == "count" and name not in {**values, **counts}
+        if (rows := table.rows_of(name, Role.IS))
+        if any(reading.has(row.option) for row in rows)
+        or not table.rows_of(name, Role.OMITTED, Role.USUAL)
+    ]
+    return sorted(names, key=lambda name: not terms[name].is_asked)

@@ -32,11 +32,12 @@ from planner.launch.target import (
     Draft,
     Target,
     Variable,
+    gathered,
     override,
     overrides,
 )
 from planner.launch.targets import megatron_lm
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, number_of
+from planner.launch.understood import Answers, Reading, gpus_of, number_of
 from planner.specs.model import ModelSpec
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
@@ -277,7 +278,6 @@ def _word(names: Iterable[str]) -> str:
 _PROGRAMS = ("maxtext.trainers.", "MaxText.", "MaxText/", "maxtext/")
 _BATCH_DEFAULT = 12.0
 _LARGEST = 1e9
-_LENGTH_DEFAULT = 2048
 NEAREST = ("MaxText",)
 """Whose predictions are taken."""
 _USED = (
@@ -287,10 +287,6 @@ _USED = (
     *("shard_optimizer_over_data", *KEYS),
 )
 _USED_BEGINNINGS = ("ici_", "dcn_", "num_", "lora_", "per_device", "remat", "model_name")
-_TABLE = (
-    *("offload", "precision", "flash_attention", "attention_kernel"),
-    *("adapter", "mtp_num_layers"),
-)
 
 
 def starts(words: Sequence[str]) -> bool:
@@ -323,34 +319,25 @@ def answers(reading: Reading) -> Answers:
 
     mesh = mesh_of(integer, nodes, each)
     num_gpus = mesh.num_gpus or total
-    sizes = mesh.sizes
-    # Copies are of what fsdp axes shard.
-    sharding = {"zero_stage": 3, "data_parallel_replicas": sizes["data"]}
-    if sizes["fsdp"] <= 1:
-        is_sharded = (reading.text("shard_optimizer_over_data") or "").lower() == "true"
-        sharding = {"zero_stage": int(is_sharded)}
-    values: dict[str, Any] = {
-        "tensor_parallel": sizes["tensor"] * sizes["tensor_sequence"],
-        "sequence_parallel": str(sizes["tensor_sequence"] > 1).lower(),
-        "context_parallel": sizes["context"],
-        "expert_parallel": sizes["expert"],
-        "pipeline_parallel": sizes["pipeline"],
-        **sharding,
-        **remat_of(reading),
-        **{name: reading.value(name) for name in _TABLE if reading.value(name) is not None},
-    }
-    found = Gathered(values=values)
+    sizes, found = mesh.sizes, gathered(reading, "MaxText")
+    values = {"precision": "bf16", **found.values, **remat_of(reading)}
+    for axis in ("context", "expert", "pipeline"):
+        values[f"{axis}_parallel"] = sizes[axis]
+    values["tensor_parallel"] = sizes["tensor"] * sizes["tensor_sequence"]
+    values["sequence_parallel"] = str(sizes["tensor_sequence"] > 1).lower()
+    if sizes["fsdp"] > 1:  # copies are of what fsdp axes shard
+        values |= {"zero_stage": 3, "data_parallel_replicas": sizes["data"]}
+    else:
+        is_sharded = reading.value("sharded_optimizer") == "true"
+        values["zero_stage"] = int(is_sharded)
+    chunks = max(reading.number("num_pipeline_repeats") or 1, 1)
+    values["virtual_pipeline"] = chunks if num_gpus and sizes["pipeline"] > 1 else None
     if num_gpus is not None:
         values |= {"num_gpus": num_gpus, **_batch(reading, mesh, num_gpus, found.defaults)}
-    values["sequence_length"] = reading.number("max_target_length") or _LENGTH_DEFAULT
-    if not reading.has("max_target_length"):
-        why = f"{_LENGTH_DEFAULT}, as MaxText does without an option"
-        found.defaults["sequence_length"] = why
-    values.setdefault("precision", "bf16")
     values["dropout"] = str(_float(reading, "dropout_rate", 0.0) > 0).lower()
-    rank = reading.number("lora_rank")
-    if values.get("adapter", "none") != "none" and rank:
-        values["lora_rank"] = rank
+    if values.get("adapter", "none") == "none":
+        values["lora_rank"] = None
+    values = found.values = {name: one for name, one in values.items() if one is not None}
     model, shape = _model(reading)
     if model is not None:
         values["model"] = model
@@ -378,10 +365,7 @@ def _batch(reading: Reading, mesh: Mesh, num_gpus: int, defaults: dict[str, str]
     cut = reading.number("num_pipeline_microbatches") or 0
     pieces = (cut if cut > 0 else stages) if stages > 1 else 1
     sequences = int(each * num_gpus)
-    repeats = reading.number("num_pipeline_repeats") or 1
-    chunks = {"virtual_pipeline": max(repeats, 1)} if stages > 1 else {}
     return {
-        **chunks,
         "global_batch_size": sequences * accumulated,
         "micro_batch_size": max(sequences // (mesh.data * pieces), 1),
     }

@@ -19,11 +19,13 @@ from planner.launch.option_table import (
     Quantities,
     Remark,
     Settings,
+    parameters_of,
 )
+from planner.launch.served import known_model
 from planner.launch.shape import model_named
 from planner.launch.target import Argument, Draft, File, Target, override, overrides
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.megatron_read import read_megatron
+from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
 from planner.launch.templates import Value, filled
 from planner.launch.understood import Answers, Reading
@@ -84,7 +86,25 @@ def answers(reading: Reading) -> Answers:
     framework = "NeMo" if any(name.startswith("trainer.") for name in given) else "Megatron-Bridge"
     read = read_megatron(inner, framework)
     model, how = _model(reading, given)
-    return _completed(read, reading, given, model, how)
+    values = {**read.values, **_own(reading, inner)}
+    known = known_model(model)
+    if known is not None and not known.num_experts:
+        values = without_experts(values)
+    return _completed(replace(read, values=values), given, model, how)
+
+
+def _own(reading: Reading, inner: Reading) -> dict[str, str]:
+    """What rows of its own tell in words of ours, by more options than arguments of Megatron do."""
+    worded = {row.parameter for row in OptionTable.load("megatron-bridge").rows if row.value}
+
+    def options(name: str) -> int:
+        return len(inner.meanings[name].options) if name in inner.meanings else 0
+
+    return {
+        name: value
+        for name, value in parameters_of(reading.meanings).items()
+        if name in worded and len(reading.meanings[name].options) > options(name)
+    }
 
 
 def _with_defaults(given: Given) -> Given:
@@ -95,16 +115,10 @@ def _with_defaults(given: Given) -> Given:
     return replace(given, texts=texts, spans=spans or given.spans)
 
 
-def _completed(
-    read: Answers, reading: Reading, given: Mapping[str, Given], model: str | None, how: str
-) -> Answers:
+def _completed(read: Answers, given: Mapping[str, Given], model: str | None, how: str) -> Answers:
     """With what these files say otherwise than arguments of Megatron-LM."""
     values, notes, defaults = dict(read.values), list(read.notes), dict(read.defaults)
     values |= _adapter(given)
-    if _is_true(given.get("mixed_precision.fp8_dot_product_attention")):
-        values["fp8_attention"] = "true"
-    if _is_true(given.get("model.cpu_offloading_weights")):
-        values["offload"] = "optimizer_weights"
     asked = [name for name in read.asked if name != "model"]
     if model is not None:
         values["model"] = model
@@ -248,10 +262,6 @@ _SPECIAL: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
 def _text(given: Given | None) -> str | None:
     """The value of a key; of a list its items with blanks between."""
     return None if given is None else given.joined
-
-
-def _is_true(given: Given | None) -> bool:
-    return (_text(given) or "").lower() == "true"
 
 
 def _model(reading: Reading, given: Mapping[str, Given]) -> tuple[str | None, str]:

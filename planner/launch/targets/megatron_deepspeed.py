@@ -43,7 +43,8 @@ def answers(reading: Reading) -> Answers:
     options = _translated(found, config)
     inner = Reading.of(replace(found, options=options), OptionTable.load("megatron-lm"))
     read = read_megatron(inner, "Megatron-DeepSpeed")
-    values, notes = dict(read.values), list(read.notes)
+    own, notes = OptionTable.load("megatron-deepspeed"), list(read.notes)
+    values = {name: value for name, value in read.values.items() if own.can_say(name, value)}
     values["zero_stage"], told = _zero(reading, config, str(values["precision"]))
     values["flash_attention"] = str("--use-flash-attn" in options).lower()
     if kernel := reading.value("attention_kernel"):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from math import prod
-from typing import Any
 
 from planner.base.adapter_names import ExpertAdapters, targets_of
-from planner.base.optimizer_names import optimizer_of
 from planner.base.software_enums import MODULES, RecomputedModules
 from planner.errors import LaunchError
-from planner.launch.option_table import Dialect, OptionTable
+from planner.launch.option_table import Dialect, OptionTable, Quantity, Role
+from planner.launch.target import gathered, open_counts
 from planner.launch.targets.megatron_shape import shape_read, stages_of, told_layout
 from planner.launch.trainer.said import objective_of_word, require_known_training
 from planner.launch.understood import (
@@ -25,18 +23,10 @@ from planner.launch.understood import (
 )
 from planner.shell.text import Given, stated
 
-_AS_THEY_ARE = (
-    *("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel"),
-    *("sequence_parallel", "micro_batch_size", "global_batch_size", "sequence_length"),
-    *("zero_stage", "data_parallel_replicas", "offload", "precision", "flash_attention"),
-    *("attention_kernel", "loss_kernel"),
-    "mtp_num_layers",
-)
-_NUMBERS = (*_AS_THEY_ARE[:4], "micro_batch_size")
-_ASKED = ("num_gpus", "global_batch_size", "sequence_length")
-_TOLD = ("zero_stage", "flash_attention", "sequence_parallel")
-"""Whose defaults are worth a word."""
-_USED = OptionTable.load("megatron-lm").used
+_TABLE = OptionTable.load("megatron-lm")
+_OF_EXPERTS = {
+    row.parameter for row in _TABLE.rows if "-moe-" in row.option and row.role is not Role.READS
+}
 _EQUAL_STAGES = ("Megatron-LM", "Megatron-Bridge", "NeMo")
 _LAYOUT, _CHUNKS = "--pipeline-model-parallel-layout", "--num-virtual-stages-per-pipeline-rank"
 _LAYERS_OF_CHUNK = "--num-layers-per-virtual-pipeline-stage"
@@ -65,9 +55,7 @@ def is_deepspeed(words: Sequence[str]) -> bool:
     return any(word.partition("=")[0] in _OF_DEEPSPEED for word in words)
 
 
-_NARROW = "--grad-reduce-in-bf16"
-_IN_8_BITS = "--fp8-param-gather"
-_BOTH_OFFLOADS = ("--optimizer-cpu-offload", "--fine-grained-activation-offloading")
+_IN_8_BITS, _NARROW = "--fp8-param-gather", "--grad-reduce-in-bf16"
 
 
 def read_megatron(reading: Reading, framework: str) -> Answers:
@@ -79,67 +67,76 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
         They contradict each other, or the number of GPUs.
     """
     _refuse_contradictions(reading)
-    said = {name: reading.value(name) for name in _AS_THEY_ARE}
-    # Of counts what text alone does not tell is left open.
-    values: dict[str, Any] = {
-        name: text
-        for name, text in said.items()
-        if text is not None
-        and (name not in (*_NUMBERS, *_ASKED) or text.replace("_", "").isdecimal())
-    }
+    found = gathered(reading, framework)
+    values = found.values
     values["framework"] = framework
-    shape, notes = shape_read(reading)
-    found = Gathered(values=values, notes=notes)
-    found.put("virtual_pipeline", _chunks(reading, shape, notes))
-    values.setdefault("precision", "bf16")
-    values |= _recomputation(reading, values)
-    if all(map(reading.has, _BOTH_OFFLOADS)):
-        values["offload"] = "optimizer_activations"
-    values |= _optimizer(reading)
+    shape, told = shape_read(reading)
+    found.notes += told
+    values["virtual_pipeline"] = _chunks(reading, shape["num_hidden_layers"], found.notes)
+    if values.setdefault("precision", "bf16") == "fp16" and not reading.has(_NARROW):
+        values.pop("main_grads_precision", None)  # fp32, as its profile has them
+    values |= _recomputation(reading, int(values["virtual_pipeline"] or 1))
     if "dist_muon" in (reading.text("--optimizer") or ""):
         values["zero_stage"] = "1"  # its states are sharded without another option
     found.put("pipeline_layout", told_layout(reading, values, shape["num_hidden_layers"]))
     rates = map(reading.amount, ("--attention-dropout", "--hidden-dropout"))
-    drops = any((_DROPOUT if rate is None else rate) > 0 for rate in rates)
-    values["dropout"] = str(drops).lower()
-    for name in _TOLD:
-        if name in reading.meanings and not reading.meanings[name].options:
-            found.defaults[name] = f"{said[name]}, as {framework} does without an option"
+    values["dropout"] = str(any((_DROPOUT if r is None else r) > 0 for r in rates)).lower()
     num_gpus = gpus_of(reading)
     found.put("num_gpus", num_gpus)
-    sizes = {name: int(values.get(name) or 1) for name in _AS_THEY_ARE[:3]}
-    require_split(reading, num_gpus, **sizes)
-    _split_experts(reading, shape, found, sizes["tensor_parallel"])
+    tensor, context = (int(values.get(f"{one}_parallel") or 1) for one in ("tensor", "context"))
+    stages = int(values.get("pipeline_parallel") or 1)
+    require_split(
+        reading,
+        num_gpus,
+        tensor_parallel=tensor,
+        context_parallel=context,
+        pipeline_parallel=stages,
+    )
+    _split_experts(reading, shape, found, tensor)
     if (experts := int(values.get("expert_parallel", 1))) > 1:
         # The experts of every stage must find GPUs.
-        split = reading.number(_EXPERTS) or sizes["tensor_parallel"]
-        held = {"pipeline_parallel": sizes["pipeline_parallel"], "expert_parallel": experts}
+        held = {"pipeline_parallel": stages, "expert_parallel": experts}
+        split = reading.number(_EXPERTS) or tensor
         require_split(reading, num_gpus, **held, expert_tensor_parallel=split)
-    found.put("token_dispatcher", _dispatcher(reading, framework, found))
-    _require_stages(reading, shape["num_hidden_layers"], sizes["pipeline_parallel"], framework)
-    micro, ranks = reading.number("--micro-batch-size"), (num_gpus or 0) // prod(sizes.values())
+    values["token_dispatcher"] = _dispatcher(reading, framework, found)
+    _require_stages(reading, shape["num_hidden_layers"], stages, framework)
+    ranks = (num_gpus or 0) // (tensor * context * stages)
+    micro = reading.number("--micro-batch-size")
     if not reading.has("--global-batch-size") and num_gpus is not None and micro is not None:
         why = f"{micro * ranks}, a micro-batch of each data-parallel rank"
         found.assume("global_batch_size", micro * ranks, why)
     found.put("total_tokens", _tokens(reading))
     if reading.value("precision") is None:
-        notes.append("Neither --bf16 nor --fp16 is there: Megatron-LM then computes in 32 bit,")
-        notes[-1] += " which is not planned; bf16 is taken."
+        found.notes.append(
+            "Neither --bf16 nor --fp16 is there: Megatron-LM then computes in 32 bit, which is not "
+            "planned; bf16 is taken."
+        )
     if reading.value("hybrid_pattern") is not None:
         shape["num_hidden_layers"] = None
-        notes.append("Layers of several kinds (--hybrid-layer-pattern) are not read: the model is")
-        notes[-1] += " asked for."
+        found.notes.append(
+            "Layers of several kinds (--hybrid-layer-pattern) are not read: the model is asked for."
+        )
     if framework == "Megatron-LM" and reading.has(_IN_8_BITS):
         # Weights that lie in 8 bits alone are how NeMo trains; gradients stay Megatron-LM's.
         values.setdefault("main_grads_precision", "fp32")
         values["framework"] = "NeMo"
-        notes.append(f"{_IN_8_BITS}: predicted as NeMo, whose weights lie in 8 bits alone, too.")
+        found.notes.append(
+            f"{_IN_8_BITS}: predicted as NeMo, whose weights lie in 8 bits alone, too."
+        )
     is_whole = all(shape[name] for name in _NEEDED)
-    found.asked += [name for name in (*_ASKED, *_NUMBERS) if name not in values]
+    found.asked += ["num_gpus"] * (num_gpus is None) + open_counts(reading, _TABLE, values)
+    if is_whole and not shape.get("num_experts"):
+        found.values = without_experts(values)
     if not is_whole or not shape["vocab_size"]:
         found.ask("model")
     also = {name for name in reading.found.options if name.startswith(_ALSO_USED)}
-    return found.made(shape=shape if is_whole else None, used=_USED | also)
+    found.values = {name: value for name, value in found.values.items() if value is not None}
+    return found.made(shape=shape if is_whole else None, used=_TABLE.used | also)
+
+
+def without_experts(values: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """The values of a dense model: what options of experts say does nothing."""
+    return {name: value for name, value in values.items() if name not in _OF_EXPERTS}
 
 
 def _split_experts(
@@ -154,6 +151,7 @@ def _split_experts(
     ``expert_tensor_parallel_size`` that is None becomes ``tensor_model_parallel_size``.
     """
     is_sparse = shape.get("num_experts") or int(found.values.get("expert_parallel", 1)) > 1
+    found.values.pop("expert_tensor_parallel", None)
     if is_sparse and reading.has(_EXPERTS):
         found.put("expert_tensor_parallel", reading.number(_EXPERTS))
     elif is_sparse and tensor > 1:
@@ -183,12 +181,11 @@ def _refuse_contradictions(reading: Reading) -> None:
             )
 
 
-def _chunks(reading: Reading, shape: dict[str, Any], notes: list[str]) -> int | None:
+def _chunks(reading: Reading, layers: int | None, notes: list[str]) -> int | None:
     """Chunks of each stage."""
     stages = reading.number("--pipeline-model-parallel-size") or 1
     told, layout = reading.number(_CHUNKS), reading.text(_LAYOUT)
     each = reading.number(_LAYERS_OF_CHUNK)
-    layers: int | None = shape["num_hidden_layers"]
     if layout:
         chunks = stages_of(layout)
         if len(chunks) % stages:
@@ -205,24 +202,10 @@ def _chunks(reading: Reading, shape: dict[str, Any], notes: list[str]) -> int | 
     return max(places // (stages * each), 1)
 
 
-def _optimizer(reading: Reading) -> dict[str, Any]:
-    """The optimizer and the formats of its states, where options tell them."""
-    known = optimizer_of(reading.text("--optimizer") or "adam")
-    kind = None if known is None else known["optimizer"].word
-    if kind == "sgd":
-        kind = "momentum"
-    found = {"optimizer": kind}
-    if reading.has("--use-precision-aware-optimizer"):
-        found["optimizer_state_precision"] = reading.text("--exp-avg-dtype")
-    if reading.has(_NARROW):
-        found["main_grads_precision"] = "bf16"
-    return {name: word for name, word in found.items() if word not in (None, "adam", "fp16")}
-
-
 def _dispatcher(reading: Reading, framework: str, found: Gathered) -> str | None:
     """How tokens get to their experts; None where that is the profile's own way."""
     own, told = _OWN_DISPATCHER.get(framework), reading.text(_DISPATCHER)
-    if own is None or not reading.number("--num-experts"):
+    if own is None or not (told or reading.number("--num-experts")):
         return None
     experts = int(found.values.get("expert_parallel") or 1)
     if told is None and framework == "Megatron-LM" and experts > 1:
@@ -233,24 +216,20 @@ def _dispatcher(reading: Reading, framework: str, found: Gathered) -> str | None
     return None if word == own else word
 
 
-def _recomputation(reading: Reading, values: dict[str, Any]) -> dict[str, Any]:
+def _recomputation(reading: Reading, chunks: int) -> dict[str, Quantity | None]:
+    """What is repeated, of how many layers of a stage."""
     kind = reading.value("recompute")
+    found: dict[str, Quantity | None] = {"recompute_modules": None, "recompute_num_layers": None}
     if kind == "selective":
-        modules = set((reading.value("recompute_modules") or "core_attn").split())
-        modules &= {*MODULES}
+        modules = set((reading.value("recompute_modules") or "core_attn").split()) & {*MODULES}
         if modules and modules <= {"mlp", "moe"}:
-            return {"recompute": "feed_forward"}
+            return {**found, "recompute": "feed_forward"}
         word = RecomputedModules.meant("+".join(sorted(modules or {"core_attn"})))
-        if word in _USUAL_MODULES:
-            return {"recompute": "selective"}
-        return {"recompute": "selective", "recompute_modules": word}
-    if kind != "full":
-        return {} if kind is None else {"recompute": kind}
+        return found if word in _USUAL_MODULES else {**found, "recompute_modules": word}
     layers = reading.number("--recompute-num-layers")
-    if reading.value("recompute_method") != "block" or not layers:
-        return {"recompute": "full"}
-    chunks = int(values.get("virtual_pipeline") or 1)
-    return {"recompute": "full", "recompute_num_layers": layers * chunks}
+    if kind == "full" and layers and reading.value("recompute_method") == "block":
+        found["recompute_num_layers"] = layers * chunks
+    return found
 
 
 def _tokens(reading: Reading) -> float | None:
@@ -301,7 +280,7 @@ def answers(reading: Reading) -> Answers:
     if not starts_swift(words[:2]):
         return read_megatron(reading, "Megatron-LM")
     found, model = _options(reading.found)
-    reading = Reading.of(found, OptionTable.load("megatron-lm"))
+    reading = Reading.of(found, _TABLE)
     own = {one.option.lstrip("-").replace("-", "_"): one for one in found.unknown}
     read = read_megatron(reading, "Megatron-LM")
     values, defaults = dict(read.values), dict(read.defaults)
@@ -333,9 +312,9 @@ def answers(reading: Reading) -> Answers:
 
 def _trained(
     own: dict[str, Given], command: str, name: str, defaults: dict[str, str]
-) -> dict[str, Any]:
+) -> dict[str, str]:
     """All weights, or adapters with those of each expert."""
-    found: dict[str, Any] = {}
+    found: dict[str, str] = {}
     if word := _text(own, "rlhf_type"):
         found["training_objective"] = str(objective_of_word(word, name))
     elif command == "sft":

@@ -17,7 +17,7 @@ from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
 from planner.launch.option_table import Dialect, Quantities, Remark, Settings, shipped_rows
 from planner.launch.shape import config_json, model_named, without_modules
-from planner.launch.target import Argument, Draft, File, Target, Variable
+from planner.launch.target import Argument, Draft, File, Target, Variable, gathered
 from planner.launch.targets.megatron_lm import recipe_of
 from planner.launch.templates import Value, filled
 from planner.launch.trainer.writing import require_even_copies
@@ -240,7 +240,7 @@ def answers(reading: Reading) -> Answers:
     if options.text("model.flavor"):
         name = f"{options.text('model.name') or ''}_{options.text('model.flavor')}".lower()
     function = FUNCTIONS.get(name, _PLAIN)
-    found = Gathered()
+    found = gathered(reading, "torchtitan")
     values, notes = found.values, found.notes
     values |= {"adapter": "none", "framework": "torchtitan", "mtp_num_layers": 0}
     model = _model(options, name)
