@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, CodeArray, add
+from planner.base.arrays import BoolArray, CodeArray, add, is_among
 from planner.base.enums import (
     AttentionKind,
     ComputePrecision,
@@ -159,9 +159,9 @@ def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
     """bitsandbytes has paged Adam and Lion, in 8 and 32 bits, of CUDA's unified memory."""
     if not np.any(c.paged_optimizer):
         return np.zeros((), dtype=np.bool_)
-    kinds = np.isin(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.LION))
+    kinds = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.LION))
     states, told = context.framework.states, c.optimizer_state_precision
-    narrow = np.isin(told, (StatePrecision.BF16, StatePrecision.FP8))
+    narrow = is_among(told, (StatePrecision.BF16, StatePrecision.FP8))
     if states.optimizer - states.main_weight < 2 * _FP32_BYTES:
         narrow = narrow | (told == StatePrecision.FRAMEWORK)
     leave = np.asarray([code.of_states for code in Offload])[c.offload]
@@ -356,8 +356,8 @@ OPTION_RULES = (
 
 def second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
     """ZeRO stages by another engine of the framework, which has plain optimizers."""
-    plain = np.isin(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
-    return np.asarray(np.isin(c.zero_stage, f.fsdp_zero_stages) & plain)
+    plain = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
+    return np.asarray(is_among(c.zero_stage, f.fsdp_zero_stages) & plain)
 
 
 def beside_shards(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:

@@ -130,9 +130,4 @@ def word(name: str, value: object) -> Any:
 
 def pick(values: Any, shape: tuple[int, ...], positions: Any) -> Any:
     """The entries of a broadcastable array at positions of the whole ``shape``."""
-    padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
-    index = tuple(
-        position if size > 1 else np.zeros_like(position)
-        for position, size in zip(positions, padded.shape, strict=True)
-    )
-    return padded[index]
+    return np.broadcast_to(values, shape)[positions]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, is_among
 from planner.base.enums import Offload, Recompute, ZeroStage
 from planner.base.records import record
 from planner.base.training_objectives import TrainingObjective
@@ -75,7 +75,7 @@ def _steps(c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray)
     alone = c.data_parallel * c.context_parallel == 1
     stage = np.where(alone, ZeroStage.NONE, setting.framework.default_zero_stage)
     yield 2, c.zero_stage != stage
-    usual = np.isin(c.virtual_pipeline, USUAL_CHUNKS)
+    usual = is_among(c.virtual_pipeline, USUAL_CHUNKS)
     missing = -setting.model.num_hidden_layers % (c.pipeline_parallel * c.virtual_pipeline)
     yield 2, ~usual | (missing > MOST_MISSING)
     kinds = (c.tensor_parallel > 1, c.context_parallel > 1, c.pipeline_parallel > 1)

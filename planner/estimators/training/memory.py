@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric, add, largest
+from planner.base.arrays import FloatArray, Numeric, add, is_among, largest
 from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, ZeroStage
 from planner.base.records import record
 from planner.base.units import GIB
@@ -170,7 +170,7 @@ def update_temporary(share: Share, c: TrainingConfigurations) -> FloatArray:
     .. [2] pytorch/ao 0.13, optim/adam.py: single_param_adam for each parameter.
     """
     memory = share.setting.framework.memory
-    narrow = np.isin(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))
+    narrow = is_among(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))
     one_by_one = narrow | (c.optimizer == OptimizerKind.ADAFACTOR)
     return np.where(one_by_one, 0.0, memory.optimizer_temporary) + memory.step_gradients
 
