@@ -12,7 +12,6 @@ import json
 import math
 import os
 import stat
-import tomllib
 from collections.abc import Iterable, Iterator
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
@@ -106,6 +105,8 @@ def read_toml(path: Path, error: Error = SpecError) -> dict[str, Any]:
 
 def toml_of(text: str, where: str, error: Error = SpecError) -> dict[str, Any]:
     """The tables of a text of TOML."""
+    import tomllib  # what was parsed in an earlier run needs none
+
     try:
         table = tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
     except _FAULTS as failure:

@@ -234,7 +234,7 @@ def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
 
 
 def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
-    if not np.any(c.optimizer_in_backward):
+    if not c.optimizer_in_backward.any():
         return np.zeros((), dtype=np.bool_)
     waits = (c.num_micro_batches > 1) | (c.pipeline_parallel > 1) | (c.offload != Offload.NONE)
     return np.asarray(c.optimizer_in_backward & waits)

@@ -16,7 +16,6 @@ from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.specs.drafting import acceptance
 from planner.specs.search_space import SearchSpace
-from planner.workloads.room import as_many_as_fit, most_at_once
 
 # Networks and loads of one class lie within a factor of two of the usual one.
 _FACTORS = (0.5, 2.0)
@@ -163,6 +162,8 @@ def _with_fewer(fact: OpenFact) -> OpenFact:
 
     A plan that fills its cache has no room for anything longer; its engine would run fewer.
     """
+    from planner.workloads.room import as_many_as_fit  # a search of training runs needs no serving
+
     tried: dict[str, Candidates] = {}
     for words, judged in fact.tried.items():
         fewer = None
@@ -203,6 +204,8 @@ def _open_concurrency(chosen: Chosen) -> list[OpenFact]:
     name = "concurrency"
     if not chosen.is_open(name):
         return []
+    from planner.workloads.room import most_at_once
+
     number = float(np.ravel(chosen.candidates.configurations.concurrency)[0])
     most = float(most_at_once(chosen.source, chosen.candidates.configurations))
     counts = sorted({max(1.0, number // 2), max(min(2 * number, most), number)} - {number})

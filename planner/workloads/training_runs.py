@@ -133,9 +133,9 @@ class TrainingSource(Source):
             **self.site.columns,
         }
 
-    def confidence(self, num_gpus: float) -> Confidence | None:
+    def _confidence(self, num_gpus: float) -> Confidence | None:
         """As of other sources; the calendar time is as sure as step time and failures together."""
-        sure = super().confidence(num_gpus)
+        sure = super()._confidence(num_gpus)
         if sure is None:
             return None
         failures = calendar_factors(self.setting, self.site, num_gpus)
