@@ -12,7 +12,6 @@ import json
 import math
 import os
 import stat
-import tomllib
 from collections.abc import Iterable, Iterator
 from gzip import GzipFile
 from io import BufferedReader, TextIOWrapper
@@ -109,6 +108,8 @@ def read_toml(path: Path, error: Error = SpecError) -> dict[str, object]:
 
 def toml_of(text: str, where: str, error: Error = SpecError) -> dict[str, object]:
     """The tables of a text of TOML."""
+    import tomllib  # what was parsed in an earlier run needs none
+
     try:
         table = tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
     except _FAULTS as failure:

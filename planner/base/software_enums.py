@@ -80,7 +80,7 @@ layer; queries, keys and values; what attention makes of them; its output projec
 the first matrices of the feed-forward, and of its last."""
 
 
-class _NameSet(Code):
+class NameSet(Code):
     """Sets of names, each a bit of the code; a word joins them by +."""
 
     @classmethod
@@ -150,9 +150,9 @@ feed-forwards."""
 _NAMES = {"KeptTensors": TENSORS, "RecomputedModules": MODULES}
 
 
-def _enumeration(name: str) -> type[_NameSet]:
-    made = EnumMeta.__call__(_NameSet, name, _sets(_NAMES[name]), module=__name__)
-    return cast(type[_NameSet], made)
+def _enumeration(name: str) -> type[NameSet]:
+    made = EnumMeta.__call__(NameSet, name, _sets(_NAMES[name]), module=__name__)
+    return cast(type[NameSet], made)
 
 
 KeptTensors = _enumeration("KeptTensors")

@@ -67,7 +67,7 @@ def search(given: options.Given) -> None:
         plan = answered(plan, result)
         if result.interrupted and result.fastest is None:
             raise KeyboardInterrupt
-        if result.fastest is None:
+        if not result.table:
             _refuse(plan, result)
         if not all_rows and (csv or json):
             add(result.scaled(result.table))

@@ -57,7 +57,7 @@ def sure_share(setting: Setting | ServingSetting, num_gpus: int, confidence: flo
 
 
 def confidence(
-    published: str, setting: Setting | ServingSetting, num_gpus: int, *, spans_nodes: bool = False
+    published: str, setting: object, num_gpus: int, *, spans_nodes: bool = False
 ) -> Confidence:
     """The confidence in predictions of a setting on so many GPUs.
 
@@ -68,6 +68,8 @@ def confidence(
     """
     if isinstance(setting, Setting):
         return _of_training(setting, num_gpus)
+    if not isinstance(setting, ServingSetting):
+        raise TypeError(f"No published runs are of {setting!r}.")
     return _of_inference(setting, published, spans_nodes=spans_nodes)
 
 

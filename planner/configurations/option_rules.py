@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, CodeArray, add
+from planner.base.arrays import BoolArray, CodeArray, add, is_among
 from planner.base.enums import (
     AttentionKind,
     ComputePrecision,
@@ -47,7 +47,7 @@ WIDEST_FP8_HEAD = 192
 
 def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
     """Attention in 8 bit where there are no kernels for it, or nothing else is in 8 bit."""
-    if not np.any(c.fp8_attention):
+    if not c.fp8_attention.any():
         return np.zeros((), dtype=np.bool_)
     widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
     lacking = context.gpu.efficiency.fp8_attention is None or widest > WIDEST_FP8_HEAD
@@ -57,7 +57,7 @@ def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 def fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
     """Exponents of groups of 32 are of GPUs that have 4 bit, too; each recipe is of 8 bit."""
-    if not np.any(c.fp8_recipe):
+    if not c.fp8_recipe.any():
         return np.zeros((), dtype=np.bool_)
     violated = (c.fp8_recipe != Fp8Recipe.AUTO) & (c.precision != ComputePrecision.FP8)
     if not context.gpu.scales_groups:
@@ -108,7 +108,7 @@ def has_kernel(gpu: GpuSpec, kernel: AttentionKernel) -> bool:
 
 def attention_kernel(c: TrainingConfigurations, context: Context) -> BoolArray:
     """Kernels that the GPU or the width of heads excludes, or an unfused attention contradicts."""
-    if not np.any(c.attention_kernel):
+    if not c.attention_kernel.any():
         return np.zeros((), dtype=np.bool_)
     heads = [each.head_dim for each in context.model.attentions if not each.has_state]
     is_wide = max(heads, default=0) > _WIDEST_FLASH_HEAD
@@ -157,11 +157,11 @@ def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[
 
 def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
     """bitsandbytes has paged Adam and Lion, in 8 and 32 bits, of CUDA's unified memory."""
-    if not np.any(c.paged_optimizer):
+    if not c.paged_optimizer.any():
         return np.zeros((), dtype=np.bool_)
-    kinds = np.isin(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.LION))
+    kinds = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.LION))
     states, told = context.framework.states, c.optimizer_state_precision
-    narrow = np.isin(told, (StatePrecision.BF16, StatePrecision.FP8))
+    narrow = is_among(told, (StatePrecision.BF16, StatePrecision.FP8))
     if states.optimizer - states.main_weight < 2 * _FP32_BYTES:
         narrow = narrow | (told == StatePrecision.FRAMEWORK)
     leave = np.asarray([code.of_states for code in Offload])[c.offload]
@@ -225,7 +225,7 @@ def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
 def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
     """The same of optimizers and of formats of what they keep."""
     found = {}
-    if np.any(c.optimizer):
+    if c.optimizer.any():
         found["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
     if np.any(told := c.optimizer_state_precision):
         found["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
@@ -356,8 +356,8 @@ OPTION_RULES = (
 
 def second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
     """ZeRO stages by another engine of the framework, which has plain optimizers."""
-    plain = np.isin(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
-    return np.asarray(np.isin(c.zero_stage, f.fsdp_zero_stages) & plain)
+    plain = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
+    return np.asarray(is_among(c.zero_stage, f.fsdp_zero_stages) & plain)
 
 
 def beside_shards(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:

@@ -125,19 +125,13 @@ class ConfigurationTable:
         )
 
 
-def word(name: str, value: object) -> str | float:
+def word(name: str, value: float) -> str | float:
     """A value of the parameter ``name`` as it is shown: a word, a bool or a number."""
-    found: str | float = glossary()[name].shown(value)
-    return found
+    return glossary()[name].shown(value)
 
 
 def pick(
     values: NDArray[Item], shape: tuple[int, ...], positions: Sequence[IndexArray]
 ) -> NDArray[Item]:
     """The entries of a broadcastable array at positions of the whole ``shape``."""
-    padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
-    index = tuple(
-        position if size > 1 else np.zeros_like(position)
-        for position, size in zip(positions, padded.shape, strict=True)
-    )
-    return padded[index]
+    return np.broadcast_to(values, shape)[positions]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, CodeArray
+from planner.base.arrays import BoolArray, CodeArray, is_among
 from planner.base.enums import (
     AttentionKind,
     Offload,
@@ -190,9 +190,9 @@ def _recomputed_layers(c: TrainingConfigurations, context: Context) -> BoolArray
 
 def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
     """Where configurations ask a framework for what it lacks, by parameter."""
-    in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
+    in_pipeline = (c.pipeline_parallel > 1) & ~is_among(c.zero_stage, f.pipeline_zero_stages)
     found = {
-        "zero_stage": ~(np.isin(c.zero_stage, f.zero_stages) | second_engine(c, f)) | in_pipeline,
+        "zero_stage": ~(is_among(c.zero_stage, f.zero_stages) | second_engine(c, f)) | in_pipeline,
         "pipeline_parallel": in_pipeline if f.pipeline_parallel else _no_pipeline(c, f),
     }
     if not f.layer_split:
@@ -235,7 +235,7 @@ def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
 
 
 def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
-    if not np.any(c.optimizer_in_backward):
+    if not c.optimizer_in_backward.any():
         return np.zeros((), dtype=np.bool_)
     waits = (c.num_micro_batches > 1) | (c.pipeline_parallel > 1) | (c.offload != Offload.NONE)
     return np.asarray(c.optimizer_in_backward & waits)

@@ -70,11 +70,11 @@ class Machine(Links):
 
     def cast_time(self, elements: Numeric, precision: CodeArray) -> FloatArray:
         """Seconds in which kernels of their own quantize so many numbers for products."""
-        return self.kernels.casts(elements, chosen(self._dense, precision))
+        return self.kernels.casts(elements, {"cast_bytes": self._dense["cast_bytes"][precision]})
 
     def expert_cast_time(self, elements: Numeric, precision: CodeArray) -> FloatArray:
         """The same for the grouped products of experts."""
-        return self.kernels.casts(elements, chosen(self._experts, precision))
+        return self.kernels.casts(elements, {"cast_bytes": self._experts["cast_bytes"][precision]})
 
     def vector_product_time(self, rows: Numeric, columns: Numeric, depth: Numeric) -> FloatArray:
         """Seconds of a 16-bit product without tensor cores; 0 where its rate is not known."""

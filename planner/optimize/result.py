@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.base.records import record
-from planner.optimize.collector import NearestMiss, first_row, in_order, stacked
+from planner.optimize.collector import NearestMiss, first_row, in_order
 from planner.optimize.groups import (
     Group,
     Pieces,
@@ -122,6 +122,11 @@ class SearchResult:
         return None if self._choice is None else self._choice.judged
 
     @cached_property
+    def recommended_row(self) -> Mapping[str, Any]:
+        """The result columns of the recommended plan; empty if nothing is feasible."""
+        return {} if self.recommended is None else row_of(self.recommended)
+
+    @cached_property
     def _choice(self) -> Choice | None:
         return best_choice(self.problem, self.groups)
 
@@ -171,11 +176,11 @@ class SearchResult:
                 without[value] = reason
         found.sort(key=lambda one: tuple(one.values))
         found = found if chosen is None else [chosen, *found]
-        rows = [one.judged.columns() for one in found]
+        rows = [self.recommended_row if one is chosen else row_of(one.judged) for one in found]
         losses = [_loss(one.values[0], found[0].values[0]) for one in found]
         return Comparison(
             axis=axis,
-            table=stacked(rows),
+            table={name: [row[name] for row in rows] for name in (rows[0] if rows else ())},
             losses=losses,
             without_plan=without,
         )

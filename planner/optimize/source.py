@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -245,11 +246,20 @@ class Source(ABC):
         return {}
 
     def confidence(self, num_gpus: float) -> Confidence | None:
-        """How sure its predictions for so many GPUs are.
+        """How sure its predictions for so many GPUs are, worked out once.
 
         None where they are bounds or a flat share, not predictions, or no runs like them are
         published.
         """
+        if num_gpus not in self._sure:
+            self._sure[num_gpus] = self._confidence(num_gpus)
+        return self._sure[num_gpus]
+
+    @cached_property
+    def _sure(self) -> dict[float, Confidence | None]:
+        return {}
+
+    def _confidence(self, num_gpus: float) -> Confidence | None:
         machine = self.setting.machine
         is_flat = getattr(self, "flops_efficiency", None) is not None
         if machine.ideal or is_flat or machine.memory_efficiency is not None or not self.published:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import field, fields
 from pathlib import Path
@@ -280,5 +279,7 @@ def _key(name: str) -> str:
 def toml_value(value: object) -> str:
     """A word, number or list of them as TOML, which for these is JSON."""
     text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=True)
+    import tomllib  # a search needs none where its specs were parsed before
+
     tomllib.loads(f"value = {text}")
     return text

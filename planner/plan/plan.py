@@ -13,7 +13,7 @@ from planner.errors import SearchSpaceError
 from planner.optimize.constraints import constraints
 from planner.optimize.groups import grouped
 from planner.optimize.problem import Problem, objectives
-from planner.optimize.result import SearchResult, row_of
+from planner.optimize.result import SearchResult
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request
 from planner.specs.catalogue import Catalogue
@@ -170,7 +170,7 @@ def answered(plan: Plan, result: SearchResult) -> Plan:
     before = {limit.name: limit.bound for limit in plan.problem.constraints}
     notes = limit_notes(result.problem.constraints, before)
     if result.recommended is not None:
-        notes |= tried_notes(plan.tried, row_of(result.recommended))
+        notes |= tried_notes(plan.tried, result.recommended_row)
     return replace(plan, problem=result.problem, defaults={**plan.defaults, **notes})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -53,10 +54,12 @@ def records(
     found: list[Made] = []
     faults: list[str] = []
     first: dict[str, int] = {}
+    # Most cells of a column stand in many rows.
+    reads = [(name, cache(read)) for name, read, _ in columns]
     for line, cells in _lines(path, columns):
         row: dict[str, Any] = {}
         wrong: list[str] = []
-        for name, read, _ in columns:
+        for name, read in reads:
             try:
                 row[name] = read(cells.get(name, ""), name)
             except ValueError as error:
@@ -74,7 +77,7 @@ def records(
 
 
 def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str, str]]]:
-    """The rows of a file, each with its line number; cells that a row lacks are empty."""
+    """The rows of a file, each with its line number; cells that a row lacks are left out."""
     lines = [
         (number, [cell.strip() for cell in row])
         for number, row in csv_of(StringIO(read_text(path, TABLE)), path)
@@ -97,8 +100,7 @@ def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str
     ]
     if faults:
         raise SpecError("\n".join(f"{path}:{fault}" for fault in faults))
-    rows = ((line, dict(zip(head, cells, strict=False))) for line, cells in lines[1:] if any(cells))
-    return [(line, dict.fromkeys(head, "") | cells) for line, cells in rows]
+    return [(line, dict(zip(head, cells, strict=False))) for line, cells in lines[1:] if any(cells)]
 
 
 def number(text: str, column: str) -> float:

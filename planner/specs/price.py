@@ -132,9 +132,10 @@ def with_age(offers: Sequence[Price]) -> list[Price]:
     newest = max((number for number in months if number is not None), default=None)
     if newest is None:
         return list(offers)
+    ages = [number is None or number < newest - _MONTHS for number in months]
     return [
-        replace(offer, is_old=number is None or number < newest - _MONTHS)
-        for offer, number in zip(offers, months, strict=True)
+        offer if offer.is_old is is_old else replace(offer, is_old=is_old)
+        for offer, is_old in zip(offers, ages, strict=True)
     ]
 
 
@@ -311,9 +312,11 @@ def _offer(row: Row, path: Path, folder: Path | None) -> Price:
     )
 
 
+_OFFERED = one_of([one for one in Contract if one is not Contract.OWNED])
+
+
 def _contract(cell: str, column: str) -> str:
-    word = (cell or Contract.ON_DEMAND).lower().replace("_", "-")
-    return one_of([one for one in Contract if one is not Contract.OWNED])(word, column)
+    return _OFFERED((cell or Contract.ON_DEMAND).lower().replace("_", "-"), column)
 
 
 def rate(currency: str, folder: Path | None = None) -> float:

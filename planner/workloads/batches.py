@@ -72,9 +72,9 @@ class BatchSource(Source):
         """The tokens of a request, and what a GPU costs."""
         return asked(self.setting.workload, self.site)
 
-    def confidence(self, num_gpus: float) -> Confidence | None:
+    def _confidence(self, num_gpus: float) -> Confidence | None:
         """How sure its predictions for so many GPUs are, those of power and energy too."""
-        return serving_confidence(super().confidence(num_gpus), self, num_gpus)
+        return serving_confidence(super()._confidence(num_gpus), self, num_gpus)
 
     @property
     def spans_nodes(self) -> bool:

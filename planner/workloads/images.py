@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from planner.base import text
 from planner.base.cells import Value
 from planner.errors import SpecError
 from planner.estimators.parameters import tower_parameters
 from planner.question.request import Request
 from planner.specs.model import ModelSpec
-from planner.specs.serving import ServingWorkload
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.notes import Notes
 
+if TYPE_CHECKING:
+    from planner.specs.serving import ServingWorkload
+
 _ASKED = ("images_per_sample", "tokens_per_image", "freeze_vision_tower")
-_Work = TrainingWorkload | ServingWorkload
+_Work: TypeAlias = "TrainingWorkload | ServingWorkload"
 
 
 def image_fields(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.specs.drafting import acceptance
 from planner.specs.search_space import SearchSpace
-from planner.workloads.deployments import served
-from planner.workloads.room import as_many_as_fit, most_at_once
+
+if TYPE_CHECKING:
+    from planner.workloads.deployments import Serving
 
 # Networks and loads of one class lie within a factor of two of the usual one.
 _FACTORS = (0.5, 2.0)
@@ -121,9 +122,16 @@ def open_serving(chosen: Chosen) -> list[OpenFact]:
     return [*facts, *map(_with_fewer, _open_parameters(chosen, names))]
 
 
+def _served(candidates: Candidates) -> Serving:
+    """The candidates of a server; a search of training runs loads none of it."""
+    from planner.workloads.deployments import served
+
+    return served(candidates)
+
+
 def _open_acceptance(chosen: Chosen) -> list[OpenFact]:
     """The share of drafts that is accepted, where nobody gave it, at the ends of what is usual."""
-    work = served(chosen.candidates).setting.workload
+    work = _served(chosen.candidates).setting.workload
     if not work.draft_tokens or chosen.request.acceptance_rate is not None:
         return []
     usual = acceptance(work.draft_method, is_tree=work.drafts_trees)
@@ -136,7 +144,7 @@ def _open_acceptance(chosen: Chosen) -> list[OpenFact]:
 
 def _open_adapters(chosen: Chosen) -> list[OpenFact]:
     """Kernels of served adapters at half and twice their time: engines differ by as much."""
-    if not served(chosen.candidates).setting.max_loras:
+    if not _served(chosen.candidates).setting.max_loras:
         return []
     words = ("half as long", "twice as long")
     tried = {
@@ -162,6 +170,8 @@ def _with_fewer(fact: OpenFact) -> OpenFact:
 
     A plan that fills its cache has no room for anything longer; its engine would run fewer.
     """
+    from planner.workloads.room import as_many_as_fit  # a search of training runs needs no serving
+
     tried: dict[str, Candidates] = {}
     for words, judged in fact.tried.items():
         fewer = None
@@ -170,7 +180,7 @@ def _with_fewer(fact: OpenFact) -> OpenFact:
         if fewer is None:
             tried[words] = judged
         else:
-            number = int(served(fewer).configurations.concurrency[0])
+            number = int(_served(fewer).configurations.concurrency[0])
             tried[f"{words} with {number:,} at once"] = fewer
     return replace(fact, tried=tried)
 
@@ -178,7 +188,7 @@ def _with_fewer(fact: OpenFact) -> OpenFact:
 def _open_lengths(chosen: Chosen) -> list[OpenFact]:
     """Each length that nobody gave, at half and twice what is assumed."""
     found = []
-    setting = served(chosen.candidates).setting
+    setting = _served(chosen.candidates).setting
     model, work = setting.model, setting.workload
     for name in ("input_tokens", "output_tokens"):
         if getattr(chosen.request, name) is not None:
@@ -203,7 +213,9 @@ def _open_concurrency(chosen: Chosen) -> list[OpenFact]:
     name = "concurrency"
     if not chosen.is_open(name):
         return []
-    number = float(np.ravel(served(chosen.candidates).configurations.concurrency)[0])
+    from planner.workloads.room import most_at_once
+
+    number = float(np.ravel(_served(chosen.candidates).configurations.concurrency)[0])
     most = float(most_at_once(chosen.source, chosen.candidates.configurations))
     counts = sorted({max(1.0, number // 2), max(min(2 * number, most), number)} - {number})
     tried = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}

@@ -103,9 +103,9 @@ class PoolSource(Source):
         space = replace(self.space, prefill_setting=before, decode_setting=setting)
         return replace(self, setting=setting, space=space)
 
-    def confidence(self, num_gpus: float) -> Confidence | None:
+    def _confidence(self, num_gpus: float) -> Confidence | None:
         """How sure its predictions for so many GPUs are, those of power and energy too."""
-        return serving_confidence(super().confidence(num_gpus), self, num_gpus)
+        return serving_confidence(super()._confidence(num_gpus), self, num_gpus)
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
         """One-based number of what rejects one of the workers, else 0."""

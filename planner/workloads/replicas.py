@@ -92,9 +92,9 @@ class ReplicaSource(Source):
             f"prefill_{name}": value for name, value in Site().columns.items()
         }
 
-    def confidence(self, num_gpus: float) -> Confidence | None:
+    def _confidence(self, num_gpus: float) -> Confidence | None:
         """How sure its predictions for so many GPUs are, those of power and energy too."""
-        return serving_confidence(super().confidence(num_gpus), self, num_gpus)
+        return serving_confidence(super()._confidence(num_gpus), self, num_gpus)
 
     @property
     def spans_nodes(self) -> bool:

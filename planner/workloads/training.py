@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 
 import numpy as np
 
@@ -279,8 +280,8 @@ def mesh_of(
         name: checked(name, _values(choice, counts, model, workload))
         for name, choice in choices.items()
     }
-    for name in set(space.parameters) - set(settings):
-        table[name] = _supported(name, table[name], framework)
+    of_space = space.parameters.keys() - settings.keys()
+    table |= _supported({name: table[name] for name in of_space}, framework)
     if "zero_stage" not in settings and not _is_of(space, framework):
         table["zero_stage"] = _usual_stages(table["zero_stage"], framework)
     table["num_gpus"] = checked("num_gpus", counts)
@@ -291,15 +292,25 @@ def mesh_of(
     return training_mesh(table)
 
 
-def _supported(name: str, values: list[float], framework: FrameworkProfile) -> list[float]:
-    """Those of a space's values that the framework has at all; if it has none, all."""
-    if len(values) == 1:
-        return values
-    alone = TrainingConfigurations.of(**{**_PLAINEST, name: values})
-    lacking = unsupported(alone, framework).get(name)
-    if lacking is None:
-        return values
-    return [value for value, no in zip(values, lacking, strict=True) if not no] or values
+def _supported(
+    space: Mapping[str, list[float]], framework: FrameworkProfile
+) -> dict[str, list[float]]:
+    """Of each parameter the values that the framework has at all; if it has none, all."""
+    several = {name: values for name, values in space.items() if len(values) > 1}
+    ends = dict(zip(several, np.cumsum([*map(len, several.values())]).tolist(), strict=True))
+    rows = {name: slice(end - len(several[name]), end) for name, end in ends.items()}
+    plainest = {**TrainingConfigurations.plain(), **_PLAINEST}
+    # Each value in a row of its own, everything else plain.
+    columns = {name: np.full(max(ends.values()), plainest[name], float) for name in several}
+    for name, values in several.items():
+        columns[name][rows[name]] = values
+    alone = TrainingConfigurations.of(**{**_PLAINEST, **columns})
+    lacking = unsupported(alone, framework)
+    found = dict(space)
+    for name in several.keys() & lacking.keys():
+        no = np.broadcast_to(lacking[name], alone.shape)[rows[name]]
+        found[name] = [*compress(several[name], ~no)] or several[name]
+    return found
 
 
 def _usual_stages(stages: list[float], framework: FrameworkProfile) -> list[float]:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, is_among
 from planner.base.cells import Value
 from planner.base.enums import Offload, Recompute, ZeroStage
 from planner.base.records import record
@@ -75,7 +75,7 @@ def _steps(c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray)
     alone = c.data_parallel * c.context_parallel == 1
     stage = np.where(alone, ZeroStage.NONE, setting.framework.default_zero_stage)
     yield 2, c.zero_stage != stage
-    usual = np.isin(c.virtual_pipeline, USUAL_CHUNKS)
+    usual = is_among(c.virtual_pipeline, USUAL_CHUNKS)
     missing = -setting.model.num_hidden_layers % (c.pipeline_parallel * c.virtual_pipeline)
     yield 2, ~usual | (missing > MOST_MISSING)
     kinds = (c.tensor_parallel > 1, c.context_parallel > 1, c.pipeline_parallel > 1)
@@ -133,9 +133,9 @@ class TrainingSource(Source):
             **self.site.columns,
         }
 
-    def confidence(self, num_gpus: float) -> Confidence | None:
+    def _confidence(self, num_gpus: float) -> Confidence | None:
         """As of other sources; the calendar time is as sure as step time and failures together."""
-        sure = super().confidence(num_gpus)
+        sure = super()._confidence(num_gpus)
         if sure is None:
             return None
         failures = calendar_factors(self.setting, self.site, num_gpus)

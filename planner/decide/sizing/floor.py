@@ -33,13 +33,15 @@ class Floor:
     It falls when a more efficient run is seen: what it ruled out before is then open again.
     ``efficient`` is the least GPU time of a run, ``limit`` its deadline at the least sure factor,
     ``needed`` are numbers of GPUs whose memory is enough for what was nearest to fitting on fewer,
-    ``held`` is the least number that something fits.
+    ``held`` is the least number that something fits. ``factors``: the least sure factor of each
+    source, whatever its number of GPUs.
     """
 
     efficient: float = math.inf
     limit: float = math.inf
     needed: set[float] = field(default_factory=set)
     held: float = math.inf
+    factors: dict[str, float] = field(default_factory=dict)
 
     @property
     def fewest(self) -> float:
@@ -62,8 +64,10 @@ class Floor:
         if limit is None or not math.isfinite(time):
             return
         self.efficient = min(self.efficient, count * time)
-        least = min(_least_factor(source, limit) for source in plan.problem.sources)
-        self.limit = limit.bound / least
+        for source in plan.problem.sources:
+            if source.told not in self.factors:
+                self.factors[source.told] = _least_factor(source, limit)
+        self.limit = limit.bound / min(self.factors[one.told] for one in plan.problem.sources)
 
     def had_no_room(self, result: SearchResult, count: int) -> None:
         """Take in that nothing fitted ``count`` GPUs: at best all memory is shared evenly.

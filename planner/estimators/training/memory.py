@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric, add, largest
+from planner.base.arrays import FloatArray, Numeric, add, is_among, largest
 from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, ZeroStage
 from planner.base.records import record
 from planner.base.units import GIB
@@ -170,7 +170,7 @@ def update_temporary(share: Share, c: TrainingConfigurations) -> FloatArray:
     .. [2] pytorch/ao 0.13, optim/adam.py: single_param_adam for each parameter.
     """
     memory = share.setting.framework.memory
-    narrow = np.isin(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))
+    narrow = is_among(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))
     one_by_one = narrow | (c.optimizer == OptimizerKind.ADAFACTOR)
     return np.where(one_by_one, 0.0, memory.optimizer_temporary) + memory.step_gradients
 
@@ -346,7 +346,7 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
         for stage in candidates
     )
     paged, least = np.zeros(()), None
-    if np.any(c.paged_optimizer):
+    if c.paged_optimizer.any():
         moments, paged, least = _paged(share, c, moments, state)
     totals = tuple(largest(moment.total for moment in of_stage) for of_stage in moments)
     host = np.zeros(())
@@ -512,7 +512,7 @@ def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:
         stage=rank,
         from_both_ends=c.from_both_ends,
     )
-    if not np.any(c.layer_split):
+    if not c.layer_split.any():
         return in_flight
     return np.where(c.layer_split, np.minimum(in_flight, 1.0), in_flight)
 
@@ -577,7 +577,7 @@ def _state_parts(
     def state(name: str, stage: int) -> FloatArray:
         width, of_end, sharded_from = rules[name]
         dense, experts = trained.dense[stage], trained.experts[stage]
-        if name == "gradient" and np.any(c.optimizer_in_backward):
+        if name == "gradient" and c.optimizer_in_backward.any():
             dense, experts = _alive_at_once(c, trained, stage)
         in_layers = dense if width is of_end else trained.dense_in_layers[stage]
         held = (

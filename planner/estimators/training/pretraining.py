@@ -68,7 +68,7 @@ def pipeline_bubble(
     usual = bubble_time(
         all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
     )
-    if np.any(c.layer_split):
+    if c.layer_split.any():
         turns = turns_time(
             all_stages=whole, slowest_stage=slowest, num_micro_batches=c.num_micro_batches
         )

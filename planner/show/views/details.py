@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.decide.open_facts import moving_facts
-from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
@@ -18,6 +17,9 @@ from planner.show.page import Block, Pairs, Title, said
 from planner.show.views.parts import host_words, memory_table
 from planner.show.views.sure import open_lines, sure_pairs
 from planner.workloads.base import Evaluation
+
+if TYPE_CHECKING:
+    from planner.estimators.timeline.spans import Timeline
 
 Own = TypeVar("Own", bound=Candidates)
 """The configurations of a workload."""

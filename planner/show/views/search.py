@@ -13,7 +13,7 @@ from planner.confidence.intervals import Confidence
 from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row, rows_of
 from planner.optimize.constraints import limit_rows, with_rate
-from planner.optimize.result import Comparison, SearchResult, row_of
+from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import full_columns, intervals
 from planner.optimize.scaling import COLUMN as SCALING
 from planner.optimize.source import Candidates
@@ -75,7 +75,7 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
     if result.recommended is not None:
         yield from points_blocks(plan, result)
         details = details_of(plan)
-        row = row_of(result.recommended)
+        row = result.recommended_row
         yield Title(text=f"The recommended {plan.workload.wording.noun}")
         yield said(settings_text(plan, row), indent="", most=_ALL_LINES)
         yield from details.memory_and_speed(plan, result.recommended)
@@ -86,14 +86,14 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
 def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
     """The question, the plan to launch, what else there was, and what to ask next."""
     yield from _asked_blocks(plan)
-    if result.recommended is None or result.fastest is None:
+    if result.recommended is None:
         return
-    row = row_of(result.recommended)
+    row = result.recommended_row
     yield GAP
     yield said(f"Recommended: {short_plan(plan, row)}", mark=BEST, indent="")
     yield from _reached_blocks(plan, result.recommended, row)
     column = of_objective(plan, plan.problem.objectives[0].name, row)
-    best = row_of(result.fastest)
+    best = first_row(result.table)
     if line := fastest_line(column, row, best, short_plan(plan, best)):
         yield said(line)
     yield from comparisons_blocks(plan, result)

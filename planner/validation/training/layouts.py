@@ -29,6 +29,7 @@ from planner.base.software_enums import (
     ExpertCompute,
     KeptTensors,
     LossKernel,
+    NameSet,
     RecomputedModules,
     TorchCompile,
 )
@@ -517,7 +518,7 @@ def _recompute(context: Open) -> list[Recompute]:
     return [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]
 
 
-def _told_set(run: Run, sets: type[RecomputedModules] | type[KeptTensors]) -> int | None:
+def _told_set(run: Run, sets: type[NameSet]) -> int | None:
     """Tensors or modules, where a run tells its recomputation by them; else None."""
     word = sets.meant(run.word("recompute")).upper()
     is_told = word and word.lower() not in _RECOMPUTE
