@@ -79,10 +79,15 @@ def find_config(name: str) -> Path:
     """
     if not is_repository(name):
         raise SpecError(f"{name!r} is not of the form ORG/NAME.")
+    return cached_config(name) or _download(name)
+
+
+def cached_config(name: str) -> Path | None:
+    """The ``config.json`` of ORG/NAME in the local cache, if it is there."""
     for snapshot in _cached_snapshots(name):
         if os.path.isfile(snapshot / "config.json"):
             return snapshot / "config.json"
-    return _download(name)
+    return None
 
 
 def _unsupported(family: object) -> str:
