@@ -484,12 +484,14 @@ class AttentionKernels(StrEnum):
 class AttentionKind(StrEnum):
     """Attention with keys and values per head, with a compressed latent, or with a state.
 
+    ``COMPRESSED`` has one head that is both, and few entries of what is far.
     ``LINEAR`` is the gated delta net, ``MAMBA2`` a state-space layer: both have a state of
     fixed size instead of keys and values.
     """
 
     STANDARD = "standard"
     LATENT = "latent"
+    COMPRESSED = "compressed"
     LINEAR = "linear"
     MAMBA2 = "mamba2"
 

@@ -10,6 +10,7 @@ References
    arXiv:2512.02556, equation 1.
 .. [4] Z. Qiu et al., "Gated attention for large language models: Non-linearity, sparsity, and
    attention-sink-free," 2025, arXiv:2505.06708, section 2.2.
+.. [5] transformers 5.24.0, models/minimax_m3_vl/modeling_minimax_m3_vl.py, MiniMaxM3VLIndexer.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import replace
 
 from planner.base.enums import AdapterTargets, AttentionKind
 from planner.base.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
+from planner.layers.compressed import compressed_attention
 from planner.layers.operators import (
     AttentionCore,
     BlockExchange,
@@ -32,7 +34,7 @@ from planner.layers.operators import (
     Split,
     Weights,
 )
-from planner.layers.residual import GATED, ROTARY, norm, residual
+from planner.layers.residual import GATED, ROTARY, added, norm, streams
 from planner.layers.sizes import Columns, Element, Kept, Part, Spread, columns, kept, plain
 from planner.specs.model import AttentionSpec, LayerGroup
 
@@ -120,13 +122,16 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[Op]:
         return
     alone = group.parallel_residual or not group.feed_forward
     sets = group.norms_per_layer - (0 if alone else group.norms_per_layer // 2)
+    yield from streams("attention_streams", h, group.residual_streams)
     yield norm("attention_norm", h, sets, group.norm_bias)
     if attention.has_state:
         inside = linear_attention(h, attention)
+    elif attention.kind is AttentionKind.COMPRESSED:
+        inside = compressed_attention(h, attention, block_input(h), rotary)
     else:
         inside = _softmax_attention(h, attention, rotary)
     yield from map(_in_attention, inside)
-    yield residual("attention_residual", h)
+    yield from added("attention_residual", h, group.residual_streams)
     yield _in_attention(
         BlockExchange(name="attention_tensor_parallel", module="attention", makes=OUT_PROJ)
     )
@@ -289,29 +294,31 @@ def _rotary(attention: AttentionSpec, is_latent: bool) -> Op:
 
 
 def _indexer(h: int, attention: AttentionSpec) -> Iterator[Op]:
-    """What chooses the keys of sparse attention [3]_.
+    """What chooses the keys of sparse attention [3]_; none where a layer shares another's choice.
 
     Queries come from the query latent; one key head has a layer norm with a bias; each query head
-    has a weight per token.
+    has a weight per token. Without a latent queries come from the residual stream, and queries and
+    keys have a norm each, as those of MiniMax-M3 [5]_.
     """
-    if not attention.index_topk:
+    if not attention.index_n_heads:
         return
     heads, d = attention.index_n_heads, attention.index_head_dim
+    is_latent = attention.kind is AttentionKind.LATENT
     yield Product(
         name="index_q",
         module="indexer",
-        depth=attention.q_lora_rank,
+        depth=attention.q_lora_rank if is_latent else h,
         columns=columns(Part(name="index", count=heads, width=d)),
         split=Split.NONE,
         holder=Holder.ATTENTION,
-        reads="query_latent",
+        reads="query_latent" if is_latent else "residual",
     )
     yield IndexScores(
         name="index_scores",
         module="indexer",
         heads=heads,
         head_dim=d,
-        weights=h * d + 2 * d + h * heads,
+        weights=h * d + 2 * d + (h * heads if is_latent else 0),
         holder=Holder.ATTENTION,
         sharded=True,
     )

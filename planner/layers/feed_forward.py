@@ -27,7 +27,7 @@ from planner.layers.operators import (
     Split,
     Weights,
 )
-from planner.layers.residual import GATED, norm, residual
+from planner.layers.residual import GATED, added, norm, streams
 from planner.layers.sizes import Columns, Element, Kept, Part, Spread, kept, plain
 from planner.specs.model import FeedForwardSpec, LayerGroup
 
@@ -38,6 +38,7 @@ def feed_forward_block(h: int, group: LayerGroup) -> Iterator[Op]:
         return
     if not group.parallel_residual:
         sets = group.norms_per_layer if not group.attention else group.norms_per_layer // 2
+        yield from map(_inside, streams("feed_forward_streams", h, group.residual_streams))
         yield norm("feed_forward_norm", h, sets, group.norm_bias, (_module(feed_forward),))
     # A norm after the block reads what it made.
     unread = group.norms_per_layer <= 2
@@ -49,7 +50,11 @@ def feed_forward_block(h: int, group: LayerGroup) -> Iterator[Op]:
             repeated_by=(_module(feed_forward), *op.repeated_by),
             keeps=tuple(each.also_by(_module(feed_forward)) for each in op.keeps),
         )
-    yield residual("feed_forward_residual", h)
+    yield from added("feed_forward_residual", h, group.residual_streams)
+
+
+def _inside(op: Op) -> Op:
+    return replace(op, in_feed_forward=True)
 
 
 def _module(feed_forward: FeedForwardSpec) -> str:

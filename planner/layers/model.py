@@ -24,7 +24,7 @@ from planner.layers.operators import (
     VocabularyReduce,
     Weights,
 )
-from planner.layers.residual import norm, norm_weights
+from planner.layers.residual import norm, norm_weights, one_of_streams
 from planner.layers.sizes import Kept, Part, Spread, columns, plain
 from planner.specs.model import LayerGroup, ModelSpec
 
@@ -54,6 +54,7 @@ def logits(model: ModelSpec) -> Iterator[Op]:
 
     Labels in their place are a product that every rank computes, and no softmax.
     """
+    yield from one_of_streams(model.hidden_size, model.residual_streams)
     yield norm("final_norm", model.hidden_size, 1, model.final_norm_bias)
     if model.num_labels:
         yield Product(

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.layers.sizes import Columns, Kept, Part, Spread, columns
 
@@ -135,7 +138,8 @@ class AttentionCore(Op):
     latent that is cached in place of keys and values, of which the last ``rope_dim`` are the keys'
     rotary part; 0 without latent. ``sliding_window`` and ``index_topk`` are the most keys that a
     query sees, None and 0 where it sees all; ``index_dim`` numbers per token are cached to choose.
-    Keys after a query are seen where it is not ``causal``.
+    With a ``compress_ratio`` a query sees its window, and beside it one entry for so many tokens:
+    all of these, or ``index_topk`` at most. Keys after a query are seen where it is not ``causal``.
     """
 
     heads: int
@@ -147,6 +151,7 @@ class AttentionCore(Op):
     sliding_window: int | None = None
     index_topk: int = 0
     index_dim: int = 0
+    compress_ratio: int = 0
     causal: bool = True
 
     @property
@@ -156,8 +161,14 @@ class AttentionCore(Op):
 
     @property
     def most_keys(self) -> int | None:
-        """Keys that a query sees at most; None: all."""
+        """Keys that a query sees at most, beside compressed ones; None: all."""
         return self.sliding_window or self.index_topk or None
+
+    def compressed_keys(self, context: Numeric) -> FloatArray:
+        """Entries of ``context`` tokens that the last of them sees beside its window."""
+        if not self.compress_ratio:
+            return np.zeros(())
+        return np.minimum(np.asarray(context) / self.compress_ratio, self.index_topk or np.inf)
 
     @property
     def key_value_columns(self) -> Columns:
@@ -171,11 +182,12 @@ class AttentionCore(Op):
 class IndexScores(Op):
     """Scores of all keys before a query by ``heads`` of ``head_dim``, which choose what it reads.
 
-    Every rank scores with all heads.
+    Every rank scores with all heads. There is one key for ``compress_ratio`` tokens.
     """
 
     heads: int
     head_dim: int
+    compress_ratio: int = 1
 
 
 @record(kw_only=True)

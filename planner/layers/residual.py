@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from planner.layers.operators import Elementwise, Holder
+from collections.abc import Iterator
+
+from planner.layers.operators import Elementwise, Holder, Op, Product, Split
 from planner.layers.sizes import Element, Kept, Spread, kept, plain
 
 RMS_NORM = (18, 42)
@@ -69,3 +71,62 @@ def residual(name: str, width: int) -> Elementwise:
         backward=3,
         keeps=(kept(width, Element.DROPOUT_MASK, Spread.TOKENS),),
     )
+
+
+def streams(name: str, width: int, number: int) -> Iterator[Op]:
+    """What makes the input of a block of several residual streams; nothing where there is one.
+
+    A projection of all n streams gives n weights of what enters the block, n of what leaves it, and
+    n^2 that mix the streams [1]_. A fused kernel reads the streams and writes the input; behind the
+    block, it reads streams and output and writes streams. The gradient reads and writes each of
+    these twice.
+
+    References
+    ----------
+    .. [1] Z. Xie et al., "mHC: Manifold-constrained hyper-connections," 2025, arXiv:2512.24880,
+       equations 7-9 and section 4.3; biases and scales as in transformers 5.24.0,
+       DeepseekV4HyperConnection.
+    """
+    if number == 1:
+        return
+    mixes = (2 + number) * number
+    yield _mixes(name, width, number, mixes, weights=mixes + 3)
+    forward = 3 * number + 2
+    yield Elementwise(
+        name=f"{name}_mixed",
+        module="residual_streams",
+        columns=plain(width),
+        spread=Spread.TOKENS,
+        forward=forward,
+        backward=2 * forward,
+        keeps=(kept((number - 1) * width, Element.RESIDUAL, Spread.TOKENS),),
+    )
+
+
+def one_of_streams(width: int, number: int) -> Iterator[Op]:
+    """What makes one stream of several after the last layer; nothing where there is one."""
+    if number == 1:
+        return
+    yield _mixes("final_streams", width, number, number, weights=number + 1)
+
+
+def _mixes(name: str, width: int, number: int, mixes: int, weights: int) -> Product:
+    return Product(
+        name=name,
+        module="residual_streams",
+        depth=number * width,
+        columns=plain(mixes),
+        split=Split.NONE,
+        rows=Spread.TOKENS,
+        weights=weights,
+        holder=Holder.NORMS,
+        sharded=False,
+        sixteen_bit=True,
+        reads="residual_streams",
+    )
+
+
+def added(name: str, width: int, number: int) -> Iterator[Op]:
+    """The residual after a block; of several streams it is part of what mixes them."""
+    if number == 1:
+        yield residual(name, width)

@@ -11,7 +11,7 @@ from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.checkpoint_names import format_of
+from planner.specs.checkpoint_names import checkpoint_of, format_of
 from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives
 from planner.specs.engine import EngineProfile
@@ -42,7 +42,9 @@ _SIXTEEN_BIT = "w16a16"
 def load_model(name: str, folder: Path | None = None) -> ModelSpec:
     """A model by name, alias, ORG/NAME of Hugging Face, or path (``.toml``, ``config.json``).
 
-    A built-in model by the name of a checkpoint has the weights that this name tells of.
+    A built-in model by the name of a checkpoint has the weights that this name tells of; so has one
+    by the name of a copy of it (``unsloth/Llama-3.3-70B-Instruct-bnb-4bit``) whose ``config.json``
+    is not in the local cache, see `copied_from`.
 
     Raises
     ------
@@ -55,7 +57,35 @@ def load_model(name: str, folder: Path | None = None) -> ModelSpec:
         return _from_toml(find(SpecKind.MODELS, name, folder))
     if name.endswith(".json") or "/" in name or os.path.isfile(os.path.join(name, "config.json")):
         return _of_hugging_face(name, folder)
+    if base := copied_from(name, folder):
+        return _as_published(_from_toml(find(SpecKind.MODELS, base, folder)), name)
     return _from_toml(find(SpecKind.MODELS, name, folder))
+
+
+def copied_from(name: str, folder: Path | None = None) -> str | None:
+    """The built-in model that ``name`` is a renamed or quantized copy of, by the name alone.
+
+    None where a model has this name itself, where its ``config.json`` is at hand, and where no
+    model of the catalogue is left when the owner and the endings that tell a format are left out.
+    """
+    is_path = name.endswith((".toml", ".json")) or os.path.isdir(name)
+    if is_path or name.count("/") > 1 or aliased(SpecKind.MODELS, name, folder):
+        return None
+    if "/" in name:
+        from planner.specs.hugging_face import cached_config, is_repository
+
+        if not is_repository(name) or cached_config(name):
+            return None
+    base = checkpoint_of(name, folder).model
+    return None if base == name or ("/" not in name and _is_known(name, folder)) else base
+
+
+def _is_known(name: str, folder: Path | None) -> bool:
+    try:
+        find(SpecKind.MODELS, name, folder)
+    except SpecError:
+        return False
+    return True
 
 
 def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
@@ -67,14 +97,14 @@ def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
     if os.path.isfile(os.path.join(name, "config.json")):
         return read_config(Path(name) / "config.json")
     if is_repository(name):
-        return _built_in(name, folder) or read_config(find_config(name), name)
+        base = copied_from(name, folder)
+        path = aliased(SpecKind.MODELS, base or name, folder)
+        if base and path is None:
+            path = find(SpecKind.MODELS, base, folder)
+        if path is not None:
+            return _as_published(_from_toml(path), name)
+        return read_config(find_config(name), name)
     return _from_toml(find(SpecKind.MODELS, name, folder))
-
-
-def _built_in(repository: str, folder: Path | None) -> ModelSpec | None:
-    """The built-in model that has ``repository`` among its aliases, if there is one."""
-    path = aliased(SpecKind.MODELS, repository, folder)
-    return None if path is None else _as_published(_from_toml(path), repository)
 
 
 def _as_published(model: ModelSpec, repository: str) -> ModelSpec:
@@ -153,6 +183,10 @@ class Catalogue:
     def load_model(self, name: str) -> ModelSpec:
         """A model by name, alias, ORG/NAME of Hugging Face, or path; see `load_model`."""
         return load_model(name, self.folder)
+
+    def copied_from(self, name: str) -> str | None:
+        """The built-in model that ``name`` is a copy of by its name alone; see `copied_from`."""
+        return copied_from(name, self.folder)
 
     def load_gpu(self, name: str) -> Loaded[GpuSpec]:
         """A GPU completed with the defaults of its class, with the source of each number."""

@@ -14,17 +14,23 @@ from planner.specs.quantization import gguf_word
 _ENDINGS = tuple(
     (re.compile(rf"[-_.:](?:{pattern})$", re.IGNORECASE), quantization)
     for pattern, quantization in (
-        (r"gguf|hf|safetensors|dynamic|qat|it-qat|unsloth|ud|kv|mtp", ""),
+        (r"gguf|hf|safetensors|dynamic|qat|it-qat|unsloth|ud|kv|mtp|mlx|marlin|rocm", ""),
+        (r"instruct|chat|it|base", ""),
+        (r"(?:a?sym|g\d{2,3}|\d{2,3}g|gs\d{2,3}|dwq)", ""),
         (r"\d{5}-of-\d{5}", ""),
         (r"(?P<gguf>i?q[1-8](?:_[a-z0-9]+)*)", ""),
         (r"b?f(?:p|loat)?16", "w16a16"),
         (r"fp8[-_]block", "fp8_block"),
         (r"fp8", "fp8"),
         (r"mxfp4", "mxfp4"),
-        (r"(?:nv)?fp4(?:-v\d)?", "nvfp4"),
+        (r"nvfp4a16|(?:nv)?fp4(?:-v\d)?", "nvfp4"),
         (r"w4a?fp8|w4a8", "w4a8"),
-        (r"(?:gptq|awq)[-_]?(?:int8|8bit)|w8a16|(?:bnb[-_])?8bit", "w8a16"),
-        (r"(?:gptq|awq)(?:[-_]?(?:int4|4bit))?|w4a16|int4|(?:bnb[-_])?(?:4bit|nf4)", "w4a16"),
+        (r"(?:gptq|awq|int8)[-_]?(?:int8|8bit|auto-?round)|w8a16|(?:bnb[-_])?8[-_]?bit", "w8a16"),
+        (r"(?:int4[-_])?auto-?round(?:[-_](?:int4|4bit))?", "w4a16"),
+        (
+            r"(?:gptq|awq)(?:[-_]?(?:int4|4bit|4b))?|w4a16|int4|(?:bnb[-_])?(?:4[-_]?bit|nf4)",
+            "w4a16",
+        ),
         (r"(?:quantized\.)?w8a8|int8", "w8a8"),
         (r"bnb|quantized", ""),
     )

@@ -79,10 +79,15 @@ def find_config(name: str) -> Path:
     """
     if not is_repository(name):
         raise SpecError(f"{name!r} is not of the form ORG/NAME.")
+    return cached_config(name) or _download(name)
+
+
+def cached_config(name: str) -> Path | None:
+    """The ``config.json`` of ORG/NAME in the local cache, if it is there."""
     for snapshot in _cached_snapshots(name):
         if os.path.isfile(snapshot / "config.json"):
             return snapshot / "config.json"
-    return _download(name)
+    return None
 
 
 def _unsupported(family: object) -> str:
@@ -173,6 +178,8 @@ def published_types(values: Mapping[str, object]) -> dict[str, Any]:
     shape = {**of_text, **values}
     left_out = _left_out(config)
     words: dict[str, Any] = {"quantization": word, "expert_quantization": word}
+    if "fp4" in (config.get("expert_dtype"), shape.get("expert_dtype")):
+        words["expert_quantization"] = "mxfp4"  # an 8-bit exponent per 32, as in DeepSeek-V4
     has_experts = any(shape.get(name) for name in _EXPERT_COUNTS)
     if has_experts and any(_PARTS["attention"].search(name) for name in left_out):
         words = {"expert_quantization": word}

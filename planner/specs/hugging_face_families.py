@@ -24,7 +24,7 @@ A family is a row of ``hugging_face_families.toml``, over the rows that it is ``
 ``note``
     what is counted otherwise than in transformers.
 
-A field is a constant, a function ``@NAME`` of `planner.specs.hugging_face_rules`, or words: a key,
+A field is a constant, a function ``@NAME`` of one of the modules of rules, or words: a key,
 ``KEY=DEFAULT``, ``KEY>=LEAST``, a product, and alternatives with ``or``, the last of them missing
 without a fault where a ``?`` follows. A default of 0 allows 0. A rule is a function of the same
 module or, with arguments, a list.
@@ -42,6 +42,7 @@ from typing import Any
 
 from planner.errors import did_you_mean
 from planner.specs import hugging_face_rules as rules
+from planner.specs import hugging_face_sparse_rules as sparse_rules
 from planner.specs.checked import field_types
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rules import Kind, Rule, Table
@@ -239,6 +240,7 @@ _USUAL_MODEL = {
 }
 _DENSE = {"intermediate_size": "intermediate_size"}
 _EXPERTS = {name: name for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size")}
+_RULES = (rules, sparse_rules)
 _MIXERS = {
     "full": ("full_attention", "attention"),
     "window": ("sliding_attention", "chunked_attention"),
@@ -255,13 +257,18 @@ _THINKER = "thinker_config"
 _LARGEST_SIZE = 1e6
 
 
+def named(name: str) -> Any:
+    """The function of a module of rules that rows call so."""
+    return next(getattr(module, name) for module in _RULES if hasattr(module, name))
+
+
 def _table(row: Row, config: ConfigReader) -> Table:
     """The model table of a config."""
     config = config.completed(row.get("defaults", {}))
     config = config.or_else(row["or_else"]) if "or_else" in row else config
     for key, value in row.get("only", {}).items():
         config.demand(key, *value) if isinstance(value, list) else config.refuse(key, value)
-    config = getattr(rules, row["modern"])(config) if "modern" in row else config
+    config = named(row["modern"])(config) if "modern" in row else config
     own, config = _apart(config)
     groups = rules.groups(_kinds(row, config, own), lambda kind: _group(row, config, kind))
     model = _filled(_MODEL, {**_USUAL_MODEL, **row.get("model", {})}, config)
@@ -270,7 +277,7 @@ def _table(row: Row, config: ConfigReader) -> Table:
 
 def _kinds(row: Row, config: ConfigReader, own: Mapping[int, str]) -> list[Kind]:
     if "blocks" in row:
-        return list(getattr(rules, row["blocks"])(config))
+        return list(named(row["blocks"])(config))
     each = zip(_mixers(row, config), _feed_forwards(row, config), strict=True)
     return [Kind(*blocks, own.get(layer, "")) for layer, blocks in enumerate(each)]
 
@@ -310,8 +317,8 @@ def _feed_forwards(row: Row, config: ConfigReader) -> list[str]:
 
 def _rule(given: str | list[Any]) -> Rule:
     if isinstance(given, str):
-        return getattr(rules, given)  # type: ignore[no-any-return]
-    return getattr(rules, given[0])(*given[1:])  # type: ignore[no-any-return]
+        return named(given)  # type: ignore[no-any-return]
+    return named(given[0])(*given[1:])  # type: ignore[no-any-return]
 
 
 def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
@@ -338,7 +345,7 @@ def _attention(row: Row, config: ConfigReader, mixer: str) -> Table:
     fields = row.get("attention", {})
     if mixer == "window":
         fields = {**fields, **row.get("in_windows", {}), "sliding_window": "sliding_window"}
-    base = getattr(rules, row.get("base", "attention"))
+    base = named(row.get("base", "attention"))
     return base(config, **_filled(_ATTENTION, fields, config))  # type: ignore[no-any-return]
 
 
@@ -350,7 +357,7 @@ def _value(kind: object, given: object, config: ConfigReader) -> Any:
     if not isinstance(given, str):
         return given
     if given.startswith("@"):
-        return getattr(rules, given[1:])(config)
+        return named(given[1:])(config)
     if kind is bool:
         return any(_flag(each, config) for each in given.split(" or "))
     if isinstance(kind, type) and issubclass(kind, str):

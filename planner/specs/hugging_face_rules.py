@@ -387,15 +387,6 @@ def without_windows(config: ConfigReader) -> ConfigReader:
     return config
 
 
-def indexed_in_all_layers(config: ConfigReader) -> ConfigReader:
-    """The config of sparse attention, which has an indexer in every layer."""
-    own = {"full": True, "shared": False}
-    every = config.size("index_topk_freq", 1) == 1
-    if not (every and all(told_apart(config, "indexer_types", own, lambda _: True))):
-        config.fault("indexer_types", "other than full in every layer are not supported")
-    return config
-
-
 def chunked_attention(config: ConfigReader) -> ConfigReader:
     """Llama 4: a chunk is a window."""
     return config.replaced({"sliding_window": config.size("attention_chunk_size", 8192)})
@@ -478,7 +469,7 @@ def modern_olmo_hybrid(config: ConfigReader) -> ConfigReader:
     )
 
 
-def _listed(config: ConfigReader, key: str, words: tuple[str, str]) -> list[str] | None:
+def listed(config: ConfigReader, key: str, words: tuple[str, str]) -> list[str] | None:
     """The words of a list of 0 and 1, one per layer."""
     entries = config.sequence(key, config.layers())
     if entries is None:
@@ -489,34 +480,16 @@ def _listed(config: ConfigReader, key: str, words: tuple[str, str]) -> list[str]
 def modern_mimo(config: ConfigReader) -> ConfigReader:
     """The keys of the published file: lists of 0 and 1, and the window without the token itself."""
     kinds = {
-        "layer_types": _listed(
+        "layer_types": listed(
             config, "hybrid_layer_pattern", ("full_attention", "sliding_attention")
         ),
-        "mlp_layer_types": _listed(config, "moe_layer_freq", ("dense", "sparse")),
+        "mlp_layer_types": listed(config, "moe_layer_freq", ("dense", "sparse")),
     }
     found: dict[str, Any] = {key: value for key, value in kinds.items() if value is not None}
     window = config.optional_size("sliding_window_size")
     if window is not None:
         found["sliding_window"] = window
     return config.replaced(found)
-
-
-def modern_minimax(config: ConfigReader) -> ConfigReader:
-    """The keys of the published file: lists of 0 and 1."""
-    sparse = config.table("sparse_attention_config")
-    kinds = {
-        "layer_types": _listed(
-            sparse.replaced({"num_hidden_layers": config.layers()}),
-            "sparse_attention_freq",
-            ("full_attention", "minimax_m3_sparse"),
-        ),
-        "mlp_layer_types": _listed(config, "moe_layer_freq", ("dense", "sparse")),
-    }
-    found = {key: value for key, value in kinds.items() if value and not config.values.get(key)}
-    config = config.replaced(found)
-    if set(map(str, config.sequence("layer_types") or ())) - {"full_attention"}:
-        config.fault("layer_types", "other than full_attention are not supported: block selection")
-    return config
 
 
 def modern_step(config: ConfigReader) -> ConfigReader:

@@ -22,10 +22,13 @@ LINEAR_FIELDS = (
     "linear_conv_kernel_dim",
 )
 INDEX_FIELDS = ("index_n_heads", "index_head_dim", "index_topk")
-_LATENT_FIELDS = ("v_head_dim", "qk_rope_head_dim", "q_lora_rank", "kv_lora_rank")
+COMPRESSED_FIELDS = ("o_groups", "o_lora_rank")
 _STANDARD_FLAGS = ("qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate")
 _KINDS_OF_FIELDS = {
-    (*_LATENT_FIELDS, *INDEX_FIELDS): (AttentionKind.LATENT,),
+    ("v_head_dim", "kv_lora_rank"): (AttentionKind.LATENT,),
+    ("q_lora_rank", "qk_rope_head_dim"): (AttentionKind.LATENT, AttentionKind.COMPRESSED),
+    INDEX_FIELDS: (AttentionKind.LATENT, AttentionKind.COMPRESSED, AttentionKind.STANDARD),
+    (*COMPRESSED_FIELDS, "compress_ratio"): (AttentionKind.COMPRESSED,),
     LINEAR_FIELDS: (AttentionKind.LINEAR, AttentionKind.MAMBA2),
 }
 _FEED_FORWARD_WIDTHS = (
@@ -67,7 +70,12 @@ class AttentionSpec:
 
     Latent attention (``kind = "latent"``) uses the ``*_lora_rank`` and ``qk_*`` fields;
     ``head_dim`` is then qk_nope_head_dim + qk_rope_head_dim. With ``index_topk`` it is
-    DeepSeek's sparse attention: an indexer (``index_*``) chooses the keys of each query.
+    DeepSeek's sparse attention: an indexer (``index_*``) chooses the keys of each query. A layer
+    with ``index_topk`` alone attends to what the layer before it chose; standard attention that
+    chooses blocks of keys has the keys in them as ``index_topk``. Compressed attention
+    (``kind = "compressed"``), that of DeepSeek-V4, has one head of keys that are values, too, a
+    ``sliding_window`` and, with a ``compress_ratio``, an entry for so many tokens, among which an
+    indexer may choose; heads leave it in ``o_groups`` of ``o_lora_rank`` numbers.
     Linear attention (``kind = "linear"``), the gated delta net, uses the ``linear_*`` fields
     alone; ``num_attention_heads``, ``num_key_value_heads`` and ``head_dim`` repeat those of
     the model's full attention, as ``config.json`` does. Mamba-2 (``kind = "mamba2"``) is read
@@ -104,6 +112,9 @@ class AttentionSpec:
     index_n_heads: SizeOrZero = 0
     index_head_dim: SizeOrZero = 0
     index_topk: SizeOrZero = 0
+    compress_ratio: SizeOrZero = 0
+    o_groups: SizeOrZero = 0
+    o_lora_rank: SizeOrZero = 0
     causal: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -181,7 +192,8 @@ class LayerGroup:
     """``num_hidden_layers`` equal layers, in one run or spread over the depth.
 
     Hybrid models count attention and feed-forward as layers of their own: such a layer
-    lacks the other, and has one norm.
+    lacks the other, and has one norm. With ``residual_streams`` above one every block reads a mix
+    of so many streams, and adds to each (hyper-connections).
     """
 
     num_hidden_layers: Size
@@ -191,6 +203,7 @@ class LayerGroup:
     norms_per_layer: Annotated[int, Interval(ge=1, le=8)] = 2
     norm_bias: bool = False
     parallel_residual: bool = False
+    residual_streams: Annotated[int, Strict(), Interval(ge=1, le=64)] = 1
 
     def __post_init__(self) -> None:
         _refuse(_layer_faults(self))
@@ -373,6 +386,16 @@ class ModelSpec:
         return sum(group.num_hidden_layers for group in self.layer_groups)
 
     @property
+    def residual_streams(self) -> int:
+        """Streams of numbers that pass from layer to layer."""
+        return max((group.residual_streams for group in self.layer_groups), default=1)
+
+    @property
+    def stream_width(self) -> int:
+        """Numbers of a token that pass from layer to layer."""
+        return self.hidden_size * self.residual_streams
+
+    @property
     def head_columns(self) -> int:
         """Numbers that a token has after the last layer: logits, or labels in their place."""
         return self.num_labels or self.vocab_size
@@ -427,6 +450,10 @@ def _attention_faults(attention: AttentionSpec) -> Iterator[str]:
                 yield f"{name} needs kind = {needed}"
     if attention.kind == AttentionKind.LATENT:
         yield from _latent_faults(attention)
+    elif attention.kind == AttentionKind.COMPRESSED:
+        yield from _compressed_faults(attention)
+    elif attention.kind == AttentionKind.STANDARD:
+        yield from _indexer_faults(attention)
     elif attention.has_state:
         yield from _linear_faults(attention)
 
@@ -446,14 +473,29 @@ def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
     yield from _indexer_faults(attention)
 
 
+def _compressed_faults(attention: AttentionSpec) -> Iterator[str]:
+    for name in ("q_lora_rank", "sliding_window", *COMPRESSED_FIELDS):
+        if not getattr(attention, name):
+            yield f'kind = "compressed" needs {name}'
+    if attention.num_key_value_heads > 1:
+        yield 'kind = "compressed" has num_key_value_heads = 1'
+    if attention.o_groups and attention.num_attention_heads % attention.o_groups:
+        yield f"o_groups {attention.o_groups} does not divide {attention.num_attention_heads} heads"
+    for name in _set(attention, (flag for flag in _STANDARD_FLAGS if flag != "sinks")):
+        yield f'{name} does not go with kind = "compressed"'
+    if attention.index_topk and not attention.compress_ratio:
+        yield "an indexer of compressed attention needs compress_ratio"
+    yield from _indexer_faults(attention)
+
+
 def _indexer_faults(attention: AttentionSpec) -> Iterator[str]:
     given = _set(attention, INDEX_FIELDS)
-    if not given:
+    if given in ([], ["index_topk"]):  # none, or what a layer before it chose
         return
     for name in INDEX_FIELDS:
         if name not in given:
             yield f"an indexer of sparse attention needs {name}"
-    if not attention.q_lora_rank:
+    if attention.kind != AttentionKind.STANDARD and not attention.q_lora_rank:
         yield "an indexer of sparse attention needs q_lora_rank, which its queries come from"
 
 

@@ -24,3 +24,8 @@ class Notes:
             for key, source in origins.items()
             if source == "assumed" or source.startswith("default (")
         ]
+
+    def copy(self, given: str, name: str) -> None:
+        """Note where the model ``name`` stands for a copy of it that was named."""
+        if self.catalogue.copied_from(given):
+            self.defaults["model"] = f"{name}, of which {given} is a copy by its name"

@@ -146,6 +146,7 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
             "--request-rate."
         )
     model = catalogue.load_model(str(request.model))
+    notes.copy(str(request.model), model.name)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes)
     draft = draft_of(request, model, catalogue)
@@ -293,4 +294,6 @@ def _note_quantization(request: Request, model: ModelSpec, notes: Notes) -> None
     published = model.quantization, model.expert_quantization
     is_set = {"quantization", "expert_quantization"} & set(request.settings)
     if any(published) and not is_set and request.precision is None:
-        notes.defaults["quantization"] = f"{words_of(model)} (published weights of {model.name})"
+        base = notes.catalogue.copied_from(str(request.model))
+        source = "the name of the copy" if base else f"published weights of {model.name}"
+        notes.defaults["quantization"] = f"{words_of(model)} ({source})"

@@ -238,6 +238,7 @@ def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Questi
         raise SearchSpaceError("Give the number of GPUs with --gpus.")
     counts = tuple(sorted(set(gpu_counts(request.num_gpus))))
     model = catalogue.load_model(str(request.model))
+    notes.copy(str(request.model), model.name)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes, counts)
     objective = work.training_objective

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
 from planner.base.enums import Quantization
-from planner.specs.catalogue import load_model
+from planner.specs.catalogue import copied_from, load_model
 from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
 
 
@@ -42,6 +45,14 @@ from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
         ("Qwen/Qwen3-235B-A22B-FP8", "qwen3-235b-a22b", "fp8_block"),
         ("/hub/models--Qwen--Qwen3-32B-FP8/snapshots/1", "qwen3-32b", "fp8_block"),
         ("zai-org/GLM-4.5-FP8", "glm-4.5", "fp8"),
+        ("unsloth/Llama-3.3-70B-Instruct-bnb-4bit", "llama-3.3-70b", "w4a16"),
+        ("Intel/Qwen3-30B-A3B-Instruct-2507-int4-AutoRound", "qwen3-30b-a3b-2507", "w4a16"),
+        ("RedHatAI/Qwen3-32B-FP8-block", "qwen3-32b", "fp8_block"),
+        ("unsloth/Qwen3-14B-unsloth-bnb-4bit", "qwen3-14b", "w4a16"),
+        ("unsloth/llama-3-8b-Instruct-bnb-4bit", "llama-3-8b", "w4a16"),
+        ("ISTA-DASLab/gemma-3-27b-it-GPTQ-4b-128g", "gemma-3-27b", "w4a16"),
+        ("mlx-community/Llama-3.2-3B-Instruct-8bit", "llama-3.2-3b", "w8a16"),
+        ("RedHatAI/Qwen3-32B-NVFP4A16", "qwen3-32b", "nvfp4"),
         ("/llm-folder", None, None),
         ("", None, None),
     ],
@@ -89,6 +100,36 @@ def test_weights_by_name_are_said_as_assumed() -> None:
     assert found.table()["quantization"][0] == "fp8_block"
     assert found.plan.defaults["quantization"].startswith("fp8_block")
     assert found.table()["rejected_by"][0] == ""
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-32B-AWQ", "Qwen3-32B-AWQ"])
+def test_a_copy_is_its_base_without_a_network_and_this_is_said(name: str) -> None:
+    found = planner.estimate(
+        workload="serve", model=name, gpu="h100", num_gpus=1, settings={"concurrency": 1}
+    )
+    assert found.table()["quantization"][0] == "w4a16"
+    assert found.plan.defaults["model"] == f"Qwen3 32B, of which {name} is a copy by its name"
+    assert found.plan.defaults["quantization"].endswith("(the name of the copy)")
+
+
+def test_a_config_at_hand_counts_before_the_name_of_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    snapshot = tmp_path / "models--someone--Qwen3-32B-AWQ" / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    small = {
+        "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "vocab_size": 32,
+        "num_attention_heads": 4, "num_hidden_layers": 2,
+    }  # fmt: skip
+    (snapshot / "config.json").write_text(json.dumps(small), encoding="utf-8")
+    assert load_model("someone/Qwen3-32B-AWQ").num_hidden_layers == 2
+    assert load_model("another/Qwen3-32B-AWQ").num_hidden_layers == 64
+
+
+@pytest.mark.parametrize("name", ["qwen3-32b", "Qwen/Qwen3-32B", "Qwen/Qwen3-32B-FP8", "x.toml"])
+def test_a_name_or_alias_of_its_own_is_no_copy(name: str) -> None:
+    assert copied_from(name) is None
 
 
 @given(st.text(max_size=80))

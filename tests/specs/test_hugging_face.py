@@ -13,6 +13,7 @@ from hugging_face_composite_configs import COMPOSITE_CONFIGS
 from hugging_face_configs import CONFIGS
 from hugging_face_dense_row_configs import DENSE_ROW_CONFIGS
 from hugging_face_expert_row_configs import EXPERT_ROW_CONFIGS
+from hugging_face_newest_configs import NEWEST_CONFIGS
 from hugging_face_other_configs import OTHER_CONFIGS
 from hugging_face_published_configs import PUBLISHED_CONFIGS
 from hypothesis import HealthCheck, given, settings
@@ -31,10 +32,8 @@ GPT2 = {
 }  # fmt: skip
 
 
-ROW_CONFIGS = {
-    name: config
-    for name, (_, config) in (DENSE_ROW_CONFIGS | EXPERT_ROW_CONFIGS | COMPOSITE_CONFIGS).items()
-}
+_ROWS = DENSE_ROW_CONFIGS | EXPERT_ROW_CONFIGS | COMPOSITE_CONFIGS | NEWEST_CONFIGS
+ROW_CONFIGS = {name: config for name, (_, config) in _ROWS.items()}
 ALL_CONFIGS = [
     *CONFIGS.values(),
     *OTHER_CONFIGS.values(),
@@ -82,8 +81,8 @@ def test_indexers_and_hybrid_layers_by_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("glm-5", {"index_topk_freq": 4}, "indexer_types other than full in every layer"),
-        ("glm-5", {"indexer_types": ["full"] * 70 + ["shared"] * 8}, "indexer_types other than"),
+        ("glm-5", {"indexer_types": ["shared"] * 78}, "indexer_types of the first layer"),
+        ("glm-5", {"index_topk_pattern": "FX" * 39}, "may only name full, shared"),
         ("glm-5", {"q_lora_rank": 0}, "an indexer of sparse attention needs q_lora_rank"),
         ("glm-5", {"mlp_layer_types": ["moe"] * 78}, "mlp_layer_types may only name dense, sparse"),
         ("qwen3-next-80b-a3b", {"linear_num_key_heads": None}, "linear_num_key_heads is missing"),

@@ -10,19 +10,19 @@ from hugging_face_composite_configs import COMPOSITE_CONFIGS
 from hugging_face_configs import CONFIGS
 from hugging_face_dense_row_configs import DENSE_ROW_CONFIGS
 from hugging_face_expert_row_configs import EXPERT_ROW_CONFIGS
+from hugging_face_newest_configs import NEWEST_CONFIGS
 from hugging_face_other_configs import OTHER_CONFIGS
 from hugging_face_published_configs import PUBLISHED_CONFIGS
 
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
-from planner.specs import hugging_face_rules
 from planner.specs.catalogue import load_model
 from planner.specs.checked import field_types
 from planner.specs.hugging_face import read_config
-from planner.specs.hugging_face_families import COMPOSITES, FAMILIES, ROWS, UNMODELLED
+from planner.specs.hugging_face_families import COMPOSITES, FAMILIES, ROWS, UNMODELLED, named
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 
-ROW_CONFIGS = DENSE_ROW_CONFIGS | EXPERT_ROW_CONFIGS | COMPOSITE_CONFIGS
+ROW_CONFIGS = DENSE_ROW_CONFIGS | EXPERT_ROW_CONFIGS | COMPOSITE_CONFIGS | NEWEST_CONFIGS
 # Parameters counted beyond those of transformers, which a note of the model explains.
 INEXACT = {
     "apertus": -12,
@@ -44,6 +44,9 @@ INEXACT = {
 }
 
 
+FP8_BLOCK = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+
+
 def _read(folder: Path, config: Any) -> ModelSpec:
     path = folder / "config.json"
     path.write_text(json.dumps(config))
@@ -51,7 +54,7 @@ def _read(folder: Path, config: Any) -> ModelSpec:
 
 
 def test_the_number_of_types_that_are_read() -> None:
-    assert len(FAMILIES) == 224
+    assert len(FAMILIES) == 228
     assert not FAMILIES.keys() & UNMODELLED.keys()
 
 
@@ -76,12 +79,12 @@ def test_a_row_says_only_what_is_read(name: str) -> None:
     assert row.keys() <= {*FIELDS, *RULES, *OTHERS}
     for part in set(RULES) & row.keys():
         given = row[part]
-        assert hasattr(hugging_face_rules, given if isinstance(given, str) else given[0])
+        assert named(given if isinstance(given, str) else given[0])
     for part in FIELDS.keys() & row.keys():
         for field, given in (row[part] or {}).items():
             assert field in field_types(FIELDS[part])
             if isinstance(given, str) and given.startswith("@"):
-                assert hasattr(hugging_face_rules, given[1:])
+                assert named(given[1:])
             elif isinstance(given, str):
                 terms = re.split(r" or | \* ", given.removeprefix("not "))
                 assert all(TERM.fullmatch(term) for term in terms)
@@ -251,7 +254,7 @@ def test_what_a_language_model_cannot_be_is_refused(
     ("family", "reason"),
     [
         ("jamba", "Mamba-1 layers"),
-        ("deepseek_v4", "several streams of residuals"),
+        ("hy_v4", "several streams of residuals"),
         ("kimi_linear", "a decay per channel"),
         ("lfm2", "short convolutions"),
         ("bert", "encoders"),
@@ -262,9 +265,43 @@ def test_a_known_type_says_what_is_not_modelled(family: str, reason: str, tmp_pa
         _read(tmp_path, {"model_type": family})
 
 
-def test_block_selection_of_minimax_is_refused(tmp_path: Path) -> None:
-    _, config = EXPERT_ROW_CONFIGS["minimax_m3_vl_text"]
-    sparse = {"sparse_attention_config": {"sparse_attention_freq": [0, 1, 1, 1, 1, 1]}}
-    published = {key: value for key, value in config.items() if key != "layer_types"} | sparse
-    with pytest.raises(SpecError, match="block selection"):
-        _read(tmp_path, published)
+def test_blocks_of_minimax_are_chosen_in_the_layers_that_a_published_file_names(
+    tmp_path: Path,
+) -> None:
+    _, config = NEWEST_CONFIGS["minimax_m3-sparse"]
+    own = {"layer_types", "index_n_heads", "index_head_dim", "index_block_size"}
+    sparse = {
+        "sparse_attention_freq": [0, 1, 1, 1, 1, 1], "sparse_num_index_heads": 4,
+        "sparse_index_dim": 128, "sparse_block_size": 128, "sparse_topk_blocks": 16,
+    }  # fmt: skip
+    published = {key: value for key, value in config.items() if key not in own}
+    read = _read(tmp_path, published | {"sparse_attention_config": sparse})
+    assert read.layer_groups == _read(tmp_path, config).layer_groups
+    chosen = [group.attention.index_topk for group in read.layer_groups if group.attention]
+    assert chosen == [0, 16 * 128]
+
+
+def test_layers_of_glm_share_what_an_indexer_chose(tmp_path: Path) -> None:
+    _, config = NEWEST_CONFIGS["glm_moe_dsa-shared"]
+    kinds = ["full", "full"] + ["shared", "shared", "full"] * 2
+    words = config | {"indexer_types": kinds, "index_topk_freq": None}
+    letters = config | {"index_topk_pattern": "FFSSFSSF", "index_topk_freq": None}
+    by_step = _read(tmp_path, config)
+    for other in (words, letters):
+        assert _read(tmp_path, other).layer_groups == by_step.layer_groups
+    attends = [group for group in by_step.layer_groups if group.attention]
+    shared = [group for group in attends if not group.attention.index_n_heads]
+    assert sum(group.num_hidden_layers for group in shared) == 4
+    assert all(group.attention.index_topk == 2048 for group in attends)
+
+
+def test_layers_of_deepseek_v4_by_the_ratios_of_a_published_file(tmp_path: Path) -> None:
+    _, config = NEWEST_CONFIGS["deepseek_v4"]
+    published = {key: value for key, value in config.items() if not key.endswith("layer_types")}
+    # The last one is that of the module of multi-token prediction.
+    published |= {"compress_ratios": [0, 128, 4, 128, 4, 0, 0], "num_hash_layers": 2}
+    published |= {"expert_dtype": "fp4", "quantization_config": FP8_BLOCK}
+    read, saved = _read(tmp_path, published), _read(tmp_path, config)
+    assert read.layer_groups == saved.layer_groups
+    assert (read.quantization, read.expert_quantization) == ("fp8_block", "mxfp4")
+    assert {group.residual_streams for group in read.layer_groups} == {4}

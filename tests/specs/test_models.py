@@ -91,7 +91,9 @@ def test_training_defaults_are_the_published_ones(
         ("attention", "kv_lora_rank", 512, 'kv_lora_rank needs kind = "latent"'),
         ("attention", "kind", "latent", "needs kv_lora_rank"),
         ("attention", "qk_norm_per_head", True, "needs qk_norm"),
-        ("attention", "index_topk", 2048, 'index_topk needs kind = "latent"'),
+        ("attention", "compress_ratio", 4, 'compress_ratio needs kind = "compressed"'),
+        ("attention", "index_n_heads", 4, "an indexer of sparse attention needs index_head_dim"),
+        ("attention", "kind", "compressed", 'kind = "compressed" needs q_lora_rank'),
         ("attention", "linear_num_key_heads", 8, 'linear_num_key_heads needs kind = "lin'),
         ("attention", "kind", "linear", 'kind = "linear" needs linear_conv_kernel_dim'),
         ("feed_forward", "intermediate_size", 0, "needs intermediate_size"),
@@ -118,6 +120,10 @@ def test_a_model_that_lies_is_refused(table: str, field: str, value: object, mes
 
 
 LATENT = {"kind": "latent", "kv_lora_rank": 64, "v_head_dim": 64, "q_lora_rank": 96}
+COMPRESSED = {
+    "kind": "compressed", "num_key_value_heads": 1, "q_lora_rank": 96, "o_groups": 4,
+    "o_lora_rank": 32, "sliding_window": 16,
+}  # fmt: skip
 INDEXER = {"index_n_heads": 8, "index_head_dim": 32, "index_topk": 128}
 LINEAR = {
     "kind": "linear", "linear_num_key_heads": 4, "linear_num_value_heads": 8,
@@ -129,7 +135,10 @@ LINEAR = {
     ("attention", "message"),
     [
         (LATENT | {"attn_output_gate": True}, 'attn_output_gate does not go with kind = "latent"'),
-        (LATENT | {"index_topk": 128}, "an indexer of sparse attention needs index_n_heads"),
+        (LATENT | INDEXER | {"index_n_heads": 0}, "an indexer of sparse attention needs index_n_h"),
+        (COMPRESSED | {"o_groups": 3}, "o_groups 3 does not divide 8 heads"),
+        (COMPRESSED | INDEXER, "an indexer of compressed attention needs compress_ratio"),
+        (COMPRESSED | {"qk_norm": True}, 'qk_norm does not go with kind = "compressed"'),
         (LATENT | INDEXER | {"q_lora_rank": 0}, "an indexer of sparse attention needs q_lora_rank"),
         (LATENT | INDEXER | {"index_n_heads": 10**6}, "more than 256 times hidden_size"),
         (LINEAR | {"linear_num_key_heads": 3}, "3 does not divide linear_num_value_heads 8"),

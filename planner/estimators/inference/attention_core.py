@@ -16,7 +16,13 @@ from planner.formulas.kv_cache import cache_bytes_per_token, latent_cache_bytes_
 from planner.layers.model import Layer
 from planner.layers.operators import AttentionCore, IndexScores, Scan
 
-_INDEX_BYTES = 1.0
+_INDEX_BYTES = 1.0  # DeepSeek's are in 8 bit
+_PLAIN_INDEX_BYTES = 2.0
+
+
+def index_bytes(op: AttentionCore) -> float:
+    """Bytes of the key of one token, or of one entry, in the cache of an indexer."""
+    return (_INDEX_BYTES if op.latent_width else _PLAIN_INDEX_BYTES) * op.index_dim
 
 
 def cached_bytes(rank: Rank, op: AttentionCore | None) -> FloatArray:
@@ -29,8 +35,9 @@ def cached_bytes(rank: Rank, op: AttentionCore | None) -> FloatArray:
             qk_rope_head_dim=op.rope_dim,
             element_bytes=rank.cache_bytes,
         )
-        return latent + _INDEX_BYTES * op.index_dim
-    return cache_bytes_per_token(
+        # The keys of an indexer are those of entries, where there are such.
+        return latent if op.compress_ratio else latent + index_bytes(op)
+    return index_bytes(op) + cache_bytes_per_token(
         key_value_heads=rank.key_value_heads(op.key_value_heads),
         qk_head_dim=op.qk_dim,
         v_head_dim=op.v_dim,
@@ -39,14 +46,15 @@ def cached_bytes(rank: Rank, op: AttentionCore | None) -> FloatArray:
 
 
 def visible(rank: Rank, context: Numeric, op: AttentionCore) -> FloatArray:
-    """Cached tokens that a query attends to: at most a window, or the chosen ones."""
+    """Cached tokens that a query attends to: at most a window, or the chosen ones; entries."""
     limit = window(rank.setting, op) or op.index_topk or np.inf
-    return np.minimum(context, limit)
+    return np.minimum(context, limit) + op.compressed_keys(context)
 
 
 def window(setting: ServingSetting, op: AttentionCore) -> int | None:
     """Tokens that the cache of a sequence keeps at most."""
-    return op.sliding_window if setting.engine.sliding_windows else None
+    kept = setting.engine.sliding_windows or op.compress_ratio
+    return op.sliding_window if kept else None
 
 
 def attention_core(
@@ -62,7 +70,8 @@ def index_scores(context: LayerContext, op: IndexScores, layer: Layer) -> Iterat
     rank, batch = context.rank, context.rank.batch
     d, prompt, decoding = op.head_dim, rank.prompt_tokens, rank.decoding
     pairs = prompt * batch.prefill_keys + decoding * batch.tokens_per_sequence * batch.context
-    moved = _INDEX_BYTES * d * (decoding * batch.context + prompt)
+    pairs = pairs / op.compress_ratio
+    moved = _INDEX_BYTES * d * (decoding * batch.context + prompt) / op.compress_ratio
     machine = context.kernels.machine
     flops = 2.0 * op.heads * d * pairs
     read = context.elementwise(op.name, op.module, num_bytes=moved + 8.0 * pairs)
@@ -112,7 +121,7 @@ def _decode(context: LayerContext, op: AttentionCore) -> StepOperator:
     flops = attention_core_flops(
         num_queries=queries, keys_per_query=keys, num_heads=heads, qk_head_dim=qk, v_head_dim=v
     )
-    attended = cached_bytes(rank, op) - _INDEX_BYTES * op.index_dim
+    attended = cached_bytes(rank, op) - (0.0 if op.compress_ratio else index_bytes(op))
     time = context.kernels.decode_attention(
         sequences=sequences,
         context=keys,

@@ -247,7 +247,9 @@ def _elementwise(context: LayerContext, op: Elementwise, layer: Layer) -> Iterat
         queries = _NUMBER * op.forward * op.columns.split / t
         moved = rows * (queries + _NUMBER * cached_bytes(context.rank, layer.core))
     else:
-        moved = _NUMBER * op.forward * rows * op.columns.on_rank(t)
+        is_whole = op.module == "residual_streams"
+        width = op.columns.whole if is_whole else op.columns.on_rank(t)
+        moved = _NUMBER * op.forward * rows * width
     kernels = _KERNELS.get(op.name, 1)
     yield context.elementwise(op.name, op.module, num_bytes=moved, kernels=kernels)
 

@@ -13,7 +13,12 @@ from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_bytes
-from planner.estimators.inference.attention_core import cached_bytes, state_bytes, window
+from planner.estimators.inference.attention_core import (
+    cached_bytes,
+    index_bytes,
+    state_bytes,
+    window,
+)
 from planner.estimators.inference.drafts import draft_weights, drafter
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.tower import tower_weights
@@ -314,8 +319,14 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Nume
         layer = layer_of(setting.model, group)
         most = window(setting, layer.core) if layer.core else None
         kept = np.minimum(tokens, most or tokens)
-        held = paged_tokens(tokens=kept, block_size=setting.engine.memory.block_size)
+        block_size = setting.engine.memory.block_size
+        held = paged_tokens(tokens=kept, block_size=block_size)
         per_layer = held * cached_bytes(rank, layer.core) + state_bytes(rank, layer.scan)
+        if layer.core and (ratio := layer.core.compress_ratio):
+            entries = paged_tokens(tokens=np.ceil(tokens / ratio), block_size=block_size)
+            per_layer = per_layer + entries * (
+                cached_bytes(rank, layer.core) + index_bytes(layer.core)
+            )
         parts.append(group.num_hidden_layers * per_layer)
     own = add(parts) * uneven
     drafting = drafter(setting, c)
@@ -329,7 +340,7 @@ def _activation_bytes(
     model, memory, t = setting.model, setting.engine.memory, c.tensor_parallel
     described = [layer_of(model, group) for group in model.layer_groups]
     widest = max(_widest(each) for each in described)
-    layer = 2.0 * tokens * (4 * model.hidden_size + widest / t)
+    layer = 2.0 * tokens * (3 * model.hidden_size + model.stream_width + widest / t)
     layer = layer * memory.activation_copies
     split = 1.0 if memory.gathered_logits else t
     logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.vocab_size / split

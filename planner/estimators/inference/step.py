@@ -138,9 +138,8 @@ def step_time(
     )
     overhead = _overhead(rank)
     p, layer_count = c.pipeline_parallel, setting.model.num_hidden_layers
-    send = np.where(
-        p > 1, setting.machine.send_time(2.0 * rank.tokens * rank.hidden_size, c.stage_gpus), 0.0
-    )
+    sent = 2.0 * rank.tokens * setting.model.stream_width
+    send = np.where(p > 1, setting.machine.send_time(sent, c.stage_gpus), 0.0)
     setting.machine.close("pipeline")
     busy = kernels + wait
     waited = offload_wait(rank, busy)

@@ -69,6 +69,7 @@ def index_scores(share: Share, op: IndexScores, layer: Layer) -> Iterator[Operat
     """
     s = share.sequence_length
     keys = mean_keys_per_query(sequence_length=s, sliding_window=s, causal=True)
+    keys = keys / op.compress_ratio
     machine = share.setting.machine
     flops = 2.0 * op.heads * op.head_dim * share.tokens * keys
     written = machine.memory_time(8.0 * share.tokens * keys, kernels=2)
@@ -121,6 +122,7 @@ def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, 
         v_dim=op.v_dim,
         element_bytes=share.number_bytes,
         causal=op.causal,
+        compressed_keys=_mean_compressed(op, s),
     )
     steps, heads_at_once = _ring_step(share, heads)
     time = steps * share.setting.machine.attention_time(
@@ -146,11 +148,16 @@ def fused_work(
     v_dim: int,
     element_bytes: Numeric = 2,
     causal: bool = True,
+    compressed_keys: Numeric = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """FLOPs and bytes of a fused kernel, forward; a query sees ``most_keys`` at most."""
+    """FLOPs and bytes of a fused kernel, forward.
+
+    A query sees ``most_keys`` at most, and ``compressed_keys`` in the mean beside them.
+    """
     keys = mean_keys_per_query(
         sequence_length=sequence_length, sliding_window=most_keys, causal=causal
     )
+    keys = keys + compressed_keys
     dims = {"qk_head_dim": qk_dim, "v_head_dim": v_dim}
     flops = attention_core_flops(num_queries=tokens, keys_per_query=keys, num_heads=heads, **dims)
     moved = attention_core_bytes(
@@ -161,6 +168,16 @@ def fused_work(
         **dims,
     )
     return flops, moved
+
+
+def _mean_compressed(op: AttentionCore, sequence_length: Numeric) -> FloatArray:
+    """Entries that the mean query of a sequence sees beside its window."""
+    if not op.compress_ratio:
+        return np.zeros(())
+    entries = np.asarray(sequence_length) / op.compress_ratio
+    return mean_keys_per_query(
+        sequence_length=entries, sliding_window=op.index_topk or entries, causal=True
+    )
 
 
 def _ring_step(share: Share, heads: FloatArray) -> tuple[FloatArray, FloatArray]:

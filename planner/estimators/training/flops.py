@@ -51,7 +51,8 @@ def _core_flops_per_token(layer: Layer, sequence_length: int) -> float:
         return float(flops)
     if not (core := layer.core):
         return 0.0
-    seen = min(core.most_keys or sequence_length, sequence_length)
+    seen: float = min(core.most_keys or sequence_length, sequence_length)
+    seen = seen + float(core.compressed_keys(sequence_length)) if core.compress_ratio else seen
     return float(
         attention_core_flops(
             num_queries=1.0,

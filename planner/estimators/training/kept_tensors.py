@@ -59,7 +59,7 @@ def offloaded_bytes(share: Share, group: LayerGroup) -> FloatArray:
     codes = share.recomputation.offloaded
     if not np.any(codes):
         return np.zeros(())
-    layer_input = share.number_bytes * share.own_tokens * share.hidden_size
+    layer_input = share.number_bytes * share.own_tokens * share.setting.model.stream_width
     moved = np.where(KeptTensors.has(codes, LAYER_INPUT), layer_input, 0.0)
     return np.asarray(share.recomputation.full * (moved + kept_tensor_bytes(share, group, codes)))
 

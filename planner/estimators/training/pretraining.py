@@ -376,7 +376,7 @@ def _shown(transfers: _Passes, windows: _Passes, hidden: float, interference: fl
 def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
     """What shows of sending activations and their gradients on, per micro-batch and stage."""
     p = c.pipeline_parallel
-    num_bytes = share.number_bytes * share.own_tokens * share.hidden_size
+    num_bytes = share.number_bytes * share.own_tokens * share.setting.model.stream_width
     distance = c.num_gpus / p
     send = share.setting.machine.send_time(num_bytes, distance)
     shown = partly_hidden(

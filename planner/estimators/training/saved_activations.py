@@ -45,7 +45,7 @@ def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
 
 def layer_input_bytes(share: Share) -> FloatArray:
     """Bytes of the residual stream that enters a layer."""
-    return share.number_bytes * share.own_tokens * share.hidden_size
+    return share.number_bytes * share.own_tokens * share.setting.model.stream_width
 
 
 def all_bytes(share: Share, group: LayerGroup) -> FloatArray:
