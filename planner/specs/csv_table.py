@@ -31,7 +31,7 @@ class Column(NamedTuple):
     """A column: what makes a value of a cell and of its name, and whether it must be there."""
 
     name: str
-    read: Callable[[str, str], Any] = text
+    read: Callable[[str, str], object] = text
     needed: bool = False
 
 
@@ -57,7 +57,7 @@ def records(
     # Most cells of a column stand in many rows.
     reads = [(name, cache(read)) for name, read, _ in columns]
     for line, cells in _lines(path, columns):
-        row: dict[str, Any] = {}
+        row: dict[str, object] = {}
         wrong: list[str] = []
         for name, read in reads:
             try:
@@ -140,7 +140,7 @@ def filled(cell: str, column: str) -> str:
     return cell
 
 
-def optional(read: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
+def optional(read: Callable[[str, str], Made]) -> Callable[[str, str], Made | None]:
     """What makes a value of a cell, and None of an empty one."""
     return lambda cell, column: read(cell, column) if cell else None
 

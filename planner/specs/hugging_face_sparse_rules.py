@@ -79,7 +79,7 @@ def modern_deepseek_v4(config: ConfigReader) -> ConfigReader:
     rate = {word: rates.size(word, usual) for word, usual in _RATES.items()} | {_NEAR: 0}
     listed = config.sequence("compress_ratios", number)
     if config.values.get("layer_types") is None and listed is not None:
-        names = {ratio: word for word, ratio in words.items()}
+        names: dict[object, object] = {ratio: word for word, ratio in words.items()}
         config = config.replaced({"layer_types": [names.get(each, each) for each in listed]})
     sparse, heavy = _RATES
     kinds = told_apart(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from planner.base.cells import Value
 from planner.base.records import record
@@ -25,8 +25,6 @@ from planner.workloads.timed import TimedStep
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_Words: TypeAlias = Mapping[str, str]
 
 
 @record(kw_only=True)
@@ -201,7 +199,7 @@ class Workload:
     fitted: Callable[[Scene], Scene] = lambda scene: scene
     usual: Callable[[Scene], Mapping[str, str]] = lambda _: {}
     differs: Callable[[Scene], Mapping[str, str]] = lambda _: {}
-    others: Callable[[Source, Mapping[str, object]], Mapping[str, _Words]] = lambda *_: {}
+    others: Callable[[Source, Mapping[str, object]], Mapping[str, dict[str, str]]] = lambda *_: {}
     other_gpus: tuple[str, ...] = ()
     precision: str = "precision"
     adapters: tuple[str, ...] = ("none",)

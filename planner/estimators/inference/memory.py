@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -85,11 +84,10 @@ class ServingMemory:
 
     def mapped(self, change: Callable[[FloatArray], FloatArray]) -> ServingMemory:
         """The memory with every array changed."""
-        changed: dict[str, Any] = {
-            name: value.mapped(change) if isinstance(value, Room) else change(value)
-            for name, value in vars(self).items()
-        }
-        return ServingMemory(**changed)
+        rooms = ("room", "host_room")
+        arrays = {name: change(one) for name, one in vars(self).items() if name not in rooms}
+        room, host_room = self.room.mapped(change), self.host_room.mapped(change)
+        return ServingMemory(room=room, host_room=host_room, **arrays)
 
     @property
     def total(self) -> FloatArray:

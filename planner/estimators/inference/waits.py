@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
@@ -130,11 +128,16 @@ def _open_queue(
     mean, beside = step / (1 - load), step if mixes else np.zeros(())
     second = work.prompt * (1 + w.input_variation**2)
     busy = -np.expm1(-c.concurrency)
-    of_steps: dict[str, Any] = {
-        "decode_step": step, "load": load, "work": work.prompt, "variation": w.input_variation,
-        "mixes": mixes,
-    }  # fmt: skip
-    met = met_step(**of_steps)
+    met, met_variance = (
+        what(
+            decode_step=step,
+            load=load,
+            work=work.prompt,
+            variation=w.input_variation,
+            mixes=mixes,
+        )
+        for what in (met_step, met_step_variance)
+    )
     others, wait = _wait(work, beside, load, met, w.input_variation)
     variance, noise = running_variance(
         running=decoding, load=load, fixed=work.fixed, slope=work.slope
@@ -152,7 +155,7 @@ def _open_queue(
         decode_step=step,
         load=load,
         met=met,
-        met_variance=met_step_variance(**of_steps),
+        met_variance=met_variance,
         wait=wait * busy,
         others=others * busy,
         stall=np.maximum(own - mean, 0.0) * load / (1 - load) * busy,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from planner.layers.model import Layer, layer_of
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
 from planner.layers.tower import tower_layer
 from planner.specs.efficiency import is_assumed
+from planner.specs.gpu import AttentionEfficiency, GemmEfficiency
 from planner.specs.model import ModelSpec
 
 
@@ -247,7 +247,11 @@ def most_utilization(setting: Setting) -> float:
     return counted / ((counted - attention) / products + _CAUSAL * attention / cores)
 
 
-def _reached(setting: Setting, part: str, rows: Mapping[str, Any]) -> float:
+def _reached(
+    setting: Setting,
+    part: str,
+    rows: Mapping[str, GemmEfficiency] | Mapping[str, AttentionEfficiency],
+) -> float:
     """The greatest published share of the peak of a kind of kernels; 1 without any."""
     try:
         provenance = setting.machine.catalogue.load_gpu(setting.machine.gpu.name).provenance
