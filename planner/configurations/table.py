@@ -125,10 +125,9 @@ class ConfigurationTable:
         )
 
 
-def word(name: str, value: object) -> str | float:
+def word(name: str, value: float) -> str | float:
     """A value of the parameter ``name`` as it is shown: a word, a bool or a number."""
-    found: str | float = glossary()[name].shown(value)
-    return found
+    return glossary()[name].shown(value)
 
 
 def pick(

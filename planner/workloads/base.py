@@ -199,7 +199,7 @@ class Workload:
     fitted: Callable[[Scene], Scene] = lambda scene: scene
     usual: Callable[[Scene], Mapping[str, str]] = lambda _: {}
     differs: Callable[[Scene], Mapping[str, str]] = lambda _: {}
-    others: Callable[[Source, Mapping[str, object]], Mapping[str, Mapping[str, str]]] = lambda *_: {}
+    others: Callable[[Source, Mapping[str, object]], Mapping[str, dict[str, str]]] = lambda *_: {}
     other_gpus: tuple[str, ...] = ()
     precision: str = "precision"
     adapters: tuple[str, ...] = ("none",)
