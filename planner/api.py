@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from planner.base.processes import num_cores
 from planner.decide.explaining.against import changed_request
@@ -178,7 +178,7 @@ def size(
 
 
 def sweep(
-    plan: str | os.PathLike[str] | Mapping[str, Any],
+    plan: str | os.PathLike[str] | Mapping[str, object],
     output: str | os.PathLike[str],
     *,
     workers: int | None = None,
@@ -290,7 +290,7 @@ def write_launch(
     return made
 
 
-def read_launch(path: str | os.PathLike[str], **answers: Any) -> Request:
+def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
     """The question that a launch file asks: the ``base`` of `search` or `estimate`.
 
     ``answers`` are fields of `planner.Request` that the file leaves open, or that replace what
@@ -303,7 +303,7 @@ def read_launch(path: str | os.PathLike[str], **answers: Any) -> Request:
     SpecError, SearchSpaceError
         It names what is unknown.
     """
-    specs = None if answers.get("specs") is None else Path(answers["specs"])
+    specs = None if answers.get("specs") is None else Path(str(answers["specs"]))
     found = LaunchFile(path=Path(path), asked=answers, specs=specs).question()
     return make_request(answers, base=found.request)
 
@@ -349,7 +349,7 @@ def explain(
     plan: str | os.PathLike[str] | None = None,
     *,
     row: int | None = None,
-    against: Mapping[str, Any] | str | os.PathLike[str] | Request | None = None,
+    against: Mapping[str, object] | str | os.PathLike[str] | Request | None = None,
     burst: int | None = None,
     base: Request | None = None,
     **request: object,
@@ -387,7 +387,7 @@ def explain(
     return Explained.showing(explained_plan(asked, number, other))
 
 
-def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
+def compare(*things: str | os.PathLike[str], **request: object) -> Compared:
     """Plans side by side: in what they differ, who wins where, what published runs do not tell.
 
     Parameters
@@ -410,7 +410,7 @@ def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
     ('step_time_s', 'h100')
     """
     texts = [os.fspath(thing) for thing in things]
-    named = things_of(texts, None if request.get("specs") is None else Path(request["specs"]))
+    named = things_of(texts, None if request.get("specs") is None else Path(str(request["specs"])))
     if not has_question(named, request):
         raise SearchSpaceError(
             f"Give a question, such as a model, to compare {' and '.join(texts)}."
@@ -419,7 +419,7 @@ def compare(*things: str | os.PathLike[str], **request: Any) -> Compared:
 
 
 def _other_request(
-    asked: Request, against: Mapping[str, Any] | str | os.PathLike[str] | Request | None
+    asked: Request, against: Mapping[str, object] | str | os.PathLike[str] | Request | None
 ) -> Request | None:
     if against is None or isinstance(against, Request):
         return against
@@ -521,7 +521,7 @@ def _one_plan(
     return planned(asked, is_open=base is None and not asked.settings)
 
 
-def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+def signature_of(function: Callable[..., object]) -> inspect.Signature:
     """The signature of a function with the fields of a request in place of ``**request``."""
     own = [*inspect.signature(function).parameters.values()][:-1]
     asked = [
@@ -538,7 +538,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.Signature(places, return_annotation=function.__annotations__["return"])
 
 
-def _default(field: Field[Any]) -> Any:
+def _default(field: Field[object]) -> object:
     if field.default_factory is not MISSING:
         return field.default_factory()
     return inspect.Parameter.empty if field.default is MISSING else field.default

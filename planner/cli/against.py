@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.cli.options import Given, option_name
 from planner.plan.given import parse_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.question.request import Request
 
 
@@ -30,7 +32,7 @@ def against_request(given: Given, base: Request) -> Request | None:
     files = [text for text in texts if _is_file(text)]
     if len(files) > 1:
         raise SearchSpaceError(f"--against takes one plan, not {len(files)}: {', '.join(files)}.")
-    changes: dict[str, Any] = parse_settings([text for text in texts if text not in files])
+    changes: Mapping[str, object] = parse_settings([text for text in texts if text not in files])
     for text in files:
         path, row = file_and_row(text)
         return request_in(path, row, changes, given["specs"], option_of, base)

@@ -6,10 +6,10 @@ A command is built, and its module imported, when it is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache, cached_property
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -17,6 +17,9 @@ from typer.core import TyperCommand
 from planner.base.text import printable
 from planner.cli.plain_values import PlainCommand, PlainGroup
 from planner.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context
 
 WIDEST = 100
 """Columns of the help where a terminal has more: longer lines are hard to read."""
@@ -83,7 +86,7 @@ class PipeClosed(Exception):
 def _explain(error: Any) -> None:
     """Typer prints the message of a wrong option itself, with the words that were given."""
     message = getattr(error, "message", None)
-    command: Any = getattr(getattr(error, "ctx", None), "command", None)
+    command = getattr(getattr(error, "ctx", None), "command", None)
     if not isinstance(message, str):
         return
     if message.startswith("No such option") and command is not None:
@@ -91,7 +94,8 @@ def _explain(error: Any) -> None:
         message = f"{message.rstrip('.')}.{_meant(error.option_name, known, command.name)}"
         error.possibilities = None
     elif match := _COMMAND.fullmatch(message):
-        message = f"{match[0]}{did_you_mean(match[1], command.commands)}"
+        known = [*getattr(command, "commands", ())]
+        message = f"{match[0]}{did_you_mean(match[1], known)}"
     error.message = printable(message)
 
 
@@ -136,13 +140,15 @@ class NamedCommand(TyperCommand):
         self._module = module
 
     @cached_property
-    def source(self) -> Any:
+    def source(self) -> Callable[..., object] | typer.Typer:
         """The function of the command, or the application of a group."""
         module = import_module(f"planner.cli.{self._module}")
-        return getattr(module, (self.name or "").replace("-", "_"))
+        found: Callable[..., object] | typer.Typer
+        found = getattr(module, (self.name or "").replace("-", "_"))
+        return found
 
     @cached_property
-    def built(self) -> Any:
+    def built(self) -> Command:
         """The command or the group, with its options."""
         app = self.source
         if not isinstance(app, typer.Typer):
@@ -151,9 +157,11 @@ class NamedCommand(TyperCommand):
             app.command(self.name, cls=kind)(self.source)
         return typer.main.get_command(app)
 
-    def make_context(self, *arguments: object, **extra: object) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
+    ) -> Context:
         """The context of the command that is built, which is what runs."""
-        return self.built.make_context(*arguments, **extra)
+        return self.built.make_context(info_name, args, parent, **extra)
 
 
 class _Commands(PlainGroup):
@@ -162,14 +170,16 @@ class _Commands(PlainGroup):
         for name, (module, words) in COMMANDS.items():
             self.add_command(NamedCommand(name, module, words))
 
-    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
+    ) -> Context:
         try:
-            return super().make_context(*arguments, **extra)
+            return super().make_context(info_name, args, parent, **extra)
         except Exception as error:
             _explain(error)
             raise
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Context) -> object:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
@@ -213,6 +223,6 @@ def planner(
 
 
 @cache
-def command_line() -> Any:
+def command_line() -> Command:
     """The command of `app`, made once in a process."""
     return typer.main.get_command(app)

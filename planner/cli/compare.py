@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from planner.cli import options
 from planner.cli.request import given_answers
@@ -49,10 +48,10 @@ def compare(given: options.Given) -> None:
         write(console, comparison_blocks(found, is_full=given["full"]))
 
 
-def _asked(given: options.Given) -> dict[str, Any]:
+def _asked(given: options.Given) -> dict[str, object]:
     """What was asked of all of them alike."""
     questions, limits = given_answers(given)
-    asked: dict[str, Any] = {**questions, "specs": given["specs"]}
+    asked: dict[str, object] = {**questions, "specs": given["specs"]}
     if options.is_given(given, "workload"):
         asked["workload"] = given["workload"]
     if settings := parse_settings(given["settings"] or []):

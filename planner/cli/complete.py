@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+import typer
 
 from planner.base.adapter_names import SavedModules
 from planner.base.enums import (
@@ -30,7 +32,7 @@ from planner.workloads.registry import workload_names
 Found: TypeAlias = list[tuple[str, str]]
 """What may stand there, and what it means."""
 
-Completer: TypeAlias = Callable[[Any, str], Found]
+Completer: TypeAlias = Callable[[typer.Context, str], Found]
 
 KINDS = ("gpus", "clusters", "models", "spaces", "frameworks", "engines")
 MODES = ("aggregated", "disaggregated")
@@ -96,12 +98,12 @@ def for_words(name: str) -> Completer | None:
     return None if words is None else _several(lambda _: words)
 
 
-def workloads(ctx: object, incomplete: str) -> Found:
+def workloads(ctx: typer.Context, incomplete: str) -> Found:
     """Names of workloads."""
     return _starting(workload_names(), incomplete)
 
 
-def objectives(ctx: object, incomplete: str) -> Found:
+def objectives(ctx: typer.Context, incomplete: str) -> Found:
     """Names of objectives of the workload."""
     known = terms_of(_workload(ctx), "objective")
     done, last = _split(incomplete)
@@ -110,34 +112,34 @@ def objectives(ctx: object, incomplete: str) -> Found:
     ]
 
 
-def precisions(ctx: object, incomplete: str) -> Found:
+def precisions(ctx: typer.Context, incomplete: str) -> Found:
     """Number formats to train in, types of weights to serve with."""
     kind = ComputePrecision if _workload(ctx) == "train" else Quantization
     return _several(lambda _: [*kind.words(), *kind.aliases(), ALL])(ctx, incomplete)
 
 
-def kinds(ctx: object, incomplete: str) -> Found:
+def kinds(ctx: typer.Context, incomplete: str) -> Found:
     """Kinds of specs."""
     return _starting(KINDS, incomplete)
 
 
-def sweeps(ctx: object, incomplete: str) -> Found:
+def sweeps(ctx: typer.Context, incomplete: str) -> Found:
     """The plans of sweeps that are shipped."""
     return _starting(names("sweeps", ctx), incomplete)
 
 
-def of_kind(ctx: Any, incomplete: str) -> Found:
+def of_kind(ctx: typer.Context, incomplete: str) -> Found:
     """Specs of the kind that was named before."""
     kind = ctx.params.get("kind") or ""
     return _starting(names(kind if kind in KINDS else f"{kind}s", ctx), incomplete)
 
 
-def profiles(ctx: object, incomplete: str) -> Found:
+def profiles(ctx: typer.Context, incomplete: str) -> Found:
     """Frameworks and engines."""
     return _starting([*names("frameworks", ctx), *names("engines", ctx)], incomplete)
 
 
-def settings(ctx: object, incomplete: str) -> Found:
+def settings(ctx: typer.Context, incomplete: str) -> Found:
     """``name=`` of parameters, and their values."""
     known = terms_of(_workload(ctx), "parameter", "pool")
     del known["num_gpus"]
@@ -155,7 +157,7 @@ def settings(ctx: object, incomplete: str) -> Found:
     return [(f"{word}=", term.description) for word, term in found.items()]
 
 
-def names(kind: str, ctx: Any) -> list[str]:
+def names(kind: str, ctx: typer.Context) -> list[str]:
     """Names of all specs of a kind, those of the folder that was named among them."""
     if kind not in (*KINDS, "sweeps"):
         return []
@@ -171,15 +173,15 @@ def _kind(name: str) -> str | None:
     return kind if kind in KINDS else None
 
 
-def _workload(ctx: Any) -> str:
+def _workload(ctx: typer.Context) -> str:
     given = ctx.params.get("workload")
     return given if given in workload_names() else Request.workload
 
 
-def _several(words: Callable[[Any], Iterable[str]]) -> Completer:
+def _several(words: Callable[[typer.Context], Iterable[str]]) -> Completer:
     """Completions of the last of some words between commas."""
 
-    def complete(ctx: object, incomplete: str) -> Found:
+    def complete(ctx: typer.Context, incomplete: str) -> Found:
         return _starting(words(ctx), incomplete)
 
     return complete

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from planner.cli.how import HOW
 from planner.cli.plain_values import PlainCommand
 from planner.question.terms import Term, glossary, terms_of
 from planner.workloads.registry import workload_names
+
+if TYPE_CHECKING:
+    from typer._click import Context, HelpFormatter, Parameter
 
 TITLES = {
     "question": "Question",
@@ -153,14 +156,13 @@ class PlanningCommand(PlainCommand):
         """What it is called on the command line."""
         return self.name or ""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Read the options; a parameter that is written as one is a setting."""
         known = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
         words = _with_settings(args, known) if "--set" in known else args
-        parsed: list[str] = super().parse_args(ctx, words)
-        return parsed
+        return super().parse_args(ctx, words)
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the groups of options, and what a workload has names for."""
         asked = _asked_workload(ctx.obj)
         sections = [*_sections(self.get_params(ctx), ctx, asked)]
@@ -171,7 +173,7 @@ class PlanningCommand(PlainCommand):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(column), text) for name, text in rows], column)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write examples, and how to see more."""
         asked = _asked_workload(ctx.obj)
         name = self.title
@@ -236,7 +238,7 @@ def _asked_workload(words: object) -> str | None:
 
 
 def _sections(
-    params: Sequence[Any], ctx: Any, asked: str | None
+    params: Sequence[Parameter], ctx: Context, asked: str | None
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Titles and rows of the groups; options of some workloads in sections of their own."""
     places = sorted(params, key=lambda param: param.name not in _FIRST)
@@ -249,7 +251,9 @@ def _sections(
             if _group(param.name) != group or record is None or (asked and asked not in of):
                 continue
             everyone = asked is not None or set(workload_names()) <= set(of)
-            found.setdefault("" if everyone else _audience(of), []).append(record)
+            found.setdefault("" if everyone else _AUDIENCES.get(of, " and ".join(of)), []).append(
+                record
+            )
         for audience, rows in found.items():
             if rows:
                 yield f"{title}, {audience}" if audience else title, rows
@@ -273,10 +277,6 @@ def _term(name: str) -> Term | None:
     option = "--" + name.replace("_", "-")
     by_option = (term for term in glossary().values() if term.option and option in term.options)
     return glossary().get(name) or next(by_option, None)
-
-
-def _audience(of: Iterable[str]) -> str:
-    return _AUDIENCES.get(tuple(of), " and ".join(of))
 
 
 def _names(workload: str, options: set[str | None]) -> Iterator[tuple[str, list[tuple[str, str]]]]:

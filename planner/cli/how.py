@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -72,14 +72,14 @@ Json = Annotated[
 ]
 
 
-def _text(words: str, metavar: str, completed: complete.Completer | None = None) -> Any:
+def _text(words: str, metavar: str, completed: complete.Completer | None = None) -> object:
     option = typer.Option(help=words, metavar=metavar, autocompletion=completed)
     return Annotated[str | None, option]
 
 
 # Options that say how a command works, by name: their group, their type and their value where not
 # given. Numbers are text here: `planner.question.inputs` reads them.
-HOW: Mapping[str, tuple[str, Any, Any]] = {
+HOW: Mapping[str, tuple[str, object, object]] = {
     "workload": ("question", WorkloadChoice, Request.workload),
     "num_gpus": ("hardware", Gpus, None),
     "settings": ("search", Settings, None),

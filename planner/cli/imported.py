@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from planner.base.cells import Row, number
 from planner.cli import options
 from planner.cli.picture import draw_plan, picture_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
 
     from planner.decide.improve import Change
     from planner.launch.imported import Imported
@@ -64,7 +65,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
 
 
 def _changes(
-    given: options.Given, request: Request, plan: Plan, found: Evaluation, row: Mapping[str, object]
+    given: options.Given, request: Request, plan: Plan, found: Evaluation, row: Row
 ) -> list[Change]:
     """What is better near the plan, and can be said in its file."""
     from planner.decide.improve import best_changes
@@ -74,13 +75,17 @@ def _changes(
     imported: Imported = given["imported"]
     beside = parse_settings(given["settings"] or [])
     most = most_asked(request, row, imported.defaults.keys() - beside.keys())
-    return best_changes(plan, found, _may_be(imported, most))
-
-
-def _may_be(imported: Imported, most: float) -> Callable[[str, Any], bool]:
-    """Whether a change may give a parameter a value: the target can say it, and the load stays."""
     can_say = imported.target.table.can_say
-    return lambda name, value: can_say(name, value) and (name != "concurrency" or value <= most)
+    # The target can say it, and the load stays.
+    return best_changes(
+        plan,
+        found,
+        lambda name, value: (
+            value is not None
+            and can_say(name, value)
+            and (name != "concurrency" or number(value) <= most)
+        ),
+    )
 
 
 def _chosen(
@@ -150,7 +155,9 @@ def _rewritten(imported: Imported, plan: Plan, found: Evaluation, change: Change
     return rewritten(imported, *jobs, changed=change.changed)
 
 
-def _told(imported: Imported, change: Change | None, rewritten: Rewritten | None) -> dict[str, Any]:
+def _told(
+    imported: Imported, change: Change | None, rewritten: Rewritten | None
+) -> dict[str, object]:
     """The part of the JSON file that is about the launch file."""
     return {
         "target": imported.target.name,
@@ -177,7 +184,7 @@ def _blocks(
     given: options.Given,
     plan: Plan,
     found: Evaluation,
-    row: Any,
+    row: Row,
     change: Change | None,
     rewritten: Rewritten | None,
     notes: tuple[str, ...],

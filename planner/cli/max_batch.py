@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.cli import options
 from planner.cli.request import as_started, given_answers, make_request
@@ -99,7 +99,7 @@ def _show(
     check_outputs(None, json)
     plan, evaluation = planned(request, is_open=_is_open(given))
     found = find(plan, evaluation)
-    document: list[dict[str, Any]] = [
+    document: list[dict[str, object]] = [
         {**one.to_dict(), "sentences": largest_lines(plan, one)} for one in found
     ]
     write_document(json, plan_manifest(plan, given["context"].obj), largest=document)

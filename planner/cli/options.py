@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from planner.base.cells import Value
 from planner.cli import complete
 from planner.cli.help import PlanningCommand
 from planner.cli.how import HOW
@@ -18,6 +19,9 @@ from planner.question.terms import Term, glossary
 Given: TypeAlias = dict[str, Any]
 """What a command was given: the value of every option by name, and its ``context``."""
 
+Command: TypeAlias = Callable[[Given], None]
+Taken: TypeAlias = tuple[object, object]
+"""What typer reads of an option: its annotation, and the value where it is not given."""
 
 _OTHER_NAMES = {
     "settings": "--set",
@@ -50,7 +54,7 @@ def taking(
     without: Iterable[str] = (),
     how: Iterable[str],
     texts: Mapping[str, str] | None = None,
-) -> Callable[..., Any]:
+) -> Callable[[Command], Callable[..., None]]:
     """A command that takes the terms of these kinds, and options of ``HOW``, as one mapping.
 
     ``texts``: descriptions in place of those of the table. typer reads the signature that is made
@@ -63,11 +67,11 @@ def taking(
         if set(kinds) & set(term.kind) and name not in {*without, *how}
     }
 
-    def decorate(command: Callable[[Given], None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Callable[..., None]:
         def run(context: typer.Context, **values: object) -> None:
             command({"context": context, **values})
 
-        rows: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
+        rows: dict[str, Taken] = {"context": (typer.Context, inspect.Parameter.empty)}
         also = {} if "objective" in how else {"training_objective": [option_name("objective")]}
         several = "operator" in kinds
         rows |= {name: _of_term(term, also.get(name, []), several) for name, term in asked.items()}
@@ -78,10 +82,10 @@ def taking(
     return decorate
 
 
-def of_rows(rows: Mapping[str, tuple[Any, Any]]) -> Callable[..., Any]:
+def of_rows(rows: Mapping[str, Taken]) -> Callable[[Command], Callable[..., None]]:
     """A command that takes options as one mapping: of each its annotation and usual value."""
 
-    def decorate(command: Callable[[Given], None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Callable[..., None]:
         def run(**values: object) -> None:
             command(values)
 
@@ -91,7 +95,7 @@ def of_rows(rows: Mapping[str, tuple[Any, Any]]) -> Callable[..., Any]:
 
 
 def _signed(
-    run: Callable[..., None], rows: Mapping[str, tuple[Any, Any]], command: Callable[..., None]
+    run: Callable[..., None], rows: Mapping[str, Taken], command: Callable[..., None]
 ) -> Callable[..., None]:
     """The function with the name of a command, and parameters for typer to read."""
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -106,7 +110,7 @@ def _signed(
     return run
 
 
-def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> tuple[Any, Any]:
+def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> Taken:
     """The type of a term's option and its value where not given; ``also`` are other names.
 
     ``several``: the command takes several values of all.
@@ -142,7 +146,7 @@ def is_given(given: Given, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def how(given: Given) -> dict[str, Any]:
+def how(given: Given) -> dict[str, Value]:
     """The driver and, for Optuna, its settings.
 
     Raises

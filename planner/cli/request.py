@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import typer
 
@@ -56,7 +56,7 @@ def make_request(given: Given, *, is_search: bool = False) -> Request:
         given["own"] = plan
         plan = question_of(plan)
     questions, bounds = given_answers(given)
-    asked: dict[str, Any] = {"workload": given["workload"], "specs": given["specs"], **questions}
+    asked: dict[str, object] = {"workload": given["workload"], "specs": given["specs"], **questions}
     if plan is None or is_search:
         words = ",".join(given.get("objective") or [])
         asked |= {"objectives": words or None, "constraints": bounds}
@@ -91,8 +91,8 @@ def as_started(given: Given, request: Request) -> Request:
 class Answers(NamedTuple):
     """What was given for questions, and for limits, by name."""
 
-    questions: dict[str, Any]
-    limits: dict[str, Any]
+    questions: dict[str, object]
+    limits: dict[str, object]
 
 
 def given_answers(given: Given) -> Answers:

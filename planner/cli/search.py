@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from planner.base.cells import Value, number
 from planner.cli import options
 from planner.cli.picture import picture_of
 from planner.cli.request import make_request
 from planner.plan.given import DRIVERS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.decide.api_comparison import ApiComparison
     from planner.optimize.exhaustive import Sink
     from planner.optimize.problem import Problem
@@ -60,7 +63,7 @@ def search(given: options.Given) -> None:
         priced_models(request.specs)  # faults of a list are told before the search
     with row_files(csv, json) as files:
 
-        def add(table: Any) -> None:
+        def add(table: Mapping[str, object]) -> None:
             files.add(result_blocks(plan, table))
 
         result = _drive(plan.problem, how, add if all_rows else None, quiet=given["quiet"])
@@ -136,7 +139,7 @@ def _refuse(plan: Plan, result: SearchResult) -> NoReturn:
 
 
 def _drive(
-    problem: Problem, how: dict[str, Any], sink: Sink | None, *, quiet: bool
+    problem: Problem, how: dict[str, Value], sink: Sink | None, *, quiet: bool
 ) -> SearchResult:
     from planner.show.views.progress import stoppable_bar
 
@@ -148,7 +151,7 @@ def _drive(
     from planner.optimize.optuna_search import optuna_search
 
     chosen = {name: value for name, value in how.items() if name != "driver"}
-    with stoppable_bar(how["trials"], "trials", quiet=quiet) as progress:
+    with stoppable_bar(int(number(how["trials"])), "trials", quiet=quiet) as progress:
         return optuna_search(problem, progress=progress, **chosen)
 
 

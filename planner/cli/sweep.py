@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,6 +17,8 @@ from planner.plan.given import parse_settings
 from planner.question.inputs import whole
 
 if TYPE_CHECKING:
+    from typer._click import Context, HelpFormatter
+
     from planner.show.views.plots.picture import Picture
     from planner.sweeps.plan import SweepPlan
     from planner.sweeps.run import Run
@@ -27,7 +29,7 @@ _DEFAULT = "run"
 class _RunUnlessNamed(PlainGroup):
     """``planner sweep PLAN`` runs it; words that name a command are that command."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         if not args or args[0] not in self.commands:
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)
@@ -40,10 +42,12 @@ class _Run(PlanningCommand):
     def title(self) -> str:
         return "sweep"
 
-    def format_usage(self, ctx: Any, formatter: Any) -> None:
-        formatter.write_usage(ctx.parent.command_path, " ".join(self.collect_usage_pieces(ctx)))
+    def format_usage(self, ctx: Context, formatter: HelpFormatter) -> None:
+        formatter.write_usage(
+            (ctx.parent or ctx).command_path, " ".join(self.collect_usage_pieces(ctx))
+        )
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
         formatter.write_paragraph()
         formatter.write_text("planner sweep show DIR prints what a sweep found; -h behind it, how.")
@@ -156,7 +160,7 @@ def _plan(given: options.Given) -> SweepPlan:
             name = options.option_name(next(iter(asked)))
             raise _usage(f"A plan says what is asked: leave out {name}, or the plan.")
         return read_plan(given["sweep_plan"], given["specs"])
-    table: dict[str, Any] = {"workload": given["workload"], **answered, "settings": settings}
+    table: dict[str, object] = {"workload": given["workload"], **answered, "settings": settings}
     table |= {"objectives": ",".join(words)} if words else {}
     return make_sweep(table, given["specs"], said=options.option_name)
 

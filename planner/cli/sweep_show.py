@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from planner.cli.how import HOW
-from planner.cli.options import Given, of_rows
+from planner.cli.options import Given, Taken, of_rows
 from planner.cli.picture import picture_of
 
 EPILOG = """Names are columns of DIR/scenarios.csv, with their units or without: cost is cost_usd;
@@ -21,7 +21,7 @@ planner sweep show DIR --pivot gpu,num_gpus --value time; planner sweep show DIR
 _PATH = Path | None
 
 
-def _text(words: str, metavar: str, kind: object = str) -> Any:
+def _text(words: str, metavar: str, kind: object = str) -> object:
     return Annotated[kind, typer.Option(help=words, metavar=metavar)]
 
 
@@ -37,7 +37,7 @@ _VALUE = (
 )
 _TOP = typer.Option(help="Rows to show; 20 where not given.", metavar="N", min=1)
 _FULL = typer.Option("--full", help="All works, rows and reasons.")
-_ASKED: Mapping[str, tuple[Any, Any]] = {
+_ASKED: Mapping[str, Taken] = {
     "folder": (Annotated[Path, _FOLDER], inspect.Parameter.empty),
     "where": (_text(_WHERE, "NAME=VALUE[,...]", list[str] | None), None),
     "sort": (_text("Least first; with a - before a name most first.", "NAME[,NAME]"), ""),

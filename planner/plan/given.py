@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from planner.base.cells import Value
 from planner.base.training_objectives import is_objective
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.question.inputs import (
+    Answer,
     chosen,
     full_name,
     read,
@@ -81,19 +83,23 @@ def _read(
     if workload == "train":
         asked |= _trained_for(asked, said)
         asked = {name: value for name, value in asked.items() if value is not None}
-    read_fields: dict[str, Any] = {"workload": workload}
-    of_options: dict[str, Any] = {}
+    read_fields: dict[str, object] = {"workload": workload}
+    of_options: dict[str, object] = {}
+    set_names: dict[str, object] = {}
     for name, value in asked.items():
-        if name in _PARTS:
+        if name == "settings":
+            set_names = _settings(workload, value)
+        elif name in _PARTS:
             read_fields[name] = _PARTS[name](workload, value, said)
         elif name in _FIELDS:
             answer = _answer(glossary()[name], value, said(name))
-            is_several = isinstance(answer, tuple) and _goes_to_settings(name)
+            # Several values are those of a parameter; a request has one, but of GPUs any.
+            is_parameter = "parameter" in glossary()[name].kind and name != "num_gpus"
+            is_several = isinstance(answer, tuple) and is_parameter
             (of_options if is_several else read_fields)[name] = answer
         else:
             raise _unknown(workload, name)
     _refuse_others(workload, read_fields, said)
-    set_names = read_fields.get("settings", {})
     if "precision" in read_fields:
         _refuse_twice([workload_of(workload).precision], set_names)
     _refuse_twice(of_options, set_names)
@@ -103,7 +109,7 @@ def _read(
         base = replace(base, total_tokens=None, num_samples=None, max_steps=None)
     if base is None and "model" not in read_fields:
         raise SpecError(f"Give a model with {said('model')}.")
-    request = Request(**read_fields) if base is None else replace(base, **read_fields)
+    request = (base or Request(model="")).changed(**read_fields)
     return request, read_fields
 
 
@@ -161,7 +167,7 @@ def question_of(base: Request) -> Request:
     return replace(base, settings=kept)
 
 
-def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Any]:
+def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Value]:
     """The ``driver`` and, of Optuna, its ``trials``, ``seed``, ``sampler`` and ``storage``.
 
     Raises
@@ -207,7 +213,7 @@ def _workload(given: object) -> str:
     return known_workload(str(given).strip().lower())
 
 
-def _answer(term: Term, given: object, said: str) -> Any:
+def _answer(term: Term, given: object, said: str) -> Answer | tuple[Answer, ...]:
     """The value of a question, a tuple of several where the term takes them."""
     if not term.takes_several:
         return read(term, given, said)
@@ -217,14 +223,9 @@ def _answer(term: Term, given: object, said: str) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def _goes_to_settings(name: str) -> bool:
-    """Whether several values are those of a parameter; a request has one, but of GPUs any."""
-    return "parameter" in glossary()[name].kind and name != "num_gpus"
-
-
-def _settings(workload: str, given: object, said: Said) -> dict[str, Any]:
+def _settings(workload: str, given: object) -> dict[str, object]:
     known = terms_of(workload, "parameter", "pool", "derived")
-    read_settings: dict[str, Any] = {}
+    read_settings: dict[str, object] = {}
     for word, value in _items("settings", given):
         name = full_name(word, known)
         if name in read_settings:
@@ -233,7 +234,7 @@ def _settings(workload: str, given: object, said: Said) -> dict[str, Any]:
     return read_settings
 
 
-def _setting(term: Term | None, given: object, name: str) -> Any:
+def _setting(term: Term | None, given: object, name: str) -> object:
     """The values of a parameter; an unknown one, and choices of spaces, are judged with these."""
     is_choice = not isinstance(given, str | os.PathLike | Iterable | Real)
     if term is None or (is_choice and not hasattr(given, "tolist")):
@@ -260,7 +261,7 @@ def _objectives(workload: str, given: object, said: Said) -> tuple[str, ...]:
     return tuple(full_name(str(word), known) for word in words)
 
 
-def _trained_for(asked: Mapping[str, object], said: Said) -> dict[str, Any]:
+def _trained_for(asked: Mapping[str, object], said: Said) -> dict[str, object]:
     """What training minimizes where a word for it stands among what is best."""
     given = asked.get("objectives")
     if given is None or _is_empty(given):
@@ -299,7 +300,7 @@ def _constraints(workload: str, given: object, said: Said) -> dict[str, float]:
     return bounds
 
 
-def _items(part: str, given: object) -> Iterable[tuple[str, Any]]:
+def _items(part: str, given: object) -> Iterable[tuple[str, object]]:
     """The entries of a mapping; those without a value were not given."""
     if not isinstance(given, Mapping):
         raise SearchSpaceError(f"{part} is a mapping of names to values, not {shown(given)}.")
@@ -309,7 +310,7 @@ def _items(part: str, given: object) -> Iterable[tuple[str, Any]]:
     return [(name, value) for name, value in given.items() if value is not None]
 
 
-def _words(given: object, said: str) -> Any:
+def _words(given: object, said: str) -> Answer | tuple[Answer, ...]:
     """A word or several that are read once the workload says of what they are."""
     words = [read(glossary()["model"], word, said) for word in several(given, said)]
     return words[0] if len(words) == 1 else tuple(words)
@@ -319,8 +320,7 @@ def _path(given: object, said: str) -> str:
     return str(read(glossary()["space"], given, said))
 
 
-_PARTS: Mapping[str, Callable[[str, Any, Said], Any]] = {
-    "settings": _settings,
+_PARTS: Mapping[str, Callable[[str, object, Said], object]] = {
     "objectives": _objectives,
     "constraints": _constraints,
     "precision": lambda _, given, said: _words(given, said("precision")),

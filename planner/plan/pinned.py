@@ -7,8 +7,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from planner.base.cells import Row, Value
 from planner.base.reading import RESULT, read_json, read_toml
 from planner.base.records import record
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
@@ -40,15 +41,15 @@ class PinnedPlan:
     """
 
     workload: str
-    answers: Mapping[str, Any]
-    parameters: Mapping[str, Any]
+    answers: Row
+    parameters: Row
     specs: Mapping[str, str] = field(default_factory=dict)
     version: str = __version__
     specs_folder: str = ""
     defaulted: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, plan: Plan, row: Mapping[str, object]) -> Self:
+    def of(cls, plan: Plan, row: Row) -> Self:
         """The plan of a row of result columns that a search of ``plan`` found."""
         workload = plan.workload.name
         given = answers_of(plan, row)
@@ -83,9 +84,10 @@ class PinnedPlan:
         found = make_request({**asked, "specs": self.specs_folder or None})
         return PlanRequest(**vars(found))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them."""
-        return {name: _plain(getattr(self, name)) for name in _file_parts()}
+        parts = {name: getattr(self, name) for name in _file_parts()}
+        return {name: dict(p) if isinstance(p, Mapping) else p for name, p in parts.items()}
 
     @classmethod
     def from_dict(cls, table: object, where: str) -> Self:
@@ -108,7 +110,11 @@ class PinnedPlan:
         parameters = _read_part(
             table, "parameters", terms_of(workload, "parameter", "pool"), faults
         )
-        texts = _texts(table, faults)
+        texts, digests = _texts(table, faults), table.get("specs", {})
+        if not isinstance(digests, Mapping) or not all(
+            isinstance(digest, str) for digest in digests.values()
+        ):
+            faults.append("[specs] is no table of digests.")
         plain = plain_values(workload)
         lacking = [name for name in terms_of(workload, "parameter") if name not in parameters]
         needed = sorted(name for name in lacking if name not in plain)
@@ -124,6 +130,7 @@ class PinnedPlan:
             answers=answers,
             parameters={**{name: plain[name] for name in defaulted}, **parameters},
             defaulted=defaulted,
+            specs=digests,
             **texts,
         )
 
@@ -159,7 +166,7 @@ class PinnedPlan:
         return cls.from_dict(table, str(path))
 
 
-def answers_of(plan: Plan, row: Mapping[str, object]) -> dict[str, Any]:
+def answers_of(plan: Plan, row: Row) -> dict[str, Value]:
     """Every question but that of the space, answered: as the user did, or as the row was made."""
     settled, profile = plan.settled(row), plan.workload.profile_kind
     answers = {}
@@ -177,9 +184,9 @@ def answers_of(plan: Plan, row: Mapping[str, object]) -> dict[str, Any]:
     return answers
 
 
-def asked_of(request: Request) -> dict[str, Any]:
+def asked_of(request: Request) -> dict[str, Value]:
     """The questions that a request answers with one value, as plain words and numbers."""
-    answers: dict[str, Any] = {}
+    answers: dict[str, Value] = {}
     for name in terms_of(request.workload, "question"):
         given = getattr(request, name, None)
         if given not in (None, ALL) and not isinstance(given, tuple | list):
@@ -189,7 +196,7 @@ def asked_of(request: Request) -> dict[str, Any]:
     return answers
 
 
-def settings_of(workload: str, row: Mapping[str, object]) -> dict[str, Any]:
+def settings_of(workload: str, row: Row) -> dict[str, Value]:
     """The parameters of a row that are set by name, without those at their plain values.
 
     Prefill workers have the plain names' values where they have no other.
@@ -210,7 +217,7 @@ def settings_of(workload: str, row: Mapping[str, object]) -> dict[str, Any]:
     return settings | own
 
 
-def _parameters(workload: str, row: Mapping[str, object]) -> list[str]:
+def _parameters(workload: str, row: Row) -> list[str]:
     """The parameters of a row, those of its pools among them if it has pools."""
     pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
     return [*terms_of(workload, "parameter"), *pools]
@@ -223,13 +230,13 @@ def _file_parts() -> list[str]:
 
 def _read_part(
     table: Mapping[str, object], part: str, known: Mapping[str, Term], faults: list[str]
-) -> dict[str, Any]:
+) -> dict[str, Value]:
     """The values of a part by the terms they are of, one each; ``faults`` gets what is wrong."""
     values = table.get(part)
     if not isinstance(values, Mapping):
         faults.append(f"there is no table [{part}].")
         return {}
-    found: dict[str, Any] = {}
+    found: dict[str, Value] = {}
     for name, value in values.items():
         if name not in known:
             faults.append(f"{part}.{name} is unknown.{did_you_mean(str(name), known)}")
@@ -243,33 +250,26 @@ def _read_part(
     return found
 
 
-def _texts(table: Mapping[str, object], faults: list[str]) -> dict[str, Any]:
-    """The parts that are texts, and the digests of specs."""
-    found: dict[str, Any] = {}
+def _texts(table: Mapping[str, object], faults: list[str]) -> dict[str, str]:
+    """The parts that are texts."""
+    found: dict[str, str] = {}
     for name in ("version", "specs_folder"):
         value = table.get(name, "")
         if not isinstance(value, str) or "\0" in value:
             faults.append(f"{name} is no text.")
         elif name in table:
             found[name] = value
-    digests = table.get("specs", {})
-    if not isinstance(digests, Mapping) or not all(isinstance(v, str) for v in digests.values()):
-        faults.append("[specs] is no table of digests.")
-    return {**found, "specs": digests}
+    return found
 
 
-def _is_file(name: str, answer: Any) -> bool:
+def _is_file(name: str, answer: object) -> bool:
     """Whether an answer is a file of the user's: a list of prices, or a spec of any kind."""
-    return name == "prices" or (str(answer).endswith(".toml") and os.path.isfile(answer))
+    return name == "prices" or (str(answer).endswith(".toml") and os.path.isfile(str(answer)))
 
 
-def _absolute(path: str) -> str:
+def _absolute(path: object) -> str:
     """A path that means the same file from every working directory."""
-    return str(Path(path).absolute())
-
-
-def _plain(value: object) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
+    return str(Path(str(path)).absolute())
 
 
 def _key(name: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
+from planner.base.cells import Row, Value
 from planner.base.records import record
 from planner.confidence.quantiles import checked_confidence
 from planner.errors import SearchSpaceError
@@ -59,7 +59,7 @@ class Plan:
                 return source
         raise KeyError(f"No source has this row: {row}.")
 
-    def settled(self, row: Mapping[str, object]) -> dict[str, Any]:
+    def settled(self, row: Row) -> dict[str, Value]:
         """Answers to questions that a row was made with, each as it can be asked again."""
         answers = {**self.workload.settled(self.source_of(row)), "model": row["model"]}
         if "adapter" in row:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.errors import PlannerError
 from planner.optimize.collector import first_row, known_value
-from planner.optimize.source import Source
+from planner.optimize.source import Setting, Source
 from planner.plan.plan import Plan, evaluated, one_configuration
 from planner.question.request import Request
 from planner.specs.checked import unchecked
@@ -100,7 +100,7 @@ def _of_source(source: Source, kind: str, paths: Sequence[str], factor: float) -
     return source.changed(lambda setting: _of_setting(setting, kind, paths, factor))
 
 
-def _of_setting(setting: Any, kind: str, paths: Sequence[str], factor: float) -> Any:
+def _of_setting(setting: Setting, kind: str, paths: Sequence[str], factor: float) -> Setting:
     machine = setting.machine
     if kind == "gpu":
         gpu, efficiency = machine.gpu, machine.gpu.efficiency

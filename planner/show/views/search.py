@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.base import text
+from planner.base.cells import Row
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
 from planner.decide.open_facts import MovingFact, moving_facts, widened
@@ -292,7 +293,7 @@ def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
     ]
 
 
-def estimate_command(plan: Plan, row: Mapping[str, object]) -> str:
+def estimate_command(plan: Plan, row: Row) -> str:
     """``planner estimate`` for a row of result columns of a plan."""
     workload, request = plan.workload, plan.request
     words = [] if workload.name == Request.workload else ["--workload", workload.name]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.base.cells import Value
 from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.base.units import UNITS
@@ -477,7 +478,7 @@ def _at_load(reading: Reading, planned: Planned) -> Planned | None:
     load = facts.get("concurrency"), facts.get("request_rate")
     if not any(load):
         return planned
-    told: dict[str, object] = {}
+    told: dict[str, Value] = {}
     if "equal_lengths" in facts and planned.pinned.workload != STATIC:
         told["equal_lengths"] = bool(facts["equal_lengths"])
         told |= {name: facts[name] for name in _VARIATIONS if facts.get(name)}

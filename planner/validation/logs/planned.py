@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from planner.base.cells import Row
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.errors import PlannerError
@@ -123,7 +124,7 @@ class Planned:
         self,
         concurrency: float | None,
         request_rate: float | None,
-        requests: Mapping[str, object] | None = None,
+        requests: Row | None = None,
     ) -> Planned | None:
         """The same deployment at another load: so many requests at once, or so many a second.
 
