@@ -137,7 +137,7 @@ def test_no_module_lists_the_parameters_again():
     assert found == {}
 
 
-MOST_LITERALS = 140
+MOST_LITERALS = 100
 """They become fewer: a group or a column of the table of terms takes the place of one."""
 
 

@@ -12,6 +12,7 @@ from planner.configurations.choices import checked, listed
 from planner.configurations.table import word
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
+from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.drafting import DraftMethod, acceptance, head_of
 from planner.specs.gpu import GpuSpec
@@ -163,7 +164,7 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
 
 def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     lengths: dict[str, Any] = {}
-    for name in ("input_tokens", "output_tokens"):
+    for name in terms_about("length", "serve"):
         given = getattr(request, name)
         if given is None:
             notes.defaults[name] = f"{_TOKENS:,} (default)"
