@@ -42,7 +42,8 @@ texts are made from it. Its columns:
     - ``latency`` of a request; ``rate``: tokens or requests per second; ``throughput``: objectives
       that follow from it, as sure as it is; ``electricity``: what follows from the power drawn
     - ``length`` of what is computed; ``run_length``: how long training lasts; ``image``: of inputs;
-      ``product``: sizes of a matrix product
+      ``product``: sizes of a matrix product; ``format``: of numbers
+    - ``following``: parameters that others decide, so that a change of them alone is none
 ``needs``
     of a question, the one without which it does nothing
 """

@@ -125,7 +125,7 @@ def _brief(row: Mapping[str, object]) -> str:
 def _blamed(candidates: Candidates, rule: str) -> str:
     """The degrees and types of a configuration."""
     row = first_row(candidates.columns())
-    names = ("num_gpus", *_DEGREES.values(), "quantization", "kv_cache")
+    names = ("num_gpus", *_DEGREES.values(), *terms_about("format", "serve"))
     return " ".join(f"{name}={row[name]}" for name in names)
 
 
