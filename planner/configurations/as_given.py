@@ -12,9 +12,10 @@ from planner.base.records import record
 from planner.configurations.choices import checked, listed
 from planner.configurations.training import TrainingConfigurations
 from planner.errors import SearchSpaceError
+from planner.question.terms import terms_about
 
 FOLLOWING = ("data_parallel", "gradient_accumulation_steps")
-_DEGREES = ("tensor_parallel", "context_parallel", "pipeline_parallel")
+_DEGREES = terms_about("model_parallel", "train")
 # Of a space with more, the rule alone says which agree.
 _MOST_LISTED = 2**22
 

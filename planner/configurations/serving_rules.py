@@ -20,6 +20,7 @@ from planner.configurations.rule import (
     uneven_widths,
 )
 from planner.configurations.serving import ServingConfigurations
+from planner.question.terms import terms_about
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -126,8 +127,7 @@ def _offload(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     violated = np.zeros((), dtype=np.bool_)
-    names = ("tensor_parallel", "pipeline_parallel", "expert_parallel", "attention_data_parallel")
-    for name in names:
+    for name in terms_about("degree", "serve"):
         if not getattr(context.engine, name):
             violated = violated | (getattr(c, name) > 1)
     return violated

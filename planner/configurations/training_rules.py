@@ -39,6 +39,7 @@ from planner.configurations.rule import (
     uneven_widths,
 )
 from planner.configurations.training import TrainingConfigurations
+from planner.question.terms import terms_about
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -197,7 +198,7 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     }
     if not f.layer_split:
         found["layer_split"] = c.layer_split
-    for name in ("tensor_parallel", "context_parallel", "expert_parallel"):
+    for name in terms_about("collective"):
         if not getattr(f, name):
             found[name] = (getattr(c, name) > 1) & ~beside_shards(c, f, name)
     if not f.interleaved_schedule:

@@ -19,7 +19,7 @@ from planner.optimize.result_columns import fit_probability
 from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan, make_plan
-from planner.question.terms import Term, glossary, terms_of
+from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Evaluation
 from planner.workloads.engine_options import told_at
@@ -31,7 +31,7 @@ MOST_CHANGES = 3
 """More parameters at once are another plan, not a change."""
 
 # These follow from others: a change of them alone is no decision of the user's.
-_FOLLOWING = ("sequence_parallel", "recompute_num_layers", "expert_quantization")
+_FOLLOWING = terms_about("following")
 _BEST = {"train": "throughput", "inference": "throughput", "serve": "throughput_per_gpu"}
 _ENOUGH = 0.9
 _WORTH = 0.01

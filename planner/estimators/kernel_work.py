@@ -8,6 +8,7 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.estimators.kernel_rows import Rows
 from planner.estimators.ledger import COMPUTE, HOST, LAUNCH, MEMORY, Work
+from planner.question.terms import terms_about
 from planner.specs.gpu import GpuSpec
 
 
@@ -31,7 +32,7 @@ def kernel_work(formula: str, gpu: GpuSpec, e: Rows, time: FloatArray, done: Don
     """
     compute = done.paid / (e["peak"] * e["compute_fraction"])
     memory = done.moved / (gpu.memory_bandwidth * e["bandwidth_fraction"])
-    sizes = dict(zip(("rows", "columns", "depth"), done.sizes, strict=False))
+    sizes = dict(zip(terms_about("product"), done.sizes, strict=False))
     return Work(
         formula=formula,
         time=time,

@@ -13,6 +13,7 @@ from planner.errors import PlannerError, SpecError
 from planner.pages.document import Document, numbers
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import evaluated, one_configuration
+from planner.question.terms import terms_about
 from planner.show.page import Block, Code, Page, Pairs, Section, grid, said
 from planner.show.views.details import details_of
 from planner.show.views.explanation import sensitivities_blocks
@@ -98,7 +99,7 @@ def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
 def used_specs(specs: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
     """Of the specs of a manifest those that the rows are of, and those that are no choice."""
     used = specs_of_rows(rows)
-    choices = ("gpu", "framework", "engine", "model")
+    choices = ("model", "gpu", *terms_about("software"))
     return {
         title: digest
         for title, digest in specs.items()

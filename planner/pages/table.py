@@ -11,7 +11,7 @@ from planner.base import text
 from planner.optimize.result_columns import ends_of
 from planner.pages.document import numbers
 from planner.question.cells import limit_column
-from planner.question.terms import Term, glossary, term_of_column, terms_of
+from planner.question.terms import Term, glossary, term_of_column, terms_about, terms_of
 from planner.show.page import TOTAL, Bars, Block, Cell, Head, Table
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 from planner.show.views.short import layout_of
@@ -26,7 +26,7 @@ MOST_ROWS = 2000
 PLAN = "plan"
 """The column that tells a layout in a few words."""
 
-PLACES = ("mode", "model", "gpu", "framework", "engine", "adapter", "num_gpus")
+PLACES = tuple(dict.fromkeys(["mode", *terms_about("place"), "num_gpus"]))
 """What says where a row runs."""
 
 _MEMORY, _FITS = "peak_memory_gib", "fit_probability"

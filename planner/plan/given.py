@@ -27,7 +27,7 @@ from planner.question.inputs import (
     whole,
 )
 from planner.question.request import ALL, PlanRequest, Request
-from planner.question.terms import Term, glossary, terms_of
+from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.registry import known_workload, workload_of
 
 Said: TypeAlias = Callable[[str], str]
@@ -40,19 +40,10 @@ TRIALS = 2000
 _MOST_AT_ONCE = 10**7
 _BURST_OF = ("serve",)
 # Of a plan that is changed, one of them takes the place of the others.
-_RUN_LENGTHS = ("total_tokens", "num_samples", "max_steps")
+_RUN_LENGTHS = terms_about("run_length")
 _FIELDS = tuple(field.name for field in fields(Request))
 _OF_OPTUNA = ("trials", "seed", "sampler", "storage")
-NEEDS = {
-    "engine_version": "engine",
-    "acceptance_rate": "draft_tokens",
-    "draft_cost": "draft_tokens",
-    "draft_model": "draft_tokens",
-    "draft_method": "draft_tokens",
-    "draft_steps": "draft_tokens",
-    "max_loras": "lora_rank",
-    "tokens_per_image": "images_per_sample",
-}
+NEEDS = {name: term.needs for name, term in glossary().items() if term.needs}
 """Questions that do nothing without another."""
 
 

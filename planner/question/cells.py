@@ -14,7 +14,6 @@ from planner.question.terms import Term, term_of_column
 _OWN: dict[str, type] = {
     "scenario": int, "feasible": bool, "work": str, "workload": str, "time": str,
 }  # fmt: skip
-_WORDS = ("rejected_by", "prefill_contract", "prefill_provider")
 _SETTINGS = {"parameter", "pool", "derived"}
 
 
@@ -42,7 +41,7 @@ def is_result(column: str) -> bool:
     term = None if column in _OWN else term_of_column(column)
     if term is None or "pool" in term.kind or term.is_word or column == limit_column(term.term):
         return False
-    return "result" in term.kind and column not in _WORDS
+    return "result" in term.kind
 
 
 def limit_column(name: str) -> str:

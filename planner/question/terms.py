@@ -33,6 +33,19 @@ texts are made from it. Its columns:
 ``form``, ``example``
     of the page in a browser, where a row has them: the workloads or the command in whose form it
     comes first, ``long`` with a line for itself; and what may stand there
+``about``
+    the groups that it belongs to, which `terms_about` lists:
+
+    - ``place``: where a plan runs; ``spec``: names specs; ``software``: has a profile
+    - ``degree``: of parallelism; ``model_parallel``: of one copy of the model;
+      ``collective``: those that communicate within every layer; ``layout``: what one tunes of a run
+    - ``latency`` of a request; ``rate``: tokens or requests per second; ``throughput``: objectives
+      that follow from it, as sure as it is; ``electricity``: what follows from the power drawn
+    - ``length`` of what is computed; ``run_length``: how long training lasts; ``image``: of inputs;
+      ``product``: sizes of a matrix product; ``format``: of numbers
+    - ``following``: parameters that others decide, so that a change of them alone is none
+``needs``
+    of a question, the one without which it does nothing
 """
 
 from __future__ import annotations
@@ -74,6 +87,8 @@ class Term:
     description: str
     form: tuple[str, ...]
     example: str
+    about: tuple[str, ...]
+    needs: str
 
     @property
     def sign(self) -> int:
@@ -182,9 +197,11 @@ def glossary() -> dict[str, Term]:
     text = (Path(__file__).parent / "terms.csv").read_text(encoding="utf-8")
     found = {}
     for row in csv.DictReader(text.splitlines(), restval=""):
-        of, kind = (tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind"))
+        of, kind, about = (
+            tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind", "about")
+        )
         form = tuple(row.pop("form").split())
-        found[row["term"]] = Term(of=of, kind=kind, form=form, **row)
+        found[row["term"]] = Term(of=of, kind=kind, about=about, form=form, **row)
     return found
 
 
@@ -203,13 +220,31 @@ def terms_of(workload: str, *kinds: str) -> dict[str, Term]:
     """The terms of a workload that are of one of these kinds, by name, in order.
 
     >>> list(terms_of("serve", "limit"))[:2]
-    ['memory_headroom', 'time_to_first_token']
+    ['memory_headroom', 'power']
     """
     return {
         name: term
         for name, term in glossary().items()
         if (not term.of or workload in term.of) and set(kinds) & set(term.kind)
     }
+
+
+@cache
+def terms_about(group: str, workload: str = "") -> tuple[str, ...]:
+    """The names of a group of terms, of those that a workload knows where one is named, in order.
+
+    Raises
+    ------
+    KeyError
+        The table has no such group.
+
+    >>> terms_about("degree", "serve")[:2]
+    ('tensor_parallel', 'pipeline_parallel')
+    """
+    found = [term for term in glossary().values() if group in term.about]
+    if not found:
+        raise KeyError(group)
+    return tuple(term.term for term in found if not (workload and term.of) or workload in term.of)
 
 
 def plain_values(workload: str) -> dict[str, Value]:

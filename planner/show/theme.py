@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from planner.base.records import record
 from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.step_time import TIME_PARTS
+from planner.question.terms import terms_about
 
 
 @record(kw_only=True)
@@ -88,7 +89,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "prefill", "decode", "weights", "gradients", "optimizer_states", "adapters",
     ),
     "communication": (
-        "tensor_parallel", "context_parallel", "expert_parallel", "weight_gather",
+        *terms_about("collective"), "weight_gather",
         "pipeline_transfer", "pipeline", "data_parallel", "exchange", "transfer", "gathered",
         "communication_buffers",
     ),

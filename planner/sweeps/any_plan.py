@@ -17,14 +17,14 @@ from planner.launch.judge import as_started
 from planner.plan.given import Said
 from planner.plan.pinned import PLAN_FILE, PinnedPlan
 from planner.question.request import Request
-from planner.question.terms import glossary, plain_values, terms_of
+from planner.question.terms import glossary, plain_values, terms_about, terms_of
 from planner.sweeps.store import PLAN
 
 # A column that the results of one workload alone have.
 _TELLING = {"step_time_s": "train", "prefill_latency_s": "inference", "mode": "serve"}
 _OF_POOLS = ("mode", "prefill_gpu")
 # What a launch file may leave to the plan beside it.
-_OF_LOAD = ("gpu", "input_tokens", "output_tokens", "request_rate")
+_OF_LOAD = ("gpu", *terms_about("length", "serve"), "request_rate")
 _HEAD = 2**12
 # What the beginning of a plan or a result has, and no launch file.
 _OURS = ("workload = ", '"workload":', '"rows":')

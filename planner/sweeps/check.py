@@ -11,21 +11,14 @@ from planner.optimize.constraints import constraints
 from planner.plan.given import NEEDS, Said
 from planner.plan.plan import make_plan
 from planner.question.request import ALL
+from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.sweeps.plan import MOST_SCENARIOS, Scenario, SweepPlan, Work
 from planner.workloads.notes import Notes
 from planner.workloads.place import read_place
 
-SPECS = {
-    "model": SpecKind.MODELS,
-    "gpu": SpecKind.GPUS,
-    "prefill_gpu": SpecKind.GPUS,
-    "cluster": SpecKind.CLUSTERS,
-    "framework": SpecKind.FRAMEWORKS,
-    "engine": SpecKind.ENGINES,
-    "space": SpecKind.SPACES,
-}
+SPECS = {name: SpecKind(f"{name.removeprefix('prefill_')}s") for name in terms_about("spec")}
 """Questions that name spec files, and what kind of."""
 
 # Stands for the others where one answer is looked at alone.

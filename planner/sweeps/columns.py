@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from planner.base.cells import Row, number
 from planner.base.units import DAY, GIB, HOUR, parse_quantity
@@ -10,7 +10,7 @@ from planner.decide.explaining.compared import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.result_columns import ends_of
 from planner.question.inputs import full_name
-from planner.question.terms import glossary, term_of_column
+from planner.question.terms import glossary, term_of_column, terms_about
 from planner.show.views.told import ends_in
 from planner.specs.catalogue import Catalogue
 
@@ -197,14 +197,6 @@ def workloads_of(column: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for some in of for one in some)) if all(of) else ()
 
 
-_NAMES: Mapping[str, Callable[[Catalogue, str], str]] = {
-    "gpu": lambda catalogue, word: catalogue.load_gpu(word).spec.name,
-    "framework": lambda catalogue, word: catalogue.load_framework(word).spec.name,
-    "engine": lambda catalogue, word: catalogue.load_engine(word).spec.name,
-    "model": lambda catalogue, word: catalogue.load_model(word).name,
-}
-
-
 def name_of(catalogue: Catalogue, question: str, word: str) -> str | None:
     """The name of the spec that a word means; None where a question is not about specs.
 
@@ -216,4 +208,10 @@ def name_of(catalogue: Catalogue, question: str, word: str) -> str | None:
     >>> name_of(Catalogue(), "gpu", "H100"), name_of(Catalogue(), "num_gpus", "64")
     ('h100-sxm-80gb', None)
     """
-    return _NAMES[question](catalogue, word) if question in _NAMES else None
+    if question == "model":
+        return catalogue.load_model(word).name
+    if question == "gpu":
+        return catalogue.load_gpu(word).spec.name
+    if question in terms_about("software"):
+        return str(catalogue.load_profile(question, word).spec.name)
+    return None

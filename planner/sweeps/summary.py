@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
+from planner.question.terms import terms_about
 from planner.show.views.told import label
 from planner.sweeps.columns import COST, PLACES, TIME, VALUE, better, measured, measured_ends
 from planner.sweeps.plan import SweepPlan, work_questions
@@ -23,7 +24,7 @@ MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
 """Why a scenario has no plan: memory, a limit, a number that nobody knows, anything else."""
 
 # What says where a scenario runs and on what terms, beside the number of GPUs.
-_KIN = ("gpu", "framework", "engine", "mode")
+_KIN = ("gpu", *terms_about("software"), "mode")
 _SAME = 1e-3
 _NO_ENDS = (math.nan, math.nan)
 

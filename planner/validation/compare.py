@@ -13,6 +13,7 @@ from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.confidence.intervals import LEVEL
 from planner.logs.reading import OUT_OF_MEMORY
+from planner.question.terms import terms_about
 from planner.validation.assumed import assumed
 from planner.validation.columns import MEASURED
 from planner.validation.kinds import Compared, Kind, kind_of
@@ -26,12 +27,7 @@ _PROBLEM = (
     "num_attention_heads", "num_experts", "gpu", "num_gpus", "precision", "global_batch_size",
     "sequence_length",
 )  # fmt: skip
-_LAYOUT = (
-    "tensor_parallel", "pipeline_parallel", "virtual_pipeline", "context_parallel",
-    "expert_parallel", "data_parallel", "zero_stage", "data_parallel_replicas",
-    "sequence_parallel", "recompute", "recompute_num_layers", "flash_attention", "fp8_attention",
-    "micro_batch_size",
-)  # fmt: skip
+_LAYOUT = terms_about("layout", "train")
 
 
 def layout_problems(rows: Iterable[Row], compared: Compared) -> list[list[Row]]:

@@ -12,18 +12,13 @@ from planner.confidence.classes import gpu_class, has_experts
 from planner.confidence.fits import MemoryErrors
 from planner.confidence.intervals import BASES, Rule
 from planner.confidence.unmeasured import basis_words
+from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.cluster import ClusterSpec
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 
-RATES = (
-    "tokens_per_s",
-    "tokens_per_s_per_gpu",
-    "output_tokens_per_s",
-    "total_tokens_per_s",
-    "requests_per_s",
-)
+RATES = (*terms_about("rate"), "total_tokens_per_s")
 """Quantities that are larger where a run is faster."""
 MEMORY = "peak_memory_gib"
 

@@ -16,6 +16,7 @@ from planner.estimators.ownership import pue_figure
 from planner.estimators.power import power_range
 from planner.formulas.power import range_of_product
 from planner.question.request import Request
+from planner.question.terms import terms_about
 from planner.specs.ownership import Figure as Owned
 from planner.specs.power import POWER, Between, PowerProfile
 from planner.specs.regions import CARBON, ELECTRICITY, PUE, Figure
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from planner.optimize.source import Source
     from planner.workloads.deployments import Serving
 
-_ASKED = ("energy", "power", "carbon")
 _LARGEST_PUE = 10.0
 
 
@@ -42,7 +42,7 @@ def with_power(site: Site, request: Request, notes: Notes) -> Site:
     loaded = notes.catalogue.load_power()
     region = None if request.region is None else notes.catalogue.find_region(request.region)
     figures = {} if region is None else region.figures
-    asked = _is_asked((*request.objectives, *request.constraints), _ASKED)
+    asked = _is_asked((*request.objectives, *request.constraints), terms_about("electricity"))
     carbon = figures.get(CARBON)
     if carbon is None and _is_asked((*request.objectives, *request.constraints), ("carbon",)):
         what = "give --region" if region is None else f"none is known of {region.code}"

@@ -9,6 +9,7 @@ from planner.base.cells import Value
 from planner.errors import SpecError
 from planner.estimators.parameters import tower_parameters
 from planner.question.request import Request
+from planner.question.terms import terms_about
 from planner.specs.model import ModelSpec
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.notes import Notes
@@ -16,7 +17,6 @@ from planner.workloads.notes import Notes
 if TYPE_CHECKING:
     from planner.specs.serving import ServingWorkload
 
-_ASKED = ("images_per_sample", "tokens_per_image", "freeze_vision_tower")
 _Work: TypeAlias = "TrainingWorkload | ServingWorkload"
 
 
@@ -30,7 +30,11 @@ def image_fields(
     SpecError
         The model has no vision tower, or they do not find room in the sequence.
     """
-    given = {name: value for name in _ASKED if (value := getattr(request, name)) is not None}
+    given = {
+        name: value
+        for name in terms_about("image")
+        if (value := getattr(request, name)) is not None
+    }
     if not any(value is False or value for value in given.values()):
         return {}
     tower, images = model.vision_tower, request.images_per_sample or 0.0

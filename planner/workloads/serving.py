@@ -20,7 +20,7 @@ from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates, Source
 from planner.optimize.sureness import sure_factor
 from planner.question.request import Request
-from planner.question.terms import terms_of
+from planner.question.terms import terms_about, terms_of
 from planner.specs.serving import ServingWorkload
 from planner.workloads.assumed import assumed_for_batches, assumed_limits
 from planner.workloads.base import Question, Scene, Wording, Workload
@@ -129,7 +129,7 @@ def _brief(row: Mapping[str, object]) -> str:
 def _blamed(candidates: Candidates, rule: str) -> str:
     """The degrees and types of a configuration."""
     row = first_row(candidates.columns())
-    names = ("num_gpus", *_DEGREES.values(), "quantization", "kv_cache")
+    names = ("num_gpus", *_DEGREES.values(), *terms_about("format", "serve"))
     return " ".join(f"{name}={row[name]}" for name in names)
 
 
@@ -205,13 +205,11 @@ _MOST_CONCURRENT = 4096
 _FRONT = ("throughput_per_gpu", "interactivity")
 _OF_LOAD = ("capacity_per_gpu", "interactivity")
 _SIZING = ("num_gpus", "request_latency")
-# Objectives as sure as the rate of a layout: of sizing the number of GPUs follows from it.
-_OF_RATES = ("throughput_per_gpu", "capacity_per_gpu", "throughput", "cost_per_million_tokens")
 # Nobody pays ten times as much for what is left to gain there.
 _TIMES_THE_BEST = 10.0
 _COSTS = ("usd", "count")
 _PER_TOKEN = "cost_per_million_tokens_usd"
-_LENGTHS = ("input_tokens", "output_tokens")
+_LENGTHS = terms_about("length", "serve")
 _NUMBERS = ("replicas", "prefill_replicas")
 
 
@@ -505,7 +503,7 @@ SERVE = Workload(
     precision="quantization",
     open_facts=open_serving,
     weighed=(_PER_TOKEN, "num_gpus", "cost_per_hour_usd"),
-    ties=(*_OF_RATES, "interactivity", "num_gpus", "cost_per_hour"),
+    ties=(*terms_about("throughput", "serve"), "num_gpus"),
     timed=serving_steps,
     lengths=_LENGTHS,
     suits=lambda _, engine: engine.scheduler.serves,
@@ -531,7 +529,7 @@ INFERENCE = Workload(
     precision="quantization",
     open_facts=open_serving,
     weighed=(_PER_TOKEN, "num_gpus"),
-    ties=(*_OF_RATES, "request_latency"),
+    ties=(*terms_about("throughput", "inference"), "request_latency"),
     timed=serving_steps,
     lengths=_LENGTHS,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from planner.base.adapter_names import served_targets
@@ -12,6 +12,7 @@ from planner.configurations.choices import checked, listed
 from planner.configurations.table import word
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
+from planner.question.terms import terms_about, terms_of
 from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.drafting import DraftMethod, acceptance, head_of
 from planner.specs.gpu import GpuSpec
@@ -112,23 +113,7 @@ def _is_multiplied(code: Quantization, gpu: GpuSpec) -> bool:
 SINGLE = "serve_single"
 _SPACE = "serve"
 _TOKENS = 1024
-_TYPES = ("quantization", "kv_cache")
-_OF_WORKLOAD = (
-    "request_rate",
-    "input_variation",
-    "output_variation",
-    "equal_lengths",
-    "num_requests",
-    "prefix_cache_hit_rate",
-    "shared_prefix_tokens",
-    "acceptance_rate",
-    "draft_cost",
-    "redundant_experts",
-    "max_model_len",
-    "embedding_bits",
-    "max_loras",
-    "draft_steps",
-)
+_TYPES = terms_about("format", "serve")
 
 
 def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
@@ -164,12 +149,14 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
 
 def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     lengths: dict[str, Any] = {}
-    for name in ("input_tokens", "output_tokens"):
+    for name in terms_about("length", "serve"):
         given = getattr(request, name)
         if given is None:
             notes.defaults[name] = f"{_TOKENS:,} (default)"
         lengths[name] = _TOKENS if given is None else given
-    values = {name: getattr(request, name) for name in _OF_WORKLOAD}
+    fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
+    asked = [name for name in terms_of("serve", "question") if name in fields_of]
+    values = {name: getattr(request, name) for name in asked}
     values["lora_rank"] = request.lora_rank or 0
     values["lora_targets"] = _targets(request)
     values["draft_method"] = method = _method(request, model)
@@ -190,7 +177,7 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
                 f"{usual.high:g} is usual)"
             )
     images = image_fields(request, model, lengths["input_tokens"], notes)
-    workload = check_spec(ServingWorkload, {**lengths, **values, **images}, where="the workload")
+    workload = check_spec(ServingWorkload, {**values, **lengths, **images}, where="the workload")
     if request.redundant_experts and not model.num_experts:
         raise SpecError(f"{model.name} has no experts to copy: leave out --redundant-experts.")
     if workload.shared_prefix_tokens > workload.input_tokens:

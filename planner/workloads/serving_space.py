@@ -11,14 +11,14 @@ from planner.configurations.enumerate import Factor, OpenMesh, factor, joined, n
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
-from planner.question.terms import plain_values
+from planner.question.terms import plain_values, terms_about
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 
 _ALL = "all"
 _LARGEST_REPLICA = 64
-_LAYOUT = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel")
+_LAYOUT = terms_about("model_parallel", "serve")
 _CACHE = ("kv_cache", "weight_offload", "kv_offload", "gpu_memory_utilization")
 _ALONE = (*_CACHE, "concurrency", "max_num_batched_tokens")
 

@@ -34,7 +34,7 @@ from planner.estimators.training.share import Setting
 from planner.estimators.training.step_time import StepTime
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
-from planner.question.terms import plain_values, terms_of
+from planner.question.terms import plain_values, terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -464,9 +464,9 @@ TRAIN = Workload(
     others=other_software,
     open_facts=open_training,
     weighed=("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),
-    ties=("throughput", "step_time", "time_to_train", "gpu_hours", "cost"),
+    ties=terms_about("throughput", "train"),
     timed=training_steps,
-    lengths=("sequence_length",),
+    lengths=terms_about("length", "train"),
     batch="micro_batch_size",
     wording=Wording(
         noun="configuration",

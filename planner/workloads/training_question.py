@@ -14,6 +14,7 @@ from planner.estimators.parameters import count_parameters
 from planner.estimators.training.share import tokens_of_sample
 from planner.question.inputs import whole
 from planner.question.request import ALL, Request
+from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.drafting import with_mtp
 from planner.specs.gpu import GpuSpec
@@ -27,7 +28,7 @@ from planner.workloads.images import image_fields
 from planner.workloads.notes import Notes
 from planner.workloads.place import gpu_counts
 
-LENGTHS = {"total_tokens": "--tokens", "max_steps": "--steps", "num_samples": "--samples"}
+LENGTHS = {name: glossary()[name].option_name for name in terms_about("run_length")}
 """What says how long a run is, each with its option; one of them is enough."""
 UNKNOWN_TOKENS = 1e9
 """Tokens that time and cost are told of where nobody knows how many a fine-tuning has."""

@@ -26,12 +26,13 @@ from planner.errors import PlannerError
 from planner.optimize.collector import first_row, known_value
 from planner.plan.pinned import PinnedPlan
 from planner.plan.plan import Plan, evaluated
+from planner.question.terms import terms_about
 from planner.workloads.base import Evaluation
 
 _OF_MEMORY = ("peak_memory_gib", "memory_headroom_gib")
 _PARTS_OF_KERNELS = 3  # efficiency.gemm.bf16
 _NOT_KERNELS = ("collective",)  # alternatives of which the faster is taken
-_KINDS = ("gpu", "cluster", "framework", "engine", "reliability", "power")
+_KINDS = {*terms_about("spec"), "reliability", "power"} - {"model"}
 
 
 @record(kw_only=True)

@@ -10,6 +10,7 @@ from functools import cache
 from planner.base.records import record
 from planner.estimators.ledger import HOST
 from planner.formulas import collectives, overlap, pipeline, roofline
+from planner.question.terms import terms_about
 from planner.workloads.timed import Done
 
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
@@ -56,7 +57,7 @@ UNITS: Mapping[str, str] = {
     **dict.fromkeys(("flops", "paid_flops"), "FLOP"),
     **dict.fromkeys(("num_bytes", "volume"), "byte"),
     **dict.fromkeys(("memory_bandwidth", "bandwidth", "peak_bandwidth"), "byte/s"),
-    **dict.fromkeys(("rows", "columns", "depth", "group_size", "ranks_in_domain"), "count"),
+    **dict.fromkeys((*terms_about("product"), "group_size", "ranks_in_domain"), "count"),
     **dict.fromkeys(("compute_fraction", "bandwidth_fraction", "sharpness"), "1"),
     "peak_flops": "FLOP/s",
     "latency": "s",
@@ -155,7 +156,7 @@ def _copy(done: Done) -> str:
 
 
 def _sizes(done: Done) -> str:
-    names = [name for name in ("rows", "columns", "depth") if name in done.work.figures]
+    names = [name for name in terms_about("product") if name in done.work.figures]
     return f"{product_of([done.figure(name) for name in names])}: " if names else ""
 
 

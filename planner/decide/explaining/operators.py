@@ -22,7 +22,7 @@ from planner.estimators.machine import Group, Machine
 from planner.estimators.training.attention_core import fused_work
 from planner.question.inputs import chosen, read, read_all, several, whole
 from planner.question.request import ALL
-from planner.question.terms import glossary
+from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
@@ -201,8 +201,6 @@ drives of the node.
 
 Said = Callable[[str], str]
 
-_PLACE = ("gpu", "cluster", "framework")
-
 
 @record(kw_only=True)
 class OperatorQuestion:
@@ -234,7 +232,7 @@ def read_question(
     kinds = [chosen(word, "an operator", KINDS) for word in several(operator, "an operator")]
     sizes: dict[str, Sequence[float]] = {}
     words: dict[str, Sequence[str]] = {}
-    for name in [name for name in asked if name not in _PLACE]:
+    for name in [name for name in asked if name not in terms_about("spec")]:
         if not any(name in (*kind.sizes, *kind.words) for kind in KINDS.values()):
             raise SearchSpaceError(f"Operators have no {name}.")
         if name == "num_gpus":

@@ -19,7 +19,7 @@ from planner.question.request import Request
 from planner.workloads.deployments import DISAGGREGATED
 
 _FEWEST = ("num_gpus", "request_latency")
-_CHEAPEST = ("cost_per_hour", "num_gpus", "request_latency")
+_CHEAPEST = ("cost_per_hour", *_FEWEST)
 Searches = MutableMapping[Hashable, SearchResult]
 """What was searched for a contract: the next one takes it where it chooses no plan."""
 

@@ -13,8 +13,9 @@ from planner.estimators.ledger import Work
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.share import Share
 from planner.layers.operators import Op
+from planner.question.terms import terms_about
 
-COLLECTIVES = ("tensor_parallel", "context_parallel", "expert_parallel")
+COLLECTIVES = terms_about("collective")
 
 
 @record(kw_only=True)

@@ -16,12 +16,6 @@ from planner.show.page import Block, Column, fitted, said
 from planner.show.views.documents import command_manifest
 from planner.show.views.rows import RowFiles, blocks
 
-# What a narrow terminal leaves out comes last.
-_RANKS = {
-    "algorithm_bandwidth_gb_per_s": 2,
-    "bandwidth_gb_per_s": 3,
-    "of_roofline": 4,
-}
 _HEADS = {"num_gpus": "GPUs", "gpu": "GPU", "time_s": "time"}
 # What a line before the table says where all rows have it in common.
 _NAMED = ("gpu", "framework")
@@ -34,7 +28,13 @@ def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
     same = _same(times)
     if same:
         yield said(", ".join(same))
-    yield fitted(_columns(times), lambda name: _RANKS.get(name, 1))
+    yield fitted(_columns(times), _rank)
+
+
+def _rank(column: str) -> int:
+    """How late a narrow terminal leaves out a column."""
+    term = term_of_column(column)
+    return int(term.rank or 1) if term and "result" in term.kind else 1
 
 
 def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str]) -> None:

@@ -17,6 +17,7 @@ from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
+from planner.question.terms import terms_about
 from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, memory_blocks, sure_blocks
 from planner.show.views.engine_start import start_pairs
@@ -198,7 +199,7 @@ def _timelines(candidates: Serving) -> list[Timeline]:
     ]
 
 
-LATENCIES = ("time_to_first_token", "time_per_output_token", "request_latency")
+LATENCIES = terms_about("latency", "serve")
 """The three times of a request that have a distribution."""
 PERCENTS = tuple(range(1, 100))
 _SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 99)

@@ -8,12 +8,12 @@ from typing import Any
 from planner.base import text
 from planner.configurations.serving import PREFILL
 from planner.plan.plan import Plan
-from planner.question.terms import glossary, terms_of
+from planner.question.terms import glossary, terms_about, terms_of
 from planner.workloads.base import Workload
 from planner.workloads.training_words import FOLLOWING
 
 SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
-_PLACES = ("mode", "model", "gpu", "framework", "engine", "adapter")
+_PLACES = terms_about("place")
 # The rank of the first parameter of training that few plans set; at its default it is not told.
 _RARE = 29
 
@@ -63,7 +63,7 @@ def layout_of(workload: Workload, row: Mapping[str, object]) -> str:
 def plan_of(workload: Workload, row: Mapping[str, object]) -> str:
     """A row's software and layout as its users write it."""
     wording = workload.wording
-    software = [row.get(name) for name in ("mode", "framework", "engine")]
+    software = [row.get(name) for name in ("mode", *terms_about("software"))]
     words = [str(word) for word in software if word]
     return ", ".join([*words, (wording.brief or wording.in_short)(row)])
 

@@ -12,6 +12,7 @@ from planner.base.records import record
 from planner.confidence.classes import has_experts
 from planner.confidence.tables import read_table
 from planner.configurations.serving import ServingConfigurations
+from planner.question.terms import terms_about, terms_of
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -76,7 +77,8 @@ _WEIGHT_ONLY = {
     Quantization.W4A8: Quantization.W4A16,
 }
 # What splits a replica; expert-parallel ranks are the same GPUs.
-_SIZES = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel", "expert_parallel")
+_SIZES = terms_about("degree", "serve")
+_EXPERTS = "expert_parallel"
 # What host memory keeps, as shares of weights and cache.
 _OFFLOAD = {
     "": (0.0, 0.0),
@@ -121,9 +123,7 @@ def configurations(
     deployments: Sequence[Deployment], concurrency: Sequence[float]
 ) -> ServingConfigurations:
     """One replica of each, with so many requests in it."""
-    names = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel", "expert_parallel",
-             "max_num_batched_tokens", "quantization", "expert_quantization", "kv_cache",
-             "weight_offload", "kv_offload", "gpu_memory_utilization")  # fmt: skip
+    names = terms_of("serve", "parameter").keys() - {"num_gpus", "concurrency"}
     columns = {name: [getattr(one, name) for one in deployments] for name in names}
     return ServingConfigurations.of(
         num_gpus=[one.replica_gpus for one in deployments], concurrency=concurrency, **columns
@@ -174,8 +174,8 @@ def _split(run: Run, prefix: str, moe: bool) -> dict[str, int]:
         split["attention_data_parallel"] = _attention_ranks(run, prefix, split)
     if max(split.values()) > _MOST_GPUS:
         raise NotPredicted("impossible layout: more GPUs than there are")
-    stage, experts = split["tensor_parallel"] * split["attention_data_parallel"], _SIZES[-1]
-    return split | {experts: math.gcd(split[experts], stage) if moe else 1}
+    stage = split["tensor_parallel"] * split["attention_data_parallel"]
+    return split | {_EXPERTS: math.gcd(split[_EXPERTS], stage) if moe else 1}
 
 
 def _attention_ranks(run: Run, prefix: str, split: Mapping[str, int]) -> int:
@@ -192,7 +192,7 @@ def _attention_ranks(run: Run, prefix: str, split: Mapping[str, int]) -> int:
 
 def _replicas(run: Run, split: Mapping[str, int]) -> float:
     """How often the GPUs of the run hold a replica; one where it does not count them."""
-    of_replica = math.prod(size for name, size in split.items() if name != _SIZES[-1])
+    of_replica = math.prod(size for name, size in split.items() if name != _EXPERTS)
     total = run.count("num_gpus") or of_replica
     if total < of_replica:
         raise NotPredicted(f"a replica of {of_replica} GPUs does not fit on {total}")

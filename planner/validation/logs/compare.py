@@ -175,7 +175,7 @@ def _spread(reading: Reading, work: object) -> dict[str, object]:
     alike = reading.facts["equal_lengths"] if is_told else getattr(work, "equal_lengths", False)
     if not alike:
         return found
-    return {"equal_lengths": 1, "input_variation": "", "output_variation": ""}
+    return {"equal_lengths": 1, **dict.fromkeys(_VARIATIONS, "")}
 
 
 def _mode(planned: Planned, reading: Reading) -> str:

@@ -39,7 +39,7 @@ from planner.configurations.option_rules import has_kernel
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.parameters import count_parameters
 from planner.formulas.adapters import NF4_BYTES
-from planner.question.terms import glossary
+from planner.question.terms import glossary, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -96,10 +96,10 @@ def _code(name: str, word: str) -> Any:
     return known[word]
 
 
-_FORMATS: dict[str, type[StatePrecision | MainPrecision]] = {
-    "optimizer_state_precision": StatePrecision,
-    "main_params_precision": MainPrecision,
-    "main_grads_precision": MainPrecision,
+_FORMATS = {
+    name: term.codes
+    for name, term in terms_of("train", "parameter").items()
+    if term.codes in (StatePrecision, MainPrecision)
 }
 
 

@@ -6,17 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.base.units import DAY
+from planner.base.units import UNITS
 from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.size import Sizes
 from planner.optimize.result_columns import ends_of
+from planner.question.terms import glossary
 from planner.show.theme import axis_label
 from planner.show.views.plots.curves import Curve, Curves
 from planner.show.views.sizes import best_lines, question_lines
 
 _TIMES = ("calendar_time_days", "time_to_train_days")
 _COSTS = ("cost_usd", "cost_per_hour_usd")
-_LIMITS = {"calendar_time": DAY, "time_to_train": DAY, "cost": 1.0}
 
 
 def size_title(sizes: Sizes) -> str:
@@ -98,8 +98,9 @@ def _limits(sizes: Sizes, x_column: str, y_column: str) -> dict[str, float]:
     found = {}
     for margin in () if fleet is None else fleet.margins:
         for axis, column in (("x", x_column), ("y", y_column)):
-            if margin.name in _LIMITS and column.startswith(margin.name):
-                found[axis] = margin.bound / _LIMITS[margin.name]
+            if column.startswith(margin.name):
+                units = UNITS[glossary()[margin.name].type]
+                found[axis] = margin.bound / units[margin.unit]
     return found
 
 
