@@ -12,7 +12,7 @@ from planner.optimize.result_columns import ends_of
 from planner.pages.document import numbers
 from planner.question.cells import limit_column
 from planner.question.terms import Term, glossary, term_of_column, terms_of
-from planner.show.page import TOTAL, Bars, Block, Cell, Head, Table
+from planner.show.page import TOTAL, Bars, Block, Cell, Column, Head, Table, cells_of
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 from planner.show.views.short import layout_of
 from planner.show.views.told import label, scale_alike, told_in
@@ -91,8 +91,12 @@ def make_table(
     marked: Sequence[str] = (),
     notes: Sequence[str] = (),
     is_small: bool = False,
+    first: Sequence[Column] = (),
 ) -> Table:
-    """Rows under these columns, no more than `MOST_ROWS`; a note tells how many there are else."""
+    """Rows under these columns, no more than `MOST_ROWS`; a note tells how many there are else.
+
+    ``first`` are columns that a view has made.
+    """
     told = [*notes]
     if len(rows) > MOST_ROWS:
         told.append(
@@ -100,12 +104,15 @@ def make_table(
             "result has all."
         )
         rows, marked = rows[:MOST_ROWS], marked[:MOST_ROWS]
-    made = [_column(workload, column, rows) for column in columns]
+    made = [
+        *((_head(c.name, c.header or c.name, c.numeric), cells_of(c.cells)) for c in first),
+        *(_column(workload, column, rows) for column in columns),
+    ]
     return Table(
         name=name,
         caption=caption,
         heads=[head for head, _ in made],
-        rows=[*zip(*(cells for _, cells in made), strict=True)],
+        rows=[*zip(*(cells[: len(rows)] for _, cells in made), strict=True)],
         marked=marked,
         notes=told,
         is_small=is_small,

@@ -223,7 +223,7 @@ def grid(
             Head(name=text, text=text, numeric=at not in of_words, rank=int(at in last))
             for at, text in enumerate(heads)
         ],
-        rows=[*map(_cells, rows)],
+        rows=[*map(cells_of, rows)],
         marked=marked,
         is_small=True,
     )
@@ -258,14 +258,15 @@ def fitted(
             )
             for one in columns
         ],
-        rows=[*map(_cells, zip(*(one.cells for one in columns), strict=True))],
+        rows=[*map(cells_of, zip(*(one.cells for one in columns), strict=True))],
         marked=marked,
         is_whole=True,
         elsewhere=elsewhere,
     )  # fmt: skip
 
 
-def _cells(row: Iterable[str | Cell]) -> list[Cell]:
+def cells_of(row: Iterable[str | Cell]) -> list[Cell]:
+    """Cells, those of words made of them."""
     return [one if isinstance(one, Cell) else Cell(text=one) for one in row]
 
 

@@ -212,7 +212,7 @@ def tied_with_first(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[lis
     sure = plan.source_of(row).confidence(row["num_gpus"])
     if sure is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
-    return ties(table[of_objective(plan, goal, table)], sure), sure.layout
+    return ties(table[of_objective(plan, goal, table)], sure.layout), sure.layout
 
 
 def _column(name: str, values: Sequence[object]) -> Column:
