@@ -114,7 +114,7 @@ class Bars:
     labels: Sequence[str]
     parts: Mapping[str, Sequence[float]]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As the script of the page reads it."""
         parts = {name: [*values] for name, values in self.parts.items()}
         return {"kind": self.kind, "unit": self.unit, "labels": [*self.labels], "parts": parts}
@@ -302,6 +302,6 @@ class Page:
         return [block for section in self.sections for block in section.blocks]
 
     @property
-    def charts(self) -> dict[str, dict[str, Any]]:
+    def charts(self) -> dict[str, dict[str, object]]:
         """What the script of the page draws, by name."""
         return {one.name: one.to_dict() for one in self.blocks if isinstance(one, Scatter | Bars)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from planner.base import text
 from planner.estimators.inference.memory import longest_that_fits, serving_memory
@@ -45,7 +44,7 @@ def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[st
 def no_start(miss: NearestMiss) -> str:
     """Why an engine does not start with its longest request, or not surely, and with which it
     would; empty where that is not what is missed."""
-    setting: Any = getattr(miss.source, "setting", None)
+    setting: object = getattr(miss.source, "setting", None)
     if not isinstance(setting, ServingSetting) or setting.workload.max_model_len is None:
         return ""
     if setting.engine.memory.shortens_longest:

@@ -151,8 +151,8 @@ def _table(plan: Plan, columns: Sequence[Column], marked: Sequence[str]) -> Tabl
 
 
 def _with_layout(
-    plan: Plan, table: Mapping[str, Sequence[Any]], is_short: bool = False
-) -> dict[str, Sequence[Any]]:
+    plan: Plan, table: Mapping[str, Sequence[object]], is_short: bool = False
+) -> dict[str, Sequence[object]]:
     """The columns and, where the workload has such words, the layouts in short."""
     wording = plan.workload.wording
     layout = wording.layout

@@ -227,7 +227,7 @@ def comparisons_blocks(
     for axis in tables:
         compared = result.comparisons[axis]
         yield GAP
-        table: Mapping[str, Any] = compared.table
+        table: Mapping[str, object] = compared.table
         if axis == "num_gpus":
             table = result.scaled(table)
         most = len(compared.losses) if is_full else _MOST
