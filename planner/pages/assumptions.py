@@ -17,7 +17,7 @@ from planner.question.terms import terms_about
 from planner.show.page import Block, Code, Page, Pairs, Section, grid, said
 from planner.show.views.details import details_of
 from planner.show.views.explanation import sensitivities_blocks
-from planner.show.views.sure import moved_columns, other_formats, range_words
+from planner.show.views.sure import moved_words
 from planner.specs.catalogue import Catalogue
 from planner.workloads.base import Wording
 
@@ -165,12 +165,10 @@ def facts_of(document: Document) -> list[MovingFact]:
 
 def facts_section(wording: Wording, facts: Sequence[MovingFact]) -> Section:
     """What was assumed, what else was tried, and what that moves, a row for each fact."""
-    rows = []
-    for fact in facts:
-        moved = [range_words(name, *fact.moved[name]) for name in moved_columns(wording, fact)]
-        lacking = [f"does not fit with {' or '.join(fact.does_not_fit)}"] * bool(fact.does_not_fit)
-        then = "; ".join([*moved, *other_formats(fact), *lacking])
-        rows.append((fact.name, fact.assumed, ", ".join(fact.tried), then))
+    rows = [
+        (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(moved_words(wording, fact)))
+        for fact in facts
+    ]
     heads, caption = ("fact", "assumed", "tried", "then"), "Not given, and it matters"
     table = grid(heads, rows, words=range(len(heads)), name="facts", caption=caption)
     held = [said(_HELD)] if any(fact.ends for fact in facts) else []

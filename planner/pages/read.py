@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from planner.base.reading import RESULT, read_json
 from planner.errors import InfeasibleError, PlannerError
@@ -73,7 +72,7 @@ def plan_page(pinned: PinnedPlan, where: str, catalogue: Catalogue) -> Page:
     return predicted_anew(replace(page, question=[*page.question, *notes]), pinned)
 
 
-def _estimated(pinned: PinnedPlan, where: str) -> Any:
+def _estimated(pinned: PinnedPlan, where: str) -> object:
     """What ``planner estimate --plan`` writes."""
     plan = one_configuration(pinned.request())
     found = evaluated(plan)

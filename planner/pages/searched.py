@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,12 +18,13 @@ from planner.pages.assumptions import (
 )
 from planner.pages.document import Document, Row, numbers, read_row
 from planner.pages.table import PLACES, PLAN, breakdowns, make_table, shown_columns
-from planner.question.terms import terms_of
+from planner.question.terms import glossary, terms_of
 from planner.show.page import (
     BEST,
     TIE,
     Block,
     Cell,
+    Column,
     Head,
     Page,
     Pairs,
@@ -33,11 +33,22 @@ from planner.show.page import (
     Table,
     said,
 )  # fmt: skip
+from planner.show.views.engine_start import start_pairs
 from planner.show.views.front import objective_column, percentile_columns
-from planner.show.views.search import fastest_line
+from planner.show.views.search import compared_columns, fastest_line, no_plan_lines
 from planner.show.views.short import layout_of, plan_of
-from planner.show.views.sure import fits_words, reached_pairs, sure_lines, told_names
-from planner.show.views.told import Ends, ends_in, label, told
+from planner.show.views.sizes import (
+    A_DAY,
+    BY_COST,
+    COSTS,
+    HOURLY,
+    by_cost,
+    choice_columns,
+    days_table,
+    hour_columns,
+)  # fmt: skip
+from planner.show.views.sure import fits_words, reached_pairs, sure_lines, ties, told_names
+from planner.show.views.told import Ends, ends_in, label, number_of, told
 from planner.specs.catalogue import Catalogue
 from planner.workloads.base import Workload
 
@@ -45,9 +56,11 @@ _MOST_BARS = 6
 _AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
 _FIRST = 3
 _MEMORY = "peak_memory_gib"
-_COSTS = ("cost_usd", "cost_per_hour_usd", "cost_per_million_tokens_usd")
 _HOUR = "time"
-_TOLD_ELSEWHERE = ("basis", "assumed")
+_IN_HOURS = (
+    "gpu", "time", "request_rate", "num_gpus", "base_gpus", "on_demand_gpus", "requests_per_s",
+    "basis", "assumed",
+)  # fmt: skip
 _AMONG = ("gpu", "contract", "choice", "num_gpus")
 
 
@@ -134,30 +147,34 @@ def _comparisons(document: Document) -> Compared:
 def _alternatives(document: Document, compared: Compared, goals: Sequence[str]) -> Section:
     """A table for each axis, the recommended plan first."""
     blocks: list[Block] = []
+    objectives = document.manifest.get("objectives") or [""]
+    term, workload = glossary().get(str(objectives[0])), document.workload
     for axis, (rows, without) in compared.items():
         words = _AXES.get(axis) or axis.replace("_", " ")
-        columns = shown_columns(document.workload, rows, goals, dict.fromkeys([axis, *PLACES]))
-        columns = [axis, *(name for name in columns if name != axis)]
-        marks = [BEST if number == 0 else "" for number in range(len(rows))]
-        if rows:
-            blocks.append(
-                make_table(
-                    f"by_{axis}", f"The best plan of each {words}", document.workload, rows,
-                    columns, marks, is_small=True,
-                )
+        if rows and term is not None:
+            first = compared_columns(
+                workload, compared, axis, rows, [number_of(row, "loss") for row in rows],
+                column=goals[0], goal=term.term, sign=term.sign,
             )  # fmt: skip
-        why = {value: str(reason).replace("_", " ") for value, reason in without.items()}
-        if why:
-            blocks.append(said(*(f"{value}: no plan ({words})." for value, words in why.items())))
+            shown = {PLAN, *(column.name for column in first)}
+            others = shown_columns(workload, rows, goals, dict.fromkeys([axis, *PLACES]))
+            names = [name for name in others if name not in shown]
+            caption, marks = f"The best plan of each {words}", [BEST]
+            blocks.append(make_table(f"by_{axis}", caption, workload, rows, names, marks,
+                                     is_small=True, first=first))  # fmt: skip
+        why = [(value, str(reason).replace("_", " ")) for value, reason in without.items()]
+        blocks.append(said(*no_plan_lines(why)))
     return Section(title="Alternatives", blocks=blocks)
 
 
 def _front(document: Document, row: Row, goals: Sequence[str], factor: float) -> Section:
     """The front as a chart and a table, the recommended plan marked, or put before it."""
     workload, rows = document.workload, [*document.rows]
-    if not any(_is_same(workload, one, row) for one in rows):
-        rows.insert(0, row)
-    marks = _marks(workload, rows, row, goals[0] if goals else "", factor)
+    tied = ties([number_of(one, goals[0] if goals else "") for one in rows], factor)
+    best = [_is_same(workload, one, row) for one in rows]
+    marks = [BEST if b else TIE if tie else "" for b, tie in zip(best, tied, strict=True)]
+    if BEST not in marks:
+        rows, marks = [row, *rows], [BEST, *marks]
     columns = shown_columns(workload, rows, goals)
     notes = ["Marked: the recommended plan."]
     if TIE in marks:
@@ -191,19 +208,6 @@ def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> lis
 def _is_same(workload: Workload, one: Row, other: Row) -> bool:
     names = [*PLACES, *terms_of(workload.name, "parameter", "pool")]
     return all(one.get(name) == other.get(name) for name in names)
-
-
-def _marks(
-    workload: Workload, rows: Sequence[Row], row: Row, goal: str, factor: float
-) -> list[str]:
-    """Which row is the recommended plan, and which published runs do not tell from the best."""
-    best = next((one.get(goal) for one in rows if one is not row), None) or math.inf
-    found = []
-    for one in rows:
-        known = [mine for mine in numbers([one.get(goal)]) if mine != best]
-        is_tie = any(best / factor < mine < best * factor for mine in known)
-        found.append(BEST if _is_same(workload, one, row) else TIE if is_tie else "")
-    return found
 
 
 def _parts(document: Document, row: Row, compared: Compared) -> Section:
@@ -275,15 +279,8 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
 
 def _started(row: Row) -> str:
     """What an engine says at its start of its cache; empty where none does."""
-    at_once, tokens = row.get("max_concurrency"), row.get("kv_cache_tokens")
-    size = row.get("kv_cache_size_gib")
-    if not at_once or tokens is None or size is None or not math.isfinite(at_once):
-        return ""
-    longest = text.count(tokens / at_once)
-    return (
-        f"At its start the engine says: KV cache {size:.2f} GiB, {text.count(tokens)} tokens, "
-        f"maximum concurrency {at_once:,.2f}x for {longest} tokens per request."
-    )
+    said_of = ", ".join(f"{name} {words}" for name, words in start_pairs(row).items())
+    return f"At its start the engine says: {said_of}." if said_of else ""
 
 
 def _operators(where: str, operators: Sequence[object]) -> Section:
@@ -319,13 +316,12 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
     """
     found = [row for row in document.rows if row.get("feasible", True)]
     others = [row for row in document.rows if not row.get("feasible", True)]
-    rows = sorted(found, key=lambda row: (_cost(row), row["num_gpus"]))
+    rows, days = by_cost(found), document.part("days", list)
     answer, notes = document.part("answer", list), document.part("notes", list)
     sections = []
     if rows and _HOUR in rows[0]:
-        columns = [name for name in rows[0] if name not in _TOLD_ELSEWHERE]
-        table = make_table("hours", "Hour by hour", document.workload, found, columns)
-        sections.append(Section(title="The day", blocks=[table]))
+        blocks = _day(document, found, days)
+        sections.append(Section(title="The day", blocks=blocks))
     elif rows:
         sections.append(Section(title="The choices", blocks=_choices(document.workload, rows)))
     if others:
@@ -346,22 +342,35 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
     )
 
 
-def _cost(row: Row) -> float:
-    known = next((row[name] for name in _COSTS if row.get(name) is not None), math.inf)
-    return math.inf if math.isnan(known) else float(known)
+def _day(document: Document, rows: Sequence[Row], days: Sequence[object]) -> list[Block]:
+    """What a day takes on each GPU, and every hour; files of older versions have hours alone."""
+    gpus = [str(row["gpu"]) for row in rows]
+    columns = hour_columns(rows)
+    if len(set(gpus)) > 1:
+        columns.insert(0, Column("gpu", gpus, "GPU", numeric=False))
+    others = [name for name in rows[0] if name not in _IN_HOURS]
+    hours = make_table("hours", HOURLY, document.workload, rows, others, first=columns)
+    if not days:
+        return [hours]
+    read = [Row(read_row(document.where, day), document.row_name) for day in days]
+    table = replace(days_table(read), name="days", caption=A_DAY, is_small=True)
+    return [table, said(*map(str, document.part("day", list))), hours]
 
 
 def _choices(workload: Workload, rows: Sequence[Row]) -> list[Block]:
     """Every choice as a table, and cost against what else matters as a chart."""
-    margins = [name for name in rows[0] if name.startswith(("sure_", "spare_"))]
-    costs = [name for name in _COSTS if name in rows[0]]
-    columns = shown_columns(workload, rows, costs, dict.fromkeys([*_AMONG, *PLACES]))
-    columns = [*dict.fromkeys(["gpu", "num_gpus", *columns, *margins])]
+    first = [*choice_columns(rows)]
+    margins = [name for name in rows[0] if name.startswith("spare_")]
+    costs = [name for name in COSTS if name in rows[0]]
+    shown = {PLAN, *(column.name for column in first)}
+    others = shown_columns(workload, rows, costs, dict.fromkeys([*_AMONG, *PLACES]))
+    names = [name for name in dict.fromkeys([*others, *margins]) if name not in shown]
     marks = [BEST if number == 0 else "" for number in range(len(rows))]
-    table = make_table("choices", "By cost, then GPUs", workload, rows, columns, marks)
+    table = make_table("choices", BY_COST, workload, rows, names, marks, first=first)
     labels = [f"{row['num_gpus']:,} x {_named(row)}: {layout_of(workload, row)}" for row in rows]
     bars = breakdowns(labels[:_MOST_BARS], rows[:_MOST_BARS])
-    return [*front_chart("choices", columns, [*costs[:1], "num_gpus"]), table, *bars]
+    axes = [head.name for head in table.heads]
+    return [*front_chart("choices", axes, [*costs[:1], "num_gpus"]), table, *bars]
 
 
 def _named(row: Row) -> str:

@@ -11,9 +11,10 @@ from planner.base import text
 from planner.optimize.result_columns import ends_of
 from planner.pages.document import numbers
 from planner.question.cells import limit_column
-from planner.question.terms import Term, glossary, term_of_column, terms_about, terms_of
-from planner.show.page import TOTAL, Bars, Block, Cell, Head, Table
+from planner.question.terms import Term, glossary, term_of_column, terms_about
+from planner.show.page import TOTAL, Bars, Block, Cell, Column, Head, Table, cells_of
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
+from planner.show.views.front import settings_of
 from planner.show.views.short import layout_of
 from planner.show.views.told import label, scale_alike, told_in
 from planner.workloads.base import Workload
@@ -30,8 +31,6 @@ PLACES = tuple(dict.fromkeys(["mode", *terms_about("place"), "num_gpus"]))
 """What says where a row runs."""
 
 _MEMORY, _FITS = "peak_memory_gib", "fit_probability"
-# What does not tell rows apart that something else does not tell, too.
-_REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
 _LONGEST = 60
 _HEADS = {"gpu": "GPU", "prefill_gpu": "prefill GPU"}
 
@@ -51,35 +50,25 @@ _OTHERS = ("memory_headroom_gib",)
 _PREFIXES = ("time_to_", "time_per_")
 
 
-def varying(workload: Workload, rows: Rows, among: Iterable[str] = ()) -> list[str]:
-    """The columns that say what a row is and that differ: ``among`` these and the parameters."""
-    wording = workload.wording
-    hidden = {*_REDUNDANT, *wording.degrees, *wording.in_layout} - {*among}
-    names = dict.fromkeys([*among, *terms_of(workload.name, "parameter")])
-    found = [
-        name for name in names if name not in hidden and len({row.get(name) for row in rows}) > 1
-    ]
-    same = {  # experts that are told what all else is told, too
-        name
-        for name in found
-        if (other := name.removeprefix("expert_")) != name
-        and other in found
-        and all(row.get(name) == row.get(other) for row in rows)
-    }
-    return [name for name in found if name not in same]
-
-
 def shown_columns(
     workload: Workload, rows: Rows, goals: Iterable[str] = (), among: Iterable[str] = PLACES
 ) -> list[str]:
     """What differs between rows, what they reach, and how much memory they take."""
-    wording = workload.wording
-    differing = varying(workload, rows, among)
-    places = [name for name in differing if name in among]
-    settings = [name for name in differing if name not in among]
+    wording, places = workload.wording, [*among]
+    table = {
+        name: [row.get(name) for row in rows]
+        for name in dict.fromkeys(n for row in rows for n in row)
+    }
+    hidden = {*wording.degrees, "layout"} - {*places}
+    differing = [
+        name
+        for name in settings_of(workload, places, table)
+        if name not in hidden and len({*table[name]}) > 1
+    ]
+    settings = [name for name in differing if name not in places]
     reached = [*goals, *wording.results(()), *wording.told, _MEMORY, _FITS]
-    known = [name for name in dict.fromkeys(reached) if any(_is_known(r.get(name)) for r in rows)]
-    return [*places, PLAN, *settings, *known]
+    known = [name for name in dict.fromkeys(reached) if any(map(_is_known, table.get(name, ())))]
+    return [*(name for name in differing if name in places), PLAN, *settings, *known]
 
 
 def make_table(
@@ -91,8 +80,12 @@ def make_table(
     marked: Sequence[str] = (),
     notes: Sequence[str] = (),
     is_small: bool = False,
+    first: Sequence[Column] = (),
 ) -> Table:
-    """Rows under these columns, no more than `MOST_ROWS`; a note tells how many there are else."""
+    """Rows under these columns, no more than `MOST_ROWS`; a note tells how many there are else.
+
+    ``first`` are columns that a view has made.
+    """
     told = [*notes]
     if len(rows) > MOST_ROWS:
         told.append(
@@ -100,12 +93,15 @@ def make_table(
             "result has all."
         )
         rows, marked = rows[:MOST_ROWS], marked[:MOST_ROWS]
-    made = [_column(workload, column, rows) for column in columns]
+    made = [
+        *((_head(c.name, c.header or c.name, c.numeric), cells_of(c.cells)) for c in first),
+        *(_column(workload, column, rows) for column in columns),
+    ]
     return Table(
         name=name,
         caption=caption,
         heads=[head for head, _ in made],
-        rows=[*zip(*(cells for _, cells in made), strict=True)],
+        rows=[*zip(*(cells[: len(rows)] for _, cells in made), strict=True)],
         marked=marked,
         notes=told,
         is_small=is_small,

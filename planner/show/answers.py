@@ -166,7 +166,7 @@ class Explained(_Shown, Explanation):
     def __repr__(self) -> str:
         return f"<Explanation of {self.plan.problem.sources[0].told}>"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, sentences among them; times in seconds, memory in GiB."""
         from planner.show.views.explanation import explanation_dict
 
@@ -185,7 +185,7 @@ class Compared(_Shown, ComparedPlans):
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(seen.name for seen in self.seens)}>"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, sentences among them; times in seconds, memory in GiB."""
         from planner.show.views.comparison import comparison_dict
 

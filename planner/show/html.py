@@ -8,7 +8,7 @@ import hashlib
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.errors import MissingDependencyError
 from planner.show.page import Bars, Page, joined
@@ -54,7 +54,7 @@ def page_html(page: Page) -> str:
     )
 
 
-def page_data(page: Page) -> dict[str, Any]:
+def page_data(page: Page) -> dict[str, object]:
     """What the script of a page draws with: charts, and colours by name on light and dark."""
     bars = [block for block in page.blocks if isinstance(block, Bars)]
     names = [*dict.fromkeys(name for block in bars for name in block.parts)]
@@ -65,7 +65,7 @@ def page_data(page: Page) -> dict[str, Any]:
     }
 
 
-def _colors(theme: Theme, parts: list[str]) -> dict[str, Any]:
+def _colors(theme: Theme, parts: list[str]) -> dict[str, object]:
     return {
         "background": theme.background,
         "panel": theme.panel,

@@ -114,7 +114,7 @@ class Bars:
     labels: Sequence[str]
     parts: Mapping[str, Sequence[float]]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As the script of the page reads it."""
         parts = {name: [*values] for name, values in self.parts.items()}
         return {"kind": self.kind, "unit": self.unit, "labels": [*self.labels], "parts": parts}
@@ -223,7 +223,7 @@ def grid(
             Head(name=text, text=text, numeric=at not in of_words, rank=int(at in last))
             for at, text in enumerate(heads)
         ],
-        rows=[*map(_cells, rows)],
+        rows=[*map(cells_of, rows)],
         marked=marked,
         is_small=True,
     )
@@ -258,14 +258,15 @@ def fitted(
             )
             for one in columns
         ],
-        rows=[*map(_cells, zip(*(one.cells for one in columns), strict=True))],
+        rows=[*map(cells_of, zip(*(one.cells for one in columns), strict=True))],
         marked=marked,
         is_whole=True,
         elsewhere=elsewhere,
     )  # fmt: skip
 
 
-def _cells(row: Iterable[str | Cell]) -> list[Cell]:
+def cells_of(row: Iterable[str | Cell]) -> list[Cell]:
+    """Cells, those of words made of them."""
     return [one if isinstance(one, Cell) else Cell(text=one) for one in row]
 
 
@@ -301,6 +302,6 @@ class Page:
         return [block for section in self.sections for block in section.blocks]
 
     @property
-    def charts(self) -> dict[str, dict[str, Any]]:
+    def charts(self) -> dict[str, dict[str, object]]:
         """What the script of the page draws, by name."""
         return {one.name: one.to_dict() for one in self.blocks if isinstance(one, Scatter | Bars)}

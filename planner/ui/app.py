@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
@@ -49,7 +48,7 @@ _OTHERS = {
 
 
 @cache
-def openapi(limits: Limits) -> Mapping[str, Any]:
+def openapi(limits: Limits) -> Mapping[str, object]:
     """The description of all paths, which says what one request may take."""
     return {
         "openapi": "3.1.0",
@@ -64,11 +63,11 @@ def openapi(limits: Limits) -> Mapping[str, Any]:
     }
 
 
-def _path(command: str) -> dict[str, Any]:
+def _path(command: str) -> dict[str, object]:
     fields = {name: _described(name, term) for name, term in _fields(command).items()}
     limits = {n: one for n, (one, is_limit) in fields.items() if is_limit}
     others = {n: one for n, (one, is_limit) in fields.items() if not is_limit}
-    properties: dict[str, Any] = {**others}
+    properties: dict[str, object] = {**others}
     if limits:
         properties["constraints"] = {"type": "object", "properties": limits}
     body = {"type": "object", "required": ["model"], "properties": properties}
@@ -103,7 +102,7 @@ def _fields(command: str) -> dict[str, Term | None]:
     return found
 
 
-def _described(name: str, term: Term | None) -> tuple[dict[str, Any], bool]:
+def _described(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
     """The schema of a field, and whether it is a limit."""
     if name == WORKLOAD:
         words = {"type": "string", "enum": [*workload_names()], "default": "train"}
@@ -125,7 +124,7 @@ def _types(term: Term) -> list[str]:
     return ["number", "string", "array"] if "parameter" in term.kind else ["number", "string"]
 
 
-def _responses() -> dict[str, Any]:
+def _responses() -> dict[str, object]:
     error = {
         "type": "object",
         "properties": {"error": {"type": "string"}, "message": {"type": "string"}},
@@ -154,7 +153,7 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
     pages = Pages(Kept(pool), pool, specs)
     app.add_middleware(Guard, token=token, question_bytes=limits.question_bytes)
     app.exception_handler(PlannerError)(_told)
-    paths: dict[str, Callable[..., Any]] = {
+    paths: dict[str, Callable[..., object]] = {
         "/": pages.home,
         "/static/{name}": pages.static,
         "/jobs/{name}/events": pages.events,
@@ -253,7 +252,7 @@ class Pages:
             if not asked.watchers and not job.future.done():
                 self._kept.cancel(asked)
 
-    def _progress(self, job: Job) -> dict[str, Any]:
+    def _progress(self, job: Job) -> dict[str, object]:
         return {
             "running": job.is_running,
             "before": self._pool.before(job),

@@ -15,7 +15,6 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 from planner.errors import PlannerError
 from planner.ui.limits import Limits, Refused
@@ -237,7 +236,7 @@ def _work(pipe: Connection, specs: Path | None, limits: Limits) -> None:
 
 def _answered(
     question: Question, specs: Path | None, limits: Limits, pipe: Connection
-) -> tuple[str, Any]:
+) -> tuple[str, object]:
     last = 0.0
 
     def tell(done: int, total: int) -> None:

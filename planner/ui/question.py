@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlencode
 
 from planner.base.records import record
@@ -150,7 +150,7 @@ class Question:
             A value is not what its name takes.
         """
         known = terms_of(self.workload, "limit")
-        asked: dict[str, Any] = {WORKLOAD: self.workload, "specs": specs}
+        asked: dict[str, object] = {WORKLOAD: self.workload, "specs": specs}
         limits: dict[str, str] = {}
         for name, text in self.fields.items():
             if name == SETTINGS:

@@ -154,7 +154,7 @@ def test_a_size_tells_its_margins_and_what_is_not_possible(page_made):
     assert page.question[2].startswith("Limits: calendar time at most")
     assert page.answer[0].startswith("Cheapest: ")
     names = [head.name for head in _table(page, "choices").heads]
-    assert {"cost_usd", "num_gpus", "sure_calendar_time_days", "plan"} <= {*names}
+    assert {"cost_usd", "num_gpus", "calendar_time", "plan"} <= {*names}
 
 
 def test_a_size_over_a_day_has_what_each_hour_takes(planner, tmp_path):
@@ -168,9 +168,30 @@ def test_a_size_over_a_day_has_what_each_hour_takes(planner, tmp_path):
     hours = _table(page, "hours")
     names = [head.name for head in hours.heads]
     assert [row[names.index("time")].text for row in hours.rows] == ["00:00", "09:30", "18:00"] * 2
-    assert [row[names.index("num_gpus")].number for row in hours.rows] == [
+    assert [row[names.index("GPUs")].number for row in hours.rows] == [
         row["num_gpus"] for row in rows
     ]
+
+    days = _table(page, "days")
+    at = [head.name for head in days.heads].index("peak")
+    assert [row[at].number for row in days.rows] == [
+        max(row["num_gpus"] for row in rows if row["gpu"] == one[0].text) for one in days.rows
+    ]
+    shown = planner("size", *asked, tmp_path / "day.csv").out
+    for row in days.rows:
+        assert " ".join(cell.text for cell in row) in " ".join(shown.split())
+
+
+def test_alternatives_say_what_they_lose_as_the_command_does(planner, results, page_made):
+    command = json.loads(results["serve.json"].read_text())["manifest"]["command"]
+    words = command.removesuffix(" --quiet").split()[1:]
+    at = words.index("--json")
+    shown = " ".join(planner(*words[:at], *words[at + 2 :]).out.split())
+    table = _table(page_made("serve.json"), "by_engine")
+    assert [head.name for head in table.heads[:2]] == ["engine", "plan"]
+    assert table.rows[1][3].text.startswith(("-", "+"))
+    for row in table.rows:
+        assert " ".join(cell.text for cell in row[:4]).strip() in shown
 
 
 def test_a_plan_is_estimated_anew_to_the_same_numbers(results, page_made):

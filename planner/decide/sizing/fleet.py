@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from planner.decide.sizing.day import Day
 
 RATE = "request_rate"
-_SUFFIXES = {"d": ("_days", DAY), "s": ("_s", 1.0), "GiB": ("_gib", GIB), "USD": ("_usd", 1.0)}
+SUFFIXES = {"d": ("_days", DAY), "s": ("_s", 1.0), "GiB": ("_gib", GIB), "USD": ("_usd", 1.0)}
+"""By the unit of a limit what the names of its columns end with, and their unit."""
+
 # What a plan is made for; prices, networks and software are told by fleet.
 _OF_WORK = (
     "sequence_length", "global_batch_size", "input_tokens", "output_tokens", "acceptance_rate",
@@ -191,7 +193,7 @@ def _columns(margins: Iterable[Margin]) -> dict[str, float]:
     """Limits with what is sure and what is left of them, in units that the names have."""
     found = {}
     for margin in margins:
-        end, scale = _SUFFIXES.get(glossary()[margin.name].unit, ("", 1.0))
+        end, scale = SUFFIXES.get(glossary()[margin.name].unit, ("", 1.0))
         for word, value in (
             ("limit", margin.bound),
             ("sure", margin.sure),

@@ -25,7 +25,9 @@ _FULL = 1000
 _SHORT = 24
 
 
-def compared_specs(things: Sequence[Thing], specs: Path | None) -> dict[str, dict[str, list[Any]]]:
+def compared_specs(
+    things: Sequence[Thing], specs: Path | None
+) -> dict[str, dict[str, list[object]]]:
     """By spec the numbers that differ, with the value of each thing; None where it has none."""
     if things[0].kind != FOLDER:
         kind = SpecKind(things[0].kind)
@@ -42,7 +44,7 @@ def compared_specs(things: Sequence[Thing], specs: Path | None) -> dict[str, dic
 
 def specs_blocks(
     things: Sequence[Thing],
-    found: Mapping[str, Mapping[str, Sequence[Any]]],
+    found: Mapping[str, Mapping[str, Sequence[object]]],
     *,
     is_full: bool = False,
 ) -> Iterator[Block]:

@@ -19,7 +19,7 @@ from planner.show.views.recommended import recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 
-Reading: TypeAlias = Callable[[Path, int | None, Mapping[str, Any]], Request]
+Reading: TypeAlias = Callable[[Path, int | None, Mapping[str, object]], Request]
 """What a file or folder, or a row of it, asks, with other answers and settings."""
 
 PLAN, FOLDER = "plan", "specs"

@@ -28,7 +28,7 @@ from planner.version import __version__
 from planner.workloads.base import Evaluation
 
 
-def command_manifest(command: Sequence[str]) -> dict[str, Any]:
+def command_manifest(command: Sequence[str]) -> dict[str, object]:
     """What a manifest says where no one plan is asked for."""
     return {
         "version": __version__,
@@ -66,7 +66,7 @@ def finish_search(
     as a plan file and as a row; comparisons, which have, for each outer axis, the best plan of
     every value, and why others have none.
     """
-    best, fastest, chosen = result.recommended, result.fastest, dict[str, Any]()
+    best, fastest, chosen = result.recommended, result.fastest, dict[str, object]()
     if files.has_object and best is not None and fastest is not None:
         chosen = {
             "recommended": PinnedPlan.of(plan, row_of(best)).to_dict(),
@@ -92,12 +92,12 @@ def finish_search(
     files.finish({**plan_manifest(plan, command), **how, **counts}, **chosen, **more)
 
 
-def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
+def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, object]]:
     """The facts that a plan assumes and that move it, with the intervals that hold them."""
     return [fact.to_dict() for fact in moving_facts(plan, candidates)]
 
 
-def _sureness(plan: Plan, candidates: Candidates) -> dict[str, Any]:
+def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
     """Which published runs the intervals of a plan are of, and the factor within which they do
     not tell layouts apart; empty without any.
     """
@@ -113,7 +113,7 @@ def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
     return limit_rows(candidates, asked)
 
 
-def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, Any]:
+def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, object]:
     rows = full_rows(result.scaled(compared.table), plan.problem.sources)
     return {
         "rows": [
@@ -165,7 +165,7 @@ def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
         file.write(pinned.to_json() if path.suffix == ".json" else pinned.to_toml())
 
 
-def question_manifest(request: Request, command: Sequence[str]) -> dict[str, Any]:
+def question_manifest(request: Request, command: Sequence[str]) -> dict[str, object]:
     """What a manifest says where several searches answer a request."""
     return {
         **command_manifest(command),
@@ -176,7 +176,7 @@ def question_manifest(request: Request, command: Sequence[str]) -> dict[str, Any
     }
 
 
-def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, Any]:
+def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, object]:
     """What a manifest says about the question alone."""
     problem = plan.problem
     return {

@@ -4,39 +4,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from planner.base import text
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
-from planner.estimators.inference.memory import longest_request, longest_that_fits, serving_memory
+from planner.estimators.inference.memory import longest_that_fits, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.launch.option_table import Role
 from planner.launch.targets import targets
 from planner.optimize.collector import NearestMiss
 from planner.question.terms import glossary
 from planner.show.views.sure import fits_words
+from planner.show.views.told import number_of
 
 _OPTION = "max_model_len"
 # A whole context of which the slots of a server have equal parts.
 _SHARED = "context_size"
 
 
-def start_pairs(setting: ServingSetting, row: Mapping[str, Any]) -> dict[str, str]:
-    """Weights and cache of a GPU in the words of engines' logs; nothing without a cache."""
-    at_once = row.get("max_concurrency")
-    if at_once is None or not math.isfinite(at_once):
+def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[str, str]:
+    """Weights and cache of a GPU in the words of engines' logs; nothing without a cache.
+
+    ``shortens``: the engine takes what the cache holds for its longest request.
+    """
+    at_once, tokens = number_of(row, "max_concurrency"), number_of(row, "kv_cache_tokens")
+    if not math.isfinite(at_once) or not at_once:
         return {}
-    longest = longest_request(setting)
-    shortened = {}
-    if setting.engine.memory.shortens_longest and at_once < 1:
-        held = text.count(row["kv_cache_tokens"])
-        shortened = {"longest request": f"{held} tokens, as the cache holds no more"}
-    return {
-        "weights": f"{row['memory_weights_gib'] + row['memory_adapters_gib']:.2f} GiB",
-        "KV cache": f"{row['kv_cache_size_gib']:.2f} GiB, {text.count(row['kv_cache_tokens'])} "
-        "tokens",
-        "maximum concurrency": f"{at_once:,.2f}x for {longest:,} tokens per request",
-    } | shortened
+    weights = number_of(row, "memory_weights_gib") + number_of(row, "memory_adapters_gib")
+    found = {
+        "weights": f"{weights:.2f} GiB",
+        "KV cache": f"{number_of(row, 'kv_cache_size_gib'):.2f} GiB, {text.count(tokens)} tokens",
+        "maximum concurrency": f"{at_once:,.2f}x for {text.count(tokens / at_once)} tokens per "
+        "request",
+    }
+    if shortens and at_once < 1:
+        held = f"{text.count(tokens)} tokens, as the cache holds no more"
+        found["longest request"] = held
+    return found
 
 
 def no_start(miss: NearestMiss) -> str:

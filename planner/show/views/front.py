@@ -20,7 +20,7 @@ from planner.question.terms import glossary, percentile_of, term_of_column, term
 from planner.show.page import BEST, GAP, TIE, TOTAL, Block, Cell, Column, Table, Title, fitted, said
 from planner.show.views.short import SHORT_WORDS, degrees
 from planner.show.views.sure import ties
-from planner.workloads.base import Wording
+from planner.workloads.base import Wording, Workload
 
 # What does not tell rows apart that something else does not tell, too.
 _REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
@@ -154,8 +154,8 @@ def _table(plan: Plan, columns: Sequence[Column], marked: Sequence[str]) -> Tabl
 
 
 def _with_layout(
-    plan: Plan, table: Mapping[str, Sequence[Any]], is_short: bool = False
-) -> dict[str, Sequence[Any]]:
+    plan: Plan, table: Mapping[str, Sequence[object]], is_short: bool = False
+) -> dict[str, Sequence[object]]:
     """The columns and, where the workload has such words, the layouts in short."""
     wording = plan.workload.wording
     layout = wording.layout
@@ -166,30 +166,38 @@ def _with_layout(
     return {**table, "layout": [layout(row) for row in rows_of(table)]}
 
 
-def _settings(plan: Plan, shown: Mapping[str, object]) -> list[str]:
-    """The columns that say what a configuration is, in the order of the terms."""
-    hidden = {*_REDUNDANT, *plan.workload.wording.in_layout}
-    named = [*plan.problem.cells[0], "num_gpus", "layout"]
-    parameters = terms_of(plan.workload.name, "parameter", "derived")
+def settings_of(
+    workload: Workload, places: Iterable[str], table: Mapping[str, Sequence[object]]
+) -> list[str]:
+    """The columns of a table that say what a configuration is, its places first, in the order of
+    the terms; without those that others tell.
+    """
+    named = [*places]
+    hidden = {*_REDUNDANT, *workload.wording.in_layout} - {*named}
+    parameters = terms_of(workload.name, "parameter", "derived")
+    names = dict.fromkeys([*named, "num_gpus", "layout", *parameters])
     return [
         name
-        for name in dict.fromkeys([*named, *parameters])
-        if name in shown and name not in hidden
+        for name in names
+        if name in table
+        and name not in hidden
+        and ((other := name.removeprefix("expert_")) not in {*table} - {name}
+             or list(table[name]) != list(table[other]))
+    ]  # fmt: skip
+
+
+def _told_settings(plan: Plan, shown: Mapping[str, Sequence[object]]) -> list[str]:
+    """Those that tell something that the title does not."""
+    places, terms = plan.problem.cells[0], glossary()
+    return [
+        name
+        for name in settings_of(plan.workload, places, shown)
+        if (
+            name in plan.problem.axes
+            if name in places or (name == "num_gpus" and plan.counts)
+            else name not in terms or terms[name].type != "share" or any(shown[name])
+        )
     ]
-
-
-def _told_settings(plan: Plan, shown: Mapping[str, Any]) -> list[str]:
-    return [name for name in _settings(plan, shown) if _matters(plan, name, shown)]
-
-
-def _matters(plan: Plan, name: str, shown: Mapping[str, Sequence[Any]]) -> bool:
-    """Whether a setting tells something that the title and other columns do not."""
-    if name in plan.problem.cells[0] or (name == "num_gpus" and plan.counts):
-        return name in plan.problem.axes
-    if name in glossary() and glossary()[name].type == "share" and not any(shown[name]):
-        return False
-    other = name.removeprefix("expert_")
-    return other == name or other not in shown or list(shown[name]) != list(shown[other])
 
 
 def of_objective(plan: Plan, name: str, table: Mapping[str, object]) -> str:
@@ -216,7 +224,7 @@ def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
     if sure is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
     values = np.asarray(table[of_objective(plan, goal, table)], dtype=np.float64)
-    return ties(values.tolist(), sure), sure.layout
+    return ties(values.tolist(), sure.layout), sure.layout
 
 
 def _column(name: str, values: Sequence[object]) -> Column:

@@ -172,7 +172,9 @@ def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
 def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
     """What the engine's log has at its start; nothing of training."""
     setting = plan.source_of(row).setting
-    pairs = start_pairs(setting, row) if isinstance(setting, ServingSetting) else {}
+    pairs = {}
+    if isinstance(setting, ServingSetting):
+        pairs = start_pairs(row, shortens=setting.engine.memory.shortens_longest)
     if pairs:
         words = ", ".join(f"{name} {value}" for name, value in pairs.items())
         yield said(f"At its start the engine says: {words}.")

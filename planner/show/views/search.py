@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from planner.base import text
@@ -22,7 +23,20 @@ from planner.plan.pinned import answers_of, settings_of
 from planner.plan.plan import Plan
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_of
-from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Code, Pairs, Title, grid, said
+from planner.show.page import (
+    BAD,
+    BEST,
+    GAP,
+    TOTAL,
+    Block,
+    Cell,
+    Code,
+    Column,
+    Pairs,
+    Title,
+    grid,
+    said,
+)  # fmt: skip
 from planner.show.views.details import details_of
 from planner.show.views.front import front_blocks, limited, of_objective, short_front_blocks
 from planner.show.views.load import load_line
@@ -36,8 +50,8 @@ from planner.show.views.overview import (
 from planner.show.views.parts import host_words, paged_words
 from planner.show.views.short import settings_text, share, short_plan, shortest_plan
 from planner.show.views.sure import reached_pairs, short_open_lines, sure_lines, told_names
-from planner.show.views.told import ends_in, label, told, without_origin
-from planner.workloads.base import Evaluation
+from planner.show.views.told import ends_in, label, number_of, told, told_cell, without_origin
+from planner.workloads.base import Evaluation, Workload
 
 _MOST_ASSUMED = 4
 _MOST, _LINES, _ALL_LINES = 8, 7, 1000
@@ -214,7 +228,7 @@ def comparisons_blocks(
     for axis in tables:
         compared = result.comparisons[axis]
         yield GAP
-        table: Mapping[str, Any] = compared.table
+        table = compared.table
         if axis == "num_gpus":
             table = result.scaled(table)
         most = len(compared.losses) if is_full else _MOST
@@ -243,47 +257,83 @@ def _goal(plan: Plan) -> str:
 
 def _changes(plan: Plan, compared: Comparison) -> list[str]:
     """Each value of an axis with what it loses or gains against the first."""
-    table = compared.table.get(compared.axis, ())
+    table, sign = compared.table.get(compared.axis, ()), plan.problem.objectives[0].sign
     found = [
-        " ".join([text.value(value), *([change] if at and (change := _change(plan, loss)) else [])])
+        " ".join([text.value(value), *([change] if at and (change := _change(sign, loss)) else [])])
         for at, (value, loss) in enumerate(zip(table, compared.losses, strict=True))
     ]
     return found + [f"{text.value(value)} no plan" for value in compared.without_plan]
 
 
-def _change(plan: Plan, loss: float) -> str:
+def _change(sign: int, loss: float) -> str:
     """What becomes of the first objective: ``-12 %`` of a lost rate, ``+14 %`` of a cost."""
     if not math.isfinite(loss):
         return ""
-    is_less = (loss > 0) == (plan.problem.objectives[0].sign < 0)
+    is_less = (loss > 0) == (sign < 0)
     return f"{'-' if is_less else '+'}{share(abs(loss))}" if loss else "as good"
 
 
 def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int) -> Iterator[Block]:
-    axis, table = compared.axis, full_columns(columns, plan.problem.sources)
-    column = of_objective(plan, plan.problem.objectives[0].name, table)
-    rows: list[tuple[str | Cell, ...]] = [
-        (
-            text.value(row[axis]),
-            shortest_plan(plan, row, axis),
-            told(column, row[column], ends_in(column, row)) if column in row else "",
-            Cell(text=_change(plan, loss) if at else "", mark=BAD if loss > 0 else BEST),
-            *([f"{row[SCALING]:.1%}"] if SCALING in row else []),
-        )
-        for at, (row, loss) in enumerate(zip(rows_of(table), compared.losses, strict=True))
-    ]
-    heads = [f"by {_words(axis)}", "plan", label(column), _goal(plan)]
-    heads += [label(SCALING)] if SCALING in table else []
-    yield grid(heads, rows[:most], words=(0, 1), marked=[BEST])
+    table, objective = full_columns(columns, plan.problem.sources), plan.problem.objectives[0]
+    rows = [*rows_of(table)]
+    made = compared_columns(
+        plan.workload, plan.problem.axes, compared.axis, rows, compared.losses,
+        column=of_objective(plan, objective.name, table), goal=objective.name, sign=objective.sign,
+    )  # fmt: skip
+    cells = [*zip(*(one.cells for one in made), strict=True)]
+    yield grid([one.header for one in made], cells[:most], words=(0, 1), marked=[BEST])
     if len(rows) > most:
         yield said(f"and {len(rows) - most} more: --full")
 
 
+def compared_columns(
+    workload: Workload,
+    axes: Collection[str],
+    axis: str,
+    rows: Sequence[Mapping[str, object]],
+    losses: Sequence[float],
+    *,
+    column: str,
+    goal: str,
+    sign: int,
+) -> list[Column]:
+    """The best plan of each value of one of several ``axes``, as result rows, and what it loses.
+
+    The plans were chosen by ``goal``, of which ``column`` tells; low is better if ``sign`` is 1.
+    """
+    reached = [
+        replace(told_cell(column, row, told(column, row[column], ends_in(column, row))), more="")
+        if column in row
+        else Cell(text="")
+        for row in rows
+    ]
+    changes = [
+        Cell(text=_change(sign, loss) if at else "", mark=BAD if loss > 0 else BEST, number=loss)
+        for at, loss in enumerate(losses)
+    ]
+    scaling = [number_of(row, SCALING) for row in rows if SCALING in row]
+    plans = [shortest_plan(workload, axes, row, axis) for row in rows]
+    values = [text.value(row[axis]) for row in rows]
+    return [
+        Column(axis, values, f"by {_words(axis)}", numeric=False),
+        Column("plan", plans, "plan", numeric=False),
+        Column(column, reached, label(column)),
+        Column("loss", changes, _words(goal)),
+        *([Column(SCALING, [f"{one:.1%}" for one in scaling], label(SCALING))] if scaling else []),
+    ]
+
+
 def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
     """Values without a plan, by what came closest, a line for each reason."""
+    why = {value: describe(plan.problem, name) for value, name in compared.without_plan.items()}
+    return no_plan_lines(why.items())
+
+
+def no_plan_lines(why: Iterable[tuple[object, str]]) -> list[str]:
+    """Values without a plan by why, in words, a line for each reason."""
     reasons: dict[str, list[str]] = {}
-    for value, reason in compared.without_plan.items():
-        reasons.setdefault(describe(plan.problem, reason), []).append(text.value(value))
+    for value, reason in why:
+        reasons.setdefault(reason, []).append(text.value(value))
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
     return [
         f"no plan: {len(values)} ({reason}): {', '.join(values)}"

@@ -50,7 +50,9 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
         requests = text.count(first(held))
         yield Title(text=f"Latency at {requests} requests a replica")
         yield _latency_table(at_load.estimate)
-    if start := start_pairs(candidates.setting, row):  # to compare
+    if start := start_pairs(
+        row, shortens=candidates.setting.engine.memory.shortens_longest
+    ):  # to compare
         yield Title(text="As the engine's log has it")
         yield Pairs(pairs=start)
     yield Title(text="Speed")

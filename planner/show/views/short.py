@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from planner.base import text
 from planner.configurations.serving import PREFILL
 from planner.plan.plan import Plan
 from planner.question.terms import glossary, terms_about, terms_of
+from planner.show.views.told import number_of
 from planner.workloads.base import Workload
 from planner.workloads.training_words import FOLLOWING
 
@@ -21,23 +22,25 @@ _RARE = 29
 def short_plan(plan: Plan, row: Mapping[str, object]) -> str:
     """A row in a few words, with everything of which several values were searched."""
     wording = plan.workload.wording
-    return ", ".join([*_where(plan, row), (wording.brief or wording.in_short)(row)])
+    return ", ".join([*_where(plan.problem.axes, row), (wording.brief or wording.in_short)(row)])
 
 
-def shortest_plan(plan: Plan, row: Mapping[str, object], without: str) -> str:
-    """A row's layout and where it runs, but for the axis ``without``."""
-    wording = plan.workload.wording
+def shortest_plan(
+    workload: Workload, axes: Collection[str], row: Mapping[str, object], without: str
+) -> str:
+    """A row's layout and where on several ``axes`` it runs, but for the axis ``without``."""
+    wording = workload.wording
     layout = wording.layout or wording.brief or wording.in_short
-    where = [SHORT_WORDS.get(word, word) for word in _where(plan, row, without)]
-    return ", ".join([*where, layout(row)])
+    where = _where([name for name in axes if name != without], row)
+    return ", ".join([*(SHORT_WORDS.get(word, word) for word in where), layout(row)])
 
 
-def _where(plan: Plan, row: Mapping[str, Any], without: str = "") -> list[str]:
-    axes = [name for name in plan.problem.axes if name != without]
+def _where(axes: Collection[str], row: Mapping[str, object]) -> list[str]:
     where = [text.value(row[name]) for name in axes if name in _PLACES]
-    count = row["num_gpus"]
-    number = [f"{count:,} GPU{'s' * (count > 1)}"] if "num_gpus" in axes else []
-    return [*where, *number]
+    if "num_gpus" not in axes:
+        return where
+    count = number_of(row, "num_gpus")
+    return [*where, f"{count:,.0f} GPU{'s' * (count > 1)}"]
 
 
 def degrees(row: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from planner.base import text
 from planner.base.cells import number
 from planner.base.units import HOUR
 from planner.confidence.quantiles import MEDIAN
 from planner.decide.sizing.day import Day
-from planner.decide.sizing.fleet import RATE, Fleet, Margin, Size
+from planner.decide.sizing.fleet import RATE, SUFFIXES, Fleet, Margin, Size
 from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.size import Sizes
-from planner.question.terms import glossary
-from planner.show.page import BEST, GAP, TOTAL, Block, Column, Title, fitted, said
+from planner.optimize.collector import known_value
+from planner.question.terms import glossary, term_of_column
+from planner.show.page import (
+    BEST,
+    GAP,
+    TOTAL,
+    Block,
+    Cell,
+    Column,
+    Table,
+    Title,
+    fitted,
+    said,
+)  # fmt: skip
 from planner.show.views.documents import question_manifest
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.short import layout_of
 from planner.show.views.sure import other_formats
-from planner.show.views.told import ends_in, label, told, without_origin
+from planner.show.views.told import ends_in, label, number_of, told, told_cell, without_origin
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
 
@@ -30,6 +42,15 @@ _RANKS = {"gpu": 0, "num_gpus": 0, "least spare": 2, "plan": 3}
 _BOTH = {"fewest, cheapest": "both"}
 _TIME = "calendar_time_days"
 _COSTS = ("cost_usd", "cost_per_hour_usd")
+COSTS = (*_COSTS, "cost_per_million_tokens_usd")
+"""Columns of what a choice costs, of which a row has one at least."""
+
+BY_COST = "By cost, then GPUs"
+A_DAY = "A day, by cost"
+HOURLY = "Hour by hour"
+_LIMIT = "limit_"
+Rows = Sequence[Mapping[str, object]]
+AnyRow = TypeVar("AnyRow", bound=Mapping[str, object])
 _SECONDARY = {"at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
 
 
@@ -43,9 +64,17 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
     if sizes.load is not None:
         yield from days_blocks(sizes)
     elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
-        yield Title(text="By cost, then GPUs")
-        yield fitted([*_columns(sizes)], lambda name: _RANKS.get(name, 1), [BEST])
+        sure = sizes.request.limit_confidence
+        rows = by_cost([row for size in sizes.found for row in size.rows(sure)])
+        has_contract = any(size.is_other_contract for size in sizes.found)
+        yield Title(text=BY_COST)
+        yield choices_table(choice_columns(rows, has_contract=has_contract))
     yield said(*note_lines(sizes), *reason_lines(sizes))
+
+
+def choices_table(columns: Iterable[Column]) -> Table:
+    """Choices, the cheapest first."""
+    return fitted([*columns], lambda name: _RANKS.get(name, 1), [BEST])
 
 
 def question_lines(sizes: Sizes) -> list[str]:
@@ -131,12 +160,11 @@ def _recommended(sizes: Sizes) -> list[Size]:
 
 def _price_words(sizes: Sizes, size: Size) -> str:
     row = _row(size)
-    price = row.get("price_per_gpu_hour_usd")
-    if price is None or not math.isfinite(price):
+    price, offers = number_of(row, "price_per_gpu_hour_usd"), number_of(row, "price_offers")
+    if not math.isfinite(price):
         return ""
-    offers, date = row["price_offers"], row["price_date"]
-    basis = [str(row.get("provider") or ""), f"median of {offers} offers" if offers > 1 else ""]
-    basis.append("as given" if sizes.request.price is not None else date or "")
+    basis = [str(row.get("provider") or ""), f"median of {offers:g} offers" if offers > 1 else ""]
+    basis.append("as given" if sizes.request.price is not None else str(row["price_date"] or ""))
     known = ", ".join(filter(None, basis))
     return f"{_named(size)} {price:.2f} USD" + (f" ({known})" if known else "")
 
@@ -196,7 +224,7 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
     workload = _workload(row)
     plan_words = (workload.wording.brief or workload.wording.in_short)(row)
     parts.append(f"{row[workload.profile_kind]}, {plan_words}")
-    for column in (*_COSTS, "cost_per_million_tokens_usd"):
+    for column in COSTS:
         if column in row and math.isfinite(number(row[column] or None)):
             words = told(column, row[column], ends_in(column, row))
             if column == _COSTS[1]:
@@ -210,64 +238,75 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
     return "; ".join(filter(None, parts))
 
 
-def _columns(sizes: Sizes) -> Iterator[Column]:
-    """Cells of every choice."""
-    lines = _lines(sizes)
+def by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
+    """Rows of choices, the cheapest first, then those of the fewest GPUs."""
 
-    yield Column("gpu", [size.gpu for size, _, _ in lines], "GPU", numeric=False)
-    contracts = [size.contract for size, _, _ in lines]
-    if len(set(contracts)) > 1 or any(size.is_other_contract for size, _, _ in lines):
+    def order(row: Mapping[str, object]) -> tuple[float, float]:
+        cost = next((number_of(row, name) for name in COSTS if row.get(name) is not None), math.nan)
+        return math.inf if math.isnan(cost) else cost, number_of(row, "num_gpus")
+
+    return sorted(rows, key=order)
+
+
+def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column]:
+    """Cells of every choice: rows of a size as its files have them."""
+    yield Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False)
+    contracts = [str(row.get("contract") or "") for row in rows]
+    if len(set(contracts)) > 1 or has_contract:
         yield Column("contract", contracts, numeric=False)
-    choices = [_BOTH.get(choice, choice) for _, choice, _ in lines]
+    choices = [str(row.get("choice") or "") for row in rows]
     if len(set(choices)) > 1:
-        yield Column("choice", choices, numeric=False)
-    yield Column("num_gpus", [text.count(fleet.num_gpus) for _, _, fleet in lines], "GPUs")
-    cost = next((name for name in _COSTS if name in lines[0][2].row), "")
-    if cost:
+        yield Column("choice", [_BOTH.get(choice, choice) for choice in choices], numeric=False)
+    yield Column("num_gpus", _counts(rows, "num_gpus"), "GPUs")
+    if cost := next((name for name in _COSTS if name in rows[0]), ""):
         head = "cost" if cost == "cost_usd" else "USD/h"
-        yield Column(cost, [_cost(fleet.row, cost) for _, _, fleet in lines], head)
-    sure = sizes.request.limit_confidence
+        yield Column(cost, [told_cell(cost, row, _cost(row, cost)) for row in rows], head)
+    sure = number_of(rows[0], "confidence")
     at = f" {100 * sure:g}%" if sure > MEDIAN else ""
-    limited = {margin.name for margin in lines[0][2].margins}
-    if _TIME in lines[0][2].row and not limited & set(DEADLINES):
-        yield Column("time", [told(_TIME, fleet.row[_TIME]) for _, _, fleet in lines])
-    for place, margin in enumerate(lines[0][2].margins):
-        if margin.name == "cost" and not at:
+    limited = {
+        term.term: (stem, SUFFIXES.get(term.unit, ("", 1.0))[1])
+        for column in rows[0]
+        if column.startswith(_LIMIT) and (stem := column.removeprefix(_LIMIT))
+        if (term := term_of_column(stem)) is not None
+    }
+    if _TIME in rows[0] and not {*limited} & set(DEADLINES):
+        yield Column("time", [told_cell(_TIME, row, told(_TIME, row[_TIME])) for row in rows])
+    for name, (stem, scale) in limited.items():
+        if name == "cost" and not at:
             continue
-        mine = [fleet.margins[place] for _, _, fleet in lines]
-        cells = [text.limit(one.sure, margin.unit) for one in mine]
-        yield Column(margin.name, cells, _name(margin.name) + at)
-    if any(fleet.tightest for _, _, fleet in lines):
-        yield Column("least spare", [text.percent(fleet.spare) for _, _, fleet in lines])
-    plans = [
-        f"{fleet.row[w.profile_kind]} {layout_of(w, fleet.row)}"
-        for _, _, fleet in lines
-        for w in [_workload(fleet.row)]
-    ]
+        unit = "1/s" if name == RATE else glossary()[name].type
+        mine = [scale * number_of(row, f"sure_{stem}") for row in rows]
+        cells = [Cell(text=text.limit(one, unit), number=one / scale) for one in mine]
+        yield Column(name, cells, _name(name) + at)
+    if limited:
+        spare = [
+            min(
+                number_of(row, f"spare_{stem}") / bound
+                if (bound := number_of(row, _LIMIT + stem))
+                else math.inf
+                for stem, _ in limited.values()
+            )
+            for row in rows
+        ]
+        cells = [Cell(text=text.percent(one), number=100 * one) for one in spare]
+        yield Column("least spare", cells)
+    plans = [f"{row[w.profile_kind]} {layout_of(w, row)}" for row in rows for w in [_workload(row)]]
     yield Column("plan", plans, numeric=False)
 
 
-def _lines(sizes: Sizes) -> list[tuple[Size, str, Fleet]]:
-    """Every choice of every GPU, the cheapest first, then those of the fewest GPUs."""
-    lines = [
-        (size, choice, fleet) for size in sizes.found for choice, fleet in size.choices.items()
-    ]
-
-    def order(line: tuple[Size, str, Fleet]) -> tuple[float, int]:
-        cost = line[2].cost
-        return math.inf if math.isnan(cost) else cost, line[2].num_gpus
-
-    return sorted(lines, key=order)
+def _counts(rows: Rows, name: str) -> list[Cell]:
+    """Whole numbers of rows."""
+    return [Cell(text=text.count(n), number=n) for row in rows for n in [number_of(row, name)]]
 
 
-def _cost(row: Mapping[str, Any], column: str) -> str:
-    value = row[column]
-    if value is None or not math.isfinite(value):
+def _cost(row: Mapping[str, object], column: str) -> str:
+    value = number_of(row, column)
+    if not math.isfinite(value):
         return "unknown"
     return told(column, value) if column == _COSTS[0] else text.significant(value)
 
 
-def _workload(row: Mapping[str, Any]) -> Workload:
+def _workload(row: Mapping[str, object]) -> Workload:
     return workload_of("train" if "framework" in row else "serve")
 
 
@@ -295,7 +334,7 @@ def _named(size: Size) -> str:
     return f"{size.gpu} {size.contract}".strip()
 
 
-def _row(size: Size) -> Mapping[str, Any]:
+def _row(size: Size) -> Mapping[str, object]:
     return _fewest(size).row
 
 
@@ -315,27 +354,57 @@ def days_blocks(sizes: Sizes) -> Iterator[Block]:
     days = [size.day for size in sizes.found if size.day is not None]
     if not days:
         return
-    yield Title(text="A day, by cost")
-    yield fitted(day_columns(days), lambda name: _SECONDARY.get(name, 0), [BEST])
+    yield Title(text=A_DAY)
+    yield days_table([day_row(day) for day in days])
     for line in day_lines(days[0]):
         yield said(line)
-    yield Title(text=f"Hour by hour on {days[0].gpu}")
-    yield fitted(hour_columns(days[0]), lambda name: int(name == "capacity"))
+    yield Title(text=f"{HOURLY} on {days[0].gpu}")
+    yield hours_table(hour_columns([*days[0].rows()]))
 
 
-def day_columns(days: list[Day]) -> list[Column]:
-    """What days on several GPUs take and cost."""
-    cells = {
-        ("gpu", "GPU"): [day.gpu for day in days],
-        ("peak", "most GPUs"): [text.count(day.peak.num_gpus) for day in days],
-        ("base", "held all day"): [text.count(day.base) for day in days],
-        ("gpu_hours", "GPU-hours"): [text.count(day.gpu_hours) for day in days],
-        ("cost", "USD /day"): [_daily(day.cost) for day in days],
-        ("month", "USD /month"): [_daily(day.cost_per_month) for day in days],
-        ("at_peak", "peak held, /day"): [_daily(day.cost_at_peak) for day in days],
-        ("utilization", "used"): [text.percent(day.utilization) for day in days],
+def day_row(day: Day) -> dict[str, str | float | None]:
+    """What a day on a GPU takes and costs; USD that are unknown are None."""
+    costs = {
+        "cost": day.cost,
+        "cost_per_month": day.cost_per_month,
+        "cost_at_peak": day.cost_at_peak,
     }
-    return [Column(n, values, head, n != "gpu") for (n, head), values in cells.items()]
+    return {
+        "gpu": day.gpu,
+        "most_gpus": day.peak.num_gpus,
+        "base_gpus": day.base,
+        "gpu_hours": day.gpu_hours,
+        **{f"{name}_usd": known_value(cost) for name, cost in costs.items()},
+        "utilization": known_value(day.utilization),
+    }
+
+
+def days_table(rows: Rows) -> Table:
+    """What days on several GPUs take and cost, by `day_row`."""
+
+    def money(name: str) -> list[Cell]:
+        costs = [number_of(row, f"{name}_usd") for row in rows]
+        return [
+            Cell(text=text.count(cost), number=cost)
+            if math.isfinite(cost)
+            else Cell(text="unknown")
+            for cost in costs
+        ]
+
+    used = [number_of(row, "utilization") for row in rows]
+    columns = [
+        Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
+        Column("peak", _counts(rows, "most_gpus"), "most GPUs"),
+        Column("base", _counts(rows, "base_gpus"), "held all day"),
+        Column("gpu_hours", _counts(rows, "gpu_hours"), "GPU-hours"),
+        Column("cost", money("cost"), "USD /day"),
+        Column("month", money("cost_per_month"), "USD /month"),
+        Column("at_peak", money("cost_at_peak"), "peak held, /day"),
+        Column(
+            "utilization", [Cell(text=text.percent(one), number=100 * one) for one in used], "used"
+        ),
+    ]
+    return fitted(columns, lambda name: _SECONDARY.get(name, 0), [BEST])
 
 
 def day_lines(day: Day) -> list[str]:
@@ -366,29 +435,34 @@ def day_lines(day: Day) -> list[str]:
     return lines
 
 
-def hour_columns(day: Day) -> list[Column]:
-    """The fleet of each period."""
-    cells = {
-        "time": [hour.period.clock for hour in day.hours],
-        "requests /s": [f"{hour.period.request_rate:g}" for hour in day.hours],
-        "GPUs": [text.count(hour.num_gpus) for hour in day.hours],
-        "held": [text.count(hour.base) for hour in day.hours],
-        "by the hour": [text.count(hour.on_demand) for hour in day.hours],
-        "capacity": [text.per_second(hour.capacity) for hour in day.hours],
-    }
-    return [Column(name, values, numeric=name != "time") for name, values in cells.items()]
+def hour_columns(rows: Rows) -> list[Column]:
+    """The fleet of each period of a day, by `Day.rows`."""
+    rates = [number_of(row, "request_rate") for row in rows]
+    could = [number_of(row, "requests_per_s") for row in rows]
+    return [
+        Column("time", [str(row["time"]) for row in rows], numeric=False),
+        Column("requests /s", [Cell(text=f"{rate:g}", number=rate) for rate in rates]),
+        Column("GPUs", _counts(rows, "num_gpus")),
+        Column("held", _counts(rows, "base_gpus")),
+        Column("by the hour", _counts(rows, "on_demand_gpus")),
+        Column("capacity", [Cell(text=text.per_second(rate), number=rate) for rate in could]),
+    ]
 
 
-def _daily(amount: float) -> str:
-    return text.count(amount) if math.isfinite(amount) else "unknown"
+def hours_table(columns: Sequence[Column]) -> Table:
+    """Hours one after the other."""
+    return fitted(columns, lambda name: int(name == "capacity"))
 
 
 def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:
     """The rows of a size, of a day by hour, and what they say in words."""
     files.add(blocks(sizes.hours if sizes.load else sizes.table))
+    days = [size.day for size in sizes.found if size.day is not None]
+    more = {"days": [*map(day_row, days)], "day": day_lines(days[0])} if days else {}
     files.finish(
         question_manifest(sizes.request, command),
         question=question_lines(sizes),
         answer=best_lines(sizes),
         notes=[*filter(None, note_lines(sizes))],
+        **more,
     )

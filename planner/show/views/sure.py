@@ -111,9 +111,8 @@ def sure_lines(
     return [*lines, f"{meets} {', '.join(words)}."] if words else lines
 
 
-def ties(values: Sequence[float], sure: Confidence | None) -> list[bool]:
-    """Which values published runs do not tell from the first."""
-    factor = 1.0 if sure is None else sure.layout
+def ties(values: Sequence[float], factor: float) -> list[bool]:
+    """Which values published runs do not tell from the first, ``factor`` apart."""
     best = values[0]
     return [index > 0 and best / factor < v < best * factor for index, v in enumerate(values)]
 
@@ -153,15 +152,17 @@ def _line(plan: Plan, fact: MovingFact) -> str:
     assumed = f"assumed {fact.assumed}"
     if fact.tried:
         assumed += f"; tried {', '.join(fact.tried)}"
-    words = [
-        range_words(name, *fact.moved[name])
-        for name in moved_columns(plan.workload.wording, fact)[:_MOST]
-    ]
-    words += other_formats(fact)
-    if fact.does_not_fit:
-        words.append(f"does not fit with {' or '.join(fact.does_not_fit)}")
+    words = moved_words(plan.workload.wording, fact, _MOST)
     name = fact.name[0].upper() + fact.name[1:]
     return f"{name} not given ({assumed}): {'; '.join(words)}."
+
+
+def moved_words(wording: Wording, fact: MovingFact, most: int | None = None) -> list[str]:
+    """What a fact moves, the ``most`` telling columns, and where a plan does not fit."""
+    columns = moved_columns(wording, fact)[:most]
+    words = [range_words(name, *fact.moved[name]) for name in columns] + other_formats(fact)
+    lacking = f"does not fit with {' or '.join(fact.does_not_fit)}"
+    return [*words, lacking] if fact.does_not_fit else words
 
 
 def _short_line(plan: Plan, fact: MovingFact) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from planner.base import text
 from planner.base.units import DAY, HOUR
 from planner.optimize.result_columns import ends_of
 from planner.question.terms import Term, glossary, term_of_column
+from planner.show.page import Cell
 
 Ends = tuple[float, float]
 
@@ -58,13 +58,15 @@ def _without_units(term: Term) -> str:
     return " ".join(kept) or term.column_header
 
 
-def ends_in(column: str, row: Mapping[str, Any]) -> Ends | None:
+def ends_in(column: str, row: Mapping[str, object]) -> Ends | None:
     """The ends of the interval of a column in a row; None where it has none."""
-    low, high = (row.get(name) for name in ends_of(column))
-    return None if low is None or high is None else (float(low), float(high))
+    low, high = ends_of(column)
+    if row.get(low) is None or row.get(high) is None:
+        return None
+    return number_of(row, low), number_of(row, high)
 
 
-def told(column: str, value: Any, ends: Ends | None = None) -> str:
+def told(column: str, value: object, ends: Ends | None = None) -> str:
     """A value of a column with its unit, and the ends of its interval in brackets."""
     if not isinstance(value, float | int) or isinstance(value, bool):
         return text.value(value)
@@ -80,6 +82,24 @@ def told(column: str, value: Any, ends: Ends | None = None) -> str:
     if ends is None or not all(map(math.isfinite, ends)):
         return words
     return f"{words} ({number(ends[0] / scale)} to {number(ends[1] / scale)})"
+
+
+def number_of(row: Mapping[str, object], column: str) -> float:
+    """A number of a row, NaN where it is unknown or lacking."""
+    value = row.get(column)
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def told_cell(column: str, row: Mapping[str, object], words: str) -> Cell:
+    """A number of a row in these words, beside them the ends of its interval."""
+    value, ends = number_of(row, column), ends_in(column, row)
+    if not math.isfinite(value):
+        return Cell(text=words)
+    if ends is None or not all(map(math.isfinite, ends)):
+        return Cell(text=words, number=value)
+    scale, number = _scale(column, value)[0], _number(column)
+    more = f"{number(ends[0] / scale)} to {number(ends[1] / scale)}"
+    return Cell(text=words, more=more, number=value, ends=ends)
 
 
 def told_alike(column: str, values: Sequence[float]) -> tuple[list[str], str]:
@@ -117,10 +137,9 @@ def token_costs(costs: Mapping[str, float]) -> str:
     )
 
 
-def token_costs_of(row: Mapping[str, Any]) -> dict[str, float]:
+def token_costs_of(row: Mapping[str, object]) -> dict[str, float]:
     """USD per million tokens of each kind in a row, NaN of a kind that it has none of."""
-    found = {kind: row.get(f"cost_per_million_{kind}_tokens_usd") for kind in _KINDS}
-    return {kind: math.nan if cost is None else float(cost) for kind, cost in found.items()}
+    return {kind: number_of(row, f"cost_per_million_{kind}_tokens_usd") for kind in _KINDS}
 
 
 def _number(column: str) -> Callable[[float], str]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from planner.base.files import written_whole
 from planner.base.units import GIB
@@ -54,7 +53,7 @@ def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, o
         stream.write("\n]}\n")
 
 
-def _step(timeline: Timeline) -> dict[str, Any]:
+def _step(timeline: Timeline) -> dict[str, object]:
     return {
         "title": timeline.title or "step",
         "makespan_s": timeline.makespan,
@@ -63,7 +62,7 @@ def _step(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, Any]]:
+def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
     process, begin = 0, 0.0
     for timeline in timelines:
         for lane, name in enumerate(timeline.lanes):
@@ -95,7 +94,7 @@ def _whole(spans: Sequence[Span]) -> Iterator[Span]:
 
 def _levels(
     process: int, begin: float, series: Sequence[tuple[float, float]]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """The memory of a lane wherever it changes, in GiB."""
     before = None
     for start, amount in series:
@@ -106,7 +105,7 @@ def _levels(
         before = level
 
 
-def _heads(process: int, name: str) -> Iterator[dict[str, Any]]:
+def _heads(process: int, name: str) -> Iterator[dict[str, object]]:
     yield {"name": "process_name", "ph": "M", "pid": process, "args": {"name": name}}
     yield {"name": "process_sort_index", "ph": "M", "pid": process, "args": {"sort_index": process}}
     for thread, stream in enumerate(STREAMS):
@@ -114,9 +113,9 @@ def _heads(process: int, name: str) -> Iterator[dict[str, Any]]:
         yield {**head, "args": {"name": stream}}
 
 
-def _event(process: int, begin: float, span: Span) -> dict[str, Any]:
+def _event(process: int, begin: float, span: Span) -> dict[str, object]:
     """A complete event; where parts are summed up in it, with their milliseconds."""
-    event: dict[str, Any] = {
+    event: dict[str, object] = {
         "name": span.name,
         "cat": span.part,
         "ph": "X",

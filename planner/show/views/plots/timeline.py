@@ -93,7 +93,7 @@ def draw_timelines(picture: Picture, title: str, timelines: Sequence[Timeline]) 
         canvas.title(title)
         grid = iter(canvas.grid(len(heights), 1, height_ratios=heights))
         colors = _colors(timelines, canvas.theme)
-        marks: dict[str, Any] = {}
+        marks: dict[str, object] = {}
         for one in timelines:
             (axes,) = next(grid)
             scale = _Scale(one)
