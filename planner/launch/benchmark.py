@@ -11,12 +11,12 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.job import Job
-from planner.launch.target import Argument, Draft, Process, Variable
+from planner.launch.option_table import Remark
+from planner.launch.target import Argument, Draft, File, Process, Variable
 
 _ROOT = math.sqrt(3)
 # The tools refuse 1, at which a length could be 0.
@@ -218,10 +218,14 @@ def training_draft(
     environment: Mapping[str, str] | None = None,
     more: Sequence[str] = (),
     num_last: int = 0,
-    **told: Any,
+    files: tuple[File, ...] = (),
+    unexpressed: tuple[Remark, ...] = (),
+    left: tuple[Remark, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Draft:
-    """The one process of a training on all GPUs of a job, and what measures it; ``told`` is what
-    else the draft has. ``more`` and ``num_last`` are those of `measured`.
+    """The one process of a training on all GPUs of a job, and what measures it.
+
+    ``more`` and ``num_last`` are those of `measured`.
 
     Raises
     ------
@@ -239,7 +243,14 @@ def training_draft(
         environment=environment or {},
     )
     steps = measured(process, target, *more, num_last=num_last)
-    return Draft(processes=(process,), benchmark=(steps,), **told)
+    return Draft(
+        processes=(process,),
+        benchmark=(steps,),
+        files=files,
+        unexpressed=unexpressed,
+        left=left,
+        notes=notes,
+    )
 
 
 def _lines(words: Sequence[str]) -> list[Argument]:

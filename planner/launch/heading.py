@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
-from typing import Any
 
 from planner.base.records import record
 from planner.base.text import chance as percent
@@ -84,8 +83,10 @@ def fabric(job: Job) -> tuple[str, ...]:
 
 
 def _allocator(target: Target, job: Job) -> list[Assumed]:
-    memory: Any = getattr(job.profile, "memory", None)
-    if not job.is_training or target.name in _NOT_PYTORCH or memory.fragmentation > _PACKED:
+    if not job.is_training or target.name in _NOT_PYTORCH:
+        return []
+    memory = job.profile.memory
+    if memory.fragmentation > _PACKED:
         return []
     share = f"{100 * memory.fragmentation:.0f} % of the activations"
     kind = "HIP" if job.gpu.vendor == "AMD" else "CUDA"

@@ -60,7 +60,9 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
     return plan, evaluated(plan, burst), (note,)
 
 
-def most_asked(request: Request, own: Mapping[str, Any], defaults: Collection[str] = ()) -> float:
+def most_asked(
+    request: Request, own: Mapping[str, object], defaults: Collection[str] = ()
+) -> float:
     """The load that was given, in requests of a replica at once: no change raises that.
 
     ``own`` are the result columns of the request, of a rate with the number it keeps busy;
@@ -69,9 +71,9 @@ def most_asked(request: Request, own: Mapping[str, Any], defaults: Collection[st
     if request.workload != "serve":
         return math.inf
     if request.request_rate is not None:
-        return float(own[_CAP])
+        return float(str(own[_CAP]))
     if _CAP in request.settings and _CAP not in defaults:
-        return float(_first(request.settings[_CAP]))
+        return _first(request.settings[_CAP])
     return math.inf
 
 
@@ -95,8 +97,8 @@ def _with_cap(request: Request, cap: int) -> Request:
     return replace(request, settings={**request.settings, _CAP: cap})
 
 
-def _first(value: object) -> Any:
-    return value[0] if isinstance(value, tuple | list) else value
+def _first(value: object) -> float:
+    return float(str(value[0] if isinstance(value, tuple | list) else value))
 
 
 def full_row(found: Evaluation) -> Mapping[str, Any]:

@@ -42,6 +42,8 @@ Quantity: TypeAlias = str | int | float
 """A parameter, or what a target works out of several; a bool is an int."""
 Quantities: TypeAlias = Mapping[str, Quantity | None]
 """By name; None says nothing."""
+Words: TypeAlias = dict[str, Quantity | None]
+"""The same while they are gathered."""
 
 FLAG = "flag"
 VALUE = "{}"

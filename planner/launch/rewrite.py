@@ -138,7 +138,7 @@ def option_changes(
 
 def _written(target: Target, job: Job, changed: Collection[str]) -> dict[str, _Texts]:
     """The options of a job that depend on what is changed."""
-    quantities = target.quantities(job)
+    quantities = target.said(job)
     found: dict[str, _Texts] = {}
     for row in target.table.rows:
         value = quantities.get(row.parameter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 from planner.base.adapter_names import targets_of
 from planner.base.reading import json_of
@@ -30,6 +30,7 @@ from planner.specs.model import ModelSpec
 from planner.specs.serving import ServingWorkload
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
+Value = TypeVar("Value")
 _PROMPT_ALONE = "1"
 _SIXTEEN_BIT = "w16a16"
 _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
@@ -95,7 +96,7 @@ class Told(Gathered):
         return self.made(workload, asked=() if self.values.get("model") else ("model",))
 
 
-def _of_prefill(values: Mapping[str, object]) -> dict[str, Any]:
+def _of_prefill(values: Mapping[str, Value]) -> dict[str, Value]:
     return {
         PREFILL + name if name in OF_PREFILL else name: value
         for name, value in values.items()
@@ -125,7 +126,7 @@ def fraction(text: str | None) -> float | None:
     return value if 0 <= value < float("inf") else None
 
 
-def json_table(text: str | None) -> Mapping[str, Any]:
+def json_table(text: str | None) -> Mapping[str, object]:
     """A mapping of JSON on the command line; empty where there is none that can be read."""
     try:
         value = json_of(text or "{}", "")

@@ -19,7 +19,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.launch.benchmark import length_notes, serving_benchmark
 from planner.launch.job import Job, hub_name
-from planner.launch.option_table import OptionTable, Quantities, Remark, Settings
+from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, Settings, Words
 from planner.launch.target import PORT, Argument, Draft, File, Process, Target, Variable
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types
@@ -115,13 +115,13 @@ class Worker:
 
     job: Job
     name: str
-    values: Mapping[str, Any]
+    values: Mapping[str, Quantity]
     copies: int
 
     @property
     def stage_gpus(self) -> int:
         """GPUs of one pipeline stage."""
-        return int(self.values["tensor_parallel"] * self.values["attention_data_parallel"])
+        return int(self.values["tensor_parallel"]) * self.ranks
 
     @property
     def num_gpus(self) -> int:
@@ -182,6 +182,16 @@ class Worker:
         if not number or not self.job.profile.redundant_experts:
             return 0
         return int(told or 0) or -number % int(self.values["expert_parallel"])
+
+    @property
+    def drafts(self) -> int | None:
+        """Tokens that are drafted in a step; None if there are none."""
+        return int(self.job["draft_tokens"] or 0) or None
+
+    @property
+    def lora_rank(self) -> int | None:
+        """Rank of the adapters that are served; None if there are none."""
+        return int(self.job["lora_rank"] or 0) or None
 
     @property
     def max_num_batched_tokens(self) -> int:
@@ -286,16 +296,15 @@ def workers_of(job: Job) -> tuple[Worker, ...]:
     )
 
 
-def common_quantities(worker: Worker) -> dict[str, Any]:
+def common_quantities(worker: Worker) -> Words:
     """What every engine's table may say of a worker: parameters, answers, what follows of them.
 
     ``quantization`` and ``expert_quantization`` are None where the published checkpoint has
     them, ``checkpoint_quantization`` is the plan's where only another checkpoint can have it:
     see `with_online`.
     """
-    job, values = worker.job, worker.values
-    drafts = int(job["draft_tokens"] or 0)
-    concurrency = values["concurrency"]
+    job, values, drafts = worker.job, worker.values, worker.drafts
+    concurrency = int(values["concurrency"])
     return {
         **values,
         "concurrency": concurrency if concurrency % worker.ranks else None,
@@ -303,16 +312,16 @@ def common_quantities(worker: Worker) -> dict[str, Any]:
         "max_num_batched_tokens": worker.max_num_batched_tokens,
         "enforce_eager": bool(job["enforce_eager"]),
         "redundant_experts": worker.redundant_experts or None,
-        "max_model_len": _longest(job),
+        "max_model_len": longest_request(job),
         "offloaded_gib": worker.offloaded_gib,
         "cache_on_host_gib": worker.cache_on_host_gib,
         "weight_offload": None,
         "kv_offload": values["kv_offload"] or None,
-        "draft_tokens": drafts or None,
+        "draft_tokens": drafts,
         "draft_method": draft_method(job) if drafts else None,
         "draft_steps": job["draft_steps"] if drafts else None,
         "prefix_caching": bool(_found_share(job)),
-        "lora_rank": int(job["lora_rank"] or 0) or None,
+        "lora_rank": worker.lora_rank,
         "max_loras": job["max_loras"],
         "num_nodes": worker.num_nodes,
         "pool": worker.name,
@@ -325,7 +334,7 @@ def _found_share(job: Job) -> float:
     return max(float(job["prefix_cache_hit_rate"] or 0.0), alike)
 
 
-def _longest(job: Job) -> int:
+def longest_request(job: Job) -> int:
     """Tokens of a request that a server takes: some beyond the plan's, as engines need one or two
     and prompts of random tokens are not read back exactly; of lengths that vary nearly all."""
     if told := job["max_model_len"]:
@@ -492,7 +501,13 @@ class Server:
             return _FRONT_PORT
         return _FRONT_PORT + (2000 if self.worker.name == DECODE_POOL else 100)
 
-    def process(self, arguments: list[Argument], **other: Any) -> Process:
+    def process(
+        self,
+        arguments: list[Argument],
+        *,
+        launcher: str = "",
+        follower_arguments: tuple[Argument, ...] = (),
+    ) -> Process:
         """The server as a process."""
         worker = self.worker
         gpu = worker.gpu.name
@@ -505,7 +520,8 @@ class Server:
             copies=worker.copies,
             port=self.port,
             notes=notes,
-            **other,
+            launcher=launcher,
+            follower_arguments=follower_arguments,
         )
 
 

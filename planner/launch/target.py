@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
 
 from planner.base.records import record
 from planner.errors import LaunchError
@@ -17,6 +16,7 @@ from planner.launch.option_table import (
     Role,
     Setting,
     Settings,
+    Words,
     parameters_of,
 )
 from planner.launch.understood import Answers, Found, Gathered, Reading
@@ -152,8 +152,8 @@ class Target:
         there is none of it, which is told
     nearest : names of those whose predictions are taken where a plan names none; it starts
         plans of others, too
-    quantities : what the table's parameters are for a job: those of the table of terms and what
-        is worked out from them; None where a parameter says nothing
+    quantities : what the table's parameters are for a job where they are not as in the plan, and
+        what is worked out from them; None where a parameter says nothing
     draft : a job in its words, given the options of the table; raises `LaunchError` where that
         is impossible
     answers : the other way: what a file of it says, in the words of the table of terms
@@ -173,7 +173,7 @@ class Target:
     draft: Callable[[Job, Settings], Draft]
     answers: Callable[[Reading], Answers]
     starts: Callable[[Sequence[str]], bool] = lambda _: False
-    is_of: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    is_of: Callable[[Mapping[str, object]], bool] = lambda _: False
     honoured: Callable[[Found, Changes], tuple[Changes, Changes]] = lambda _, changes: (changes, {})
     accepted: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -191,7 +191,11 @@ class Target:
 
     def settings(self, job: Job) -> Settings:
         """The options of a job that the table knows."""
-        return self.table.written(job.said_once(self.quantities(job)))
+        return self.table.written(job.said_once(self.said(job)))
+
+    def said(self, job: Job) -> Quantities:
+        """What the table is given: what the target works out, else as the plan has it."""
+        return {**plan_words(job, self.table), **self.quantities(job)}
 
     def drafted(self, job: Job) -> Draft:
         """The job in the words of the target.
@@ -269,3 +273,14 @@ def open_counts(reading: Reading, table: OptionTable, values: Mapping[str, objec
         or not table.rows_of(name, Role.OMITTED, Role.USUAL)
     ]
     return sorted(names, key=lambda name: not terms[name].is_asked)
+
+
+def plan_words(job: Job, table: OptionTable) -> Words:
+    """What a plan has of the names in a table."""
+    return {name: job[name] for name in table.parameters}
+
+
+def low_rank_words(job: Job) -> Words:
+    """What frameworks of their own are told of low-rank adapters; nothing without one."""
+    names = ("lora_rank", "lora_targets")
+    return dict.fromkeys(names) if job["adapter"] in (None, "none") else {}

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from planner.base.files import written_whole
 from planner.base.reading import read_bytes, read_json
@@ -90,8 +89,9 @@ def with_profiles(request: Request, target: str) -> Request:
     if not (is_open and profiles and request.workload in tool.workloads):
         return request
     several = profiles if len(profiles) > 1 else profiles[0]
-    changed: dict[str, Any] = {kind: several}
-    return replace(request, **changed)
+    if kind == "framework":
+        return replace(request, framework=several)
+    return replace(request, engine=several)
 
 
 def save_launch(folder: Path, launch: Launch) -> tuple[Path, ...]:
@@ -165,7 +165,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
 
 
-def told_by_plan(path: Path, wanted: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+def told_by_plan(path: Path, wanted: Iterable[str]) -> tuple[dict[str, object], list[str]]:
     """What the plan beside a file of planner says of what the file leaves open.
 
     Nothing where somebody else wrote the file: `save_launch` keeps a list of its own.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
 
 from planner.base.records import record
 from planner.documents.yaml_places import Place, documents
@@ -348,7 +347,7 @@ def _replaced(pieces: Pieces, pattern: re.Pattern[str], values: Mapping[str, Pie
         for match in pattern.finditer(piece.text):
             done.append(piece.part(passed, match.start()))
             passed = match.end()
-            groups: dict[str, Any] = match.groupdict()
+            groups: dict[str, str | None] = match.groupdict()
             variable = str(groups["name"] or groups.get("bare"))
             if variable in values:
                 done += values[variable]

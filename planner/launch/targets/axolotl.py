@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from planner.base.enums import Offload
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings
-from planner.launch.target import Argument, Draft, File, Target, Variable
+from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings, Words
+from planner.launch.target import Argument, Draft, File, Target, Variable, plan_words
 from planner.launch.targets.trainers import DEEPSPEED_FILE, by_deepspeed, deepspeed_file
 from planner.launch.trainer.reading import answers_of, gather
 from planner.launch.trainer.said import Sources, text_of, with_defaults
@@ -53,7 +52,7 @@ def axolotl_answers(reading: Reading) -> Answers:
     if sources.text("--bf16") == "true":
         sources.script.setdefault("--dtype", stated("--dtype", "bfloat16"))
     answers = answers_of(sources, is_supervised=False)
-    values: dict[str, Any] = dict(answers.values)
+    values = dict(answers.values)
     if text_of_key(documents, "fp8") == "true":
         values["precision"] = "fp8"
     if text_of_key(documents, "gradient_checkpointing") in ("offload", "offload_disk"):
@@ -82,12 +81,12 @@ _LOSSES = {
 }
 
 
-def _loss(documents: list[Found], values: Mapping[str, object]) -> dict[str, Any]:
+def _loss(documents: list[Found], values: Mapping[str, object]) -> Words:
     """How the loss is computed: kernels of adapters say nothing of it."""
     named = [word for key, word in _LOSSES.items() if text_of_key(documents, key) == "true"]
     if not named:
         return {"loss_kernel": "auto"} if "loss_kernel" in values else {}
-    found: dict[str, Any] = {"loss_kernel": named[0]}
+    found: Words = {"loss_kernel": named[0]}
     chunks = text_of_key(documents, "chunked_cross_entropy_num_chunks") or ""
     if named[0] == "chunked" and chunks.isdecimal():
         found["loss_chunks"] = int(chunks)
@@ -150,29 +149,23 @@ def _has_file(job: Job) -> bool:
 def _quantities(job: Job) -> Quantities:
     adapter, low_rank = has_adapter(job), adapter_quantities(job)
     quantities = {
-        **{name: value for name, value in job.pinned.parameters.items() if name != "offload"},
         "model": job.hub_name or "MODEL",
-        "gradient_accumulation_steps": job.accumulation_steps,
-        "sequence_length": job["sequence_length"],
         **fill_quantities(job),
         "training_steps": job.training_steps,
         "precision_kept": True if job["precision"] in ("fp4", "int8") else None,
         "offload": "activations" if "activations" in job["offload"] else None,
-        "adapter": job["adapter"],
         **low_rank,
         "lora_alpha": 2 * low_rank["lora_rank"] if low_rank["lora_rank"] else None,
         "lora_dropout": "0.0" if low_rank["lora_rank"] else None,
         "fused_kernels": True if job.profile.name == "HF Trainer Triton" and adapter else None,
         "optimizer": optimizer_name(job) or "adamw_torch_fused",
         "unnamed_optimizer": unnamed_optimizer(job),
-        "mtp_num_layers": job["mtp_num_layers"],
-        "dropout": job["dropout"],
         "zero_file": DEEPSPEED_FILE if _has_file(job) else None,
     }
     return quantities | (_fsdp(job) if _is_by_fsdp(job) else {})
 
 
-def _fsdp(job: Job) -> dict[str, Any]:
+def _fsdp(job: Job) -> Words:
     inside = job["recompute"] == "full" and not job["recompute_num_layers"]
     return {
         "zero_stage_by_fsdp": job["zero_stage"],
@@ -215,8 +208,13 @@ def _draft(job: Job, settings: Settings) -> Draft:
     text = yaml_text(document, notes | {"datasets": _DATASET_NOTE})
     files = [File(name=CONFIG, text=text, meaning="what axolotl trains, and how")]
     if _has_file(job):
-        table = OptionTable.load("deepspeed").written(_of_file(job))
-        files.append(deepspeed_file(table))
+        table = OptionTable.load("deepspeed")
+        # The Trainer takes a batch of another product than its own, which counts every GPU, for a
+        # mistake; how GPUs are split stands in axolotl's own keys.
+        split = [name for name in table.parameters if name.endswith("_parallel")]
+        own = dict.fromkeys(("train_batch_size", *split))
+        said = {**plan_words(job, table), **by_deepspeed(job), **own}
+        files.append(deepspeed_file(table.written(said)))
     arguments = (
         Argument(words=("-m", "axolotl.cli.train", CONFIG)),
         Argument(words=("--learning-rate", _RATE)),
@@ -231,17 +229,6 @@ def _draft(job: Job, settings: Settings) -> Draft:
         left=_LEFT,
         notes=adapter_notes(job),
     )
-
-
-def _of_file(job: Job) -> Quantities:
-    """What axolotl's own keys do not say already."""
-    split = ("tensor_parallel", "context_parallel", "expert_parallel")
-    return {
-        **by_deepspeed(job),
-        **dict.fromkeys(split),
-        # The Trainer takes another product than its own for a mistake: it counts every GPU.
-        "train_batch_size": None,
-    }
 
 
 def _starts(words: Sequence[str]) -> bool:

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from planner.base.records import record
 from planner.documents.writing import yaml_text
@@ -92,17 +91,18 @@ _TRTLLM = {
 
 def _trtllm_words(server: Server, model: str) -> list[str]:
     words = ["--model-path", model, "--served-model-name", model]
-    document = tensorrt_llm.document(server)
+    more: dict[str, str | None] = {}
     for setting in server.settings.options:
         if setting.option in _TRTLLM:
             words += [_TRTLLM[setting.option], *([setting.text] if setting.text else [])]
         elif setting.option == "--kv_cache_dtype":
-            document.setdefault("kv_cache_config", {})["dtype"] = setting.text
+            more["kv_cache_config.dtype"] = setting.text
         elif setting.option == "--enable_chunked_prefill":
-            document["enable_chunked_prefill"] = True
+            more["enable_chunked_prefill"] = "true"
     if server.worker.name != AGGREGATED:
         words += ["--disaggregation-mode", server.worker.name]
-    return [*words, "--override-engine-args", json.dumps(document, separators=(",", ":"))]
+    document = json.dumps(tensorrt_llm.document(server, more), separators=(",", ":"))
+    return [*words, "--override-engine-args", document]
 
 
 def _flat(arguments: list[Argument], left_out: str = "") -> list[str]:
@@ -141,7 +141,7 @@ _ENGINES = {
 _REGISTRY = "nvcr.io/nvidia/ai-dynamo/"
 
 
-def _component(server: Server, engine: _Engine) -> dict[str, Any]:
+def _component(server: Server, engine: _Engine) -> dict[str, object]:
     """A kind of workers in the graph."""
     worker = server.worker
     model = server.model if isinstance(server.model, str) else server.model.name
@@ -163,7 +163,7 @@ def _component(server: Server, engine: _Engine) -> dict[str, Any]:
     }
 
 
-def _graph(job: Job, servers: tuple[Server, ...], engine: _Engine) -> dict[str, Any]:
+def _graph(job: Job, servers: tuple[Server, ...], engine: _Engine) -> dict[str, object]:
     container = {"name": "main", "image": f"{_REGISTRY}{engine.image}:{_VERSION}"}
     frontend = {
         "name": "Frontend",

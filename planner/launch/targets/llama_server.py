@@ -14,6 +14,7 @@ from planner.launch.serving import (
     Worker,
     common_quantities,
     draft_file,
+    longest_request,
     target_of_servers,
 )
 from planner.launch.target import Argument, Process, Variable
@@ -156,7 +157,7 @@ _MOST_SLOTS = 256
 
 def _worker_quantities(worker: Worker) -> Quantities:
     values, job = common_quantities(worker), worker.job
-    tp, pp = int(values["tensor_parallel"]), int(values["pipeline_parallel"])
+    tp, pp = int(worker.values["tensor_parallel"]), int(worker.values["pipeline_parallel"])
     slots = int(worker.values["concurrency"])
     if slots > _MOST_SLOTS:
         raise LaunchError(
@@ -174,7 +175,7 @@ def _worker_quantities(worker: Worker) -> Quantities:
         "concurrency": slots,
         "split": None if worker.num_gpus == 1 else "row" if tp > 1 else "layer",
         "both_splits": f"{tp} x {pp}" if tp > 1 and pp > 1 else None,
-        "context_size": slots * values["max_model_len"],
+        "context_size": slots * longest_request(job),
         "max_num_batched_tokens": int(worker.values["max_num_batched_tokens"]),
         "no_such_file": ", ".join(lacking) or None,
         "flash_attention": True,

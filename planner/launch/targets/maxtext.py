@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd, prod
-from typing import Any
 
 from planner.base.records import record
 from planner.base.software_enums import (
@@ -22,7 +21,7 @@ from planner.base.software_enums import (
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Quantities, Remark, Settings, shipped_rows
+from planner.launch.option_table import Quantities, Remark, Settings, Words, shipped_rows
 from planner.launch.shape import model_named, shape_of
 from planner.launch.target import (
     MASTER_ADDR,
@@ -33,6 +32,7 @@ from planner.launch.target import (
     Target,
     Variable,
     gathered,
+    low_rank_words,
     override,
     overrides,
 )
@@ -126,7 +126,7 @@ def _filled(
 ) -> tuple[dict[str, int], bool]:
     """The sizes of the axes of one kind, and whether they are known."""
     keys = {name: f"{kind}_{name}_parallelism" for name in AXES}
-    defaults: dict[str, Any] = {name: _REST if name == rest else 1 for name in AXES}
+    defaults = {name: _REST if name == rest else 1 for name in AXES}
     sizes = {name: number(key) or defaults[name] for name, key in keys.items()}
     open_axes = [name for name, size in sizes.items() if size == _REST]
     told = prod(size for size in sizes.values() if size != _REST)
@@ -201,7 +201,7 @@ _NEAREST = {
 _OF_NONE = ("none", "")
 
 
-def policy_words(job: Job) -> dict[str, Any]:
+def policy_words(job: Job) -> Words:
     """The policy of a plan, and the place of each tensor where no policy has its name."""
     recompute = str(job["recompute"])
     saved, moved = (_set(job[name]) for name in ("saved_tensors", "offloaded_tensors"))
@@ -216,7 +216,7 @@ def policy_words(job: Job) -> dict[str, Any]:
     for policy in _OFFLOADED:
         if not saved and moved == _set(KeptTensors.meant(policy)):
             return {"remat_policy": policy}
-    placed = {"remat_policy": "custom"}
+    placed: Words = {"remat_policy": "custom"}
     for names, place in ((saved, "device"), (moved, "offload")):
         placed |= {f"place_{key}": place for name in names for key in _KEYS[name]}
     return placed
@@ -356,7 +356,7 @@ def answers(reading: Reading) -> Answers:
     )
 
 
-def _batch(reading: Reading, mesh: Mesh, num_gpus: int, defaults: dict[str, str]) -> dict[str, Any]:
+def _batch(reading: Reading, mesh: Mesh, num_gpus: int, defaults: dict[str, str]) -> dict[str, int]:
     each = _float(reading, "per_device_batch_size", _BATCH_DEFAULT)
     if not reading.has("per_device_batch_size"):
         defaults["global_batch_size"] = f"{_BATCH_DEFAULT:g} sequences of a GPU, as MaxText does"
@@ -379,7 +379,7 @@ def _float(reading: Reading, key: str, default: float) -> float:
     return number
 
 
-def _model(reading: Reading) -> tuple[str | None, dict[str, Any] | None]:
+def _model(reading: Reading) -> tuple[str | None, Words | None]:
     """The model that is named, else the sizes that are given."""
     named = reading.text("model_name")
     # The end of a path tells the model, even where its beginning is not known.
@@ -424,10 +424,8 @@ _DROPOUT = 0.1
 
 
 def _quantities(job: Job) -> Quantities:
-    is_adapted = job["adapter"] not in (None, "none")
     stage = int(job["zero_stage"])
     return {
-        **job.pinned.parameters,
         **_model_words(job),
         **axes_of(job),
         **_batch_words(job),
@@ -435,19 +433,15 @@ def _quantities(job: Job) -> Quantities:
         "global_batch_size": None,
         "micro_batch_size": None,
         "sharded_optimizer": stage in (1, 2),
-        "sequence_length": job["sequence_length"],
         "train_iterations": job.training_steps,
         "save_interval": megatron_lm.save_interval(job),
         "fp8_quantization": _QUANTIZATIONS.get(megatron_lm.recipe_of(job, "delayed") or ""),
-        "adapter": job["adapter"],
-        "lora_rank": job["lora_rank"] if is_adapted else None,
-        "lora_targets": job["lora_targets"] if is_adapted else None,
-        "mtp_num_layers": job["mtp_num_layers"] or 0,
+        **low_rank_words(job),
         "dropout_rate": _DROPOUT if job["dropout"] else "0.0",
     }
 
 
-def _model_words(job: Job) -> dict[str, Any]:
+def _model_words(job: Job) -> Words:
     """The model by the name that MaxText ships it under, else its sizes."""
     name = maxtext_name(job.model)
     if name is not None:
@@ -471,7 +465,7 @@ def _model_words(job: Job) -> dict[str, Any]:
     }
 
 
-def _batch_words(job: Job) -> dict[str, Any]:
+def _batch_words(job: Job) -> Words:
     """Sequences of a GPU in a step, and how they are cut into micro-batches."""
     stages, steps = int(job["pipeline_parallel"]), int(job["gradient_accumulation_steps"])
     in_pipeline = stages > 1

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
@@ -19,11 +18,20 @@ from planner.launch.option_table import (
     Quantities,
     Remark,
     Settings,
+    Words,
     parameters_of,
 )
 from planner.launch.served import known_model
-from planner.launch.shape import model_named
-from planner.launch.target import Argument, Draft, File, Target, override, overrides
+from planner.launch.shape import model_named, shape_of
+from planner.launch.target import (
+    Argument,
+    Draft,
+    File,
+    Target,
+    low_rank_words,
+    override,
+    overrides,
+)
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
@@ -281,7 +289,7 @@ def _model(reading: Reading, given: Mapping[str, Given]) -> tuple[str | None, st
     return model, f"{named}: {told}."
 
 
-def _adapter(given: Mapping[str, Given]) -> dict[str, Any]:
+def _adapter(given: Mapping[str, Given]) -> dict[str, str]:
     found = {name: each for name, each in given.items() if name.startswith("peft.")}
     mode = _text(given.get("--mode")) or _text(given.get("model.peft.peft_scheme"))
     if not found and mode not in ("lora", "dora"):
@@ -305,9 +313,8 @@ _SPLIT = {"embedding_in_split": False, "loss_in_split": False}
 
 def _quantities(job: Job) -> Quantities:
     shape = shape_overrides(job) if job.hub_name is None else {}
-    shared = megatron_lm.run_words(job)
+    shared = megatron_lm.core_words(job)
     has_experts = bool(job.model.num_experts)
-    is_adapted = job["adapter"] not in (None, "none")
     overlap, execution = job.profile.overlap, job.profile.execution
     merged = has_experts and overlap.expert_parallel > 0
     split = shared.get("pipeline_layout") is not None
@@ -322,11 +329,8 @@ def _quantities(job: Job) -> Quantities:
         **shared,
         **megatron_lm.backend_words(job),
         "has_experts": has_experts,
-        "virtual_pipeline": shared.get("virtual_pipeline"),
         "dropout_rate": shared["attention_dropout"],
-        "adapter": job["adapter"],
-        "lora_rank": job["lora_rank"] if is_adapted else None,
-        "lora_targets": job["lora_targets"] if is_adapted else None,
+        **low_rank_words(job),
         "wide_gradients": None if names_gradients else wire > _NARROW,
         "tensor_overlap": bool(job["sequence_parallel"])
         and overlap.tensor_parallel > 0
@@ -334,12 +338,15 @@ def _quantities(job: Job) -> Quantities:
         "token_dispatcher": dispatcher,
         "flex_backend": ("hybridep" if merged else "deepep") if dispatcher == "flex" else None,
         "loss_fusion": ("te" if is_fused else "native"),
-        "recompute_modules": (shared.get("recompute_modules") or "").replace(" ", ",") or None,
-        "offload_modules": (shared.get("offload_modules") or "").replace(" ", ",") or None,
+        **{
+            name: str(value).replace(" ", ",")
+            for name, value in shared.items()
+            if name.endswith("_modules") and value is not None
+        },
     }
 
 
-def shape_overrides(job: Job) -> dict[str, Any]:
+def shape_overrides(job: Job) -> Words:
     """A model's shape in the words of a provider."""
     shape = shape_words(job.model, int(job["tensor_parallel"]))
     if shape["latent_attention"]:
@@ -347,13 +354,13 @@ def shape_overrides(job: Job) -> dict[str, Any]:
             f"{job.model.name} is not on Hugging Face, and Megatron-Bridge's GPT has no latent "
             "attention: give the model by its ORG/NAME, or choose megatron-lm."
         )
-    experts, dense = shape["num_experts"], shape["num_dense_layers"]
-    layers = shape["num_hidden_layers"]
+    plain = shape_of(job.model)
+    dense, layers = plain["num_dense_layers"], plain["num_hidden_layers"]
     kinds = ["0"] * dense + ["1"] * (layers - dense)
     return {
         **shape,
         "query_groups": shape["num_key_value_heads"] or shape["num_attention_heads"],
-        "moe_layer_list": f"[{','.join(kinds)}]" if experts and dense else None,
+        "moe_layer_list": f"[{','.join(kinds)}]" if shape["num_experts"] and dense else None,
     }
 
 

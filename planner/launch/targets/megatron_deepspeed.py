@@ -197,9 +197,6 @@ def _quantities(job: Job) -> Quantities:
     return {
         **shape,
         **megatron_lm.run_words(job),
-        "recompute_num_layers": job["recompute_num_layers"],
-        "virtual_pipeline": job["virtual_pipeline"],
-        "token_dispatcher": job["token_dispatcher"],
         "expert_interval": 1 if job.model.num_experts else None,
         "wide_gradients": precise,
     }

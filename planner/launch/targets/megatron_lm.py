@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Quantities, Remark, Settings
+from planner.launch.option_table import Quantities, Remark, Settings, Words
 from planner.launch.target import Argument, Draft, Target, Variable
 from planner.launch.targets.megatron_read import answers, is_deepspeed, starts_swift
 from planner.launch.targets.megatron_shape import (
@@ -33,11 +32,11 @@ def _quantities(job: Job) -> Quantities:
     tensor = int(job["tensor_parallel"])
     if is_hybrid(job.model):
         chunks = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
-        return {**run_words(job), **backend_words(job), **hybrid_words(job.model, tensor, *chunks)}
-    return {**shape_words(job.model, tensor), **run_words(job), **backend_words(job)}
+        return {**core_words(job), **backend_words(job), **hybrid_words(job.model, tensor, *chunks)}
+    return {**shape_words(job.model, tensor), **core_words(job), **backend_words(job)}
 
 
-def backend_words(job: Job) -> dict[str, Any]:
+def backend_words(job: Job) -> Words:
     """The kernel of attention where naming one would exclude the only one that fits.
 
     FlashAttention 2 refuses values of another width than keys, as latent attention has them.
@@ -48,27 +47,30 @@ def backend_words(job: Job) -> dict[str, Any]:
     return {"flash_attention": None, "latent_backend": "auto"}
 
 
-def run_words(job: Job) -> dict[str, Any]:
-    """Those of the run: all but the model's shape."""
-    has_experts = bool(job.model.num_experts)
-    tensor, split = int(job["tensor_parallel"]), int(job["expert_tensor_parallel"])
+def run_words(job: Job) -> Words:
+    """Those of the run that all versions and forks have: all but the model's shape."""
     return {
-        **job.pinned.parameters,
-        "virtual_pipeline": None,
-        **split_words(job),
         "max_positions": max(int(job["sequence_length"]), job.model.max_position_embeddings or 0),
-        "sequence_length": job["sequence_length"],
         "train_iterations": job.training_steps,
         "save_interval": save_interval(job),
-        "expert_tensor_parallel": split if has_experts and max(tensor, split) > 1 else None,
-        "token_dispatcher": dispatcher(job) or "alltoall" if has_experts else None,
         "mtp_num_layers": job["mtp_num_layers"] or 0,
         "attention_dropout": _DROPOUT if job["dropout"] else "0.0",
         "hidden_dropout": _DROPOUT if job["dropout"] else "0.0",
-        "adapter": job["adapter"],
-        **recompute_words(job),
         **overlap_words(job),
         **precision_words(job),
+    }
+
+
+def core_words(job: Job) -> Words:
+    """Those of the run in Megatron-Core: the split of the layers, experts and what is repeated."""
+    has_experts = bool(job.model.num_experts)
+    tensor, split = int(job["tensor_parallel"]), int(job["expert_tensor_parallel"])
+    return {
+        **run_words(job),
+        **split_words(job),
+        "expert_tensor_parallel": split if has_experts and max(tensor, split) > 1 else None,
+        "token_dispatcher": dispatcher(job) or "alltoall" if has_experts else None,
+        **recompute_words(job),
         "offload_modules": _offloaded(job),
     }
 
@@ -85,7 +87,7 @@ def save_interval(job: Job) -> int:
     return max(round(interval / step), 1) if interval and step else 1000
 
 
-def recompute_words(job: Job) -> dict[str, Any]:
+def recompute_words(job: Job) -> Words:
     """How, and of how many layers, activations are computed again."""
     kind, layers = job["recompute"], int(job["recompute_num_layers"] or 0)
     if kind == "full":
@@ -137,7 +139,7 @@ def recipe_of(job: Job, usual: str) -> str | None:
     return "mxfp8" if job.gpu.architecture == "blackwell" else usual
 
 
-def precision_words(job: Job) -> dict[str, Any]:
+def precision_words(job: Job) -> Words:
     """Format and scaling of products in 8 bit, as kernels of the GPU take them."""
     # Delayed scaling cannot repeat norms and activation functions of experts.
     repeats = job["recompute"] == "selective" and bool(job.model.num_experts)

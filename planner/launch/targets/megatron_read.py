@@ -11,7 +11,7 @@ from planner.base.software_enums import MODULES, RecomputedModules
 from planner.errors import LaunchError
 from planner.launch.option_table import Dialect, OptionTable, Quantity, Role
 from planner.launch.target import gathered, open_counts
-from planner.launch.targets.megatron_shape import shape_read, stages_of, told_layout
+from planner.launch.targets.megatron_shape import layers_of, shape_read, stages_of, told_layout
 from planner.launch.trainer.said import objective_of_word, require_known_training
 from planner.launch.understood import (
     Answers,
@@ -70,20 +70,21 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     found = gathered(reading, framework)
     values = found.values
     values["framework"] = framework
-    shape, told = shape_read(reading)
+    (shape, told), layers = shape_read(reading), layers_of(reading)
     found.notes += told
-    values["virtual_pipeline"] = _chunks(reading, shape["num_hidden_layers"], found.notes)
+    values["virtual_pipeline"] = _chunks(reading, layers, found.notes)
     if values.setdefault("precision", "bf16") == "fp16" and not reading.has(_NARROW):
         values.pop("main_grads_precision", None)  # fp32, as its profile has them
     values |= _recomputation(reading, int(values["virtual_pipeline"] or 1))
     if "dist_muon" in (reading.text("--optimizer") or ""):
         values["zero_stage"] = "1"  # its states are sharded without another option
-    found.put("pipeline_layout", told_layout(reading, values, shape["num_hidden_layers"]))
+    found.put("pipeline_layout", told_layout(reading, values, layers))
     rates = map(reading.amount, ("--attention-dropout", "--hidden-dropout"))
     values["dropout"] = str(any((_DROPOUT if r is None else r) > 0 for r in rates)).lower()
     num_gpus = gpus_of(reading)
     found.put("num_gpus", num_gpus)
-    tensor, context = (int(values.get(f"{one}_parallel") or 1) for one in ("tensor", "context"))
+    tensor = int(values.get("tensor_parallel") or 1)
+    context = int(values.get("context_parallel") or 1)
     stages = int(values.get("pipeline_parallel") or 1)
     require_split(
         reading,
@@ -99,7 +100,7 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
         split = reading.number(_EXPERTS) or tensor
         require_split(reading, num_gpus, **held, expert_tensor_parallel=split)
     values["token_dispatcher"] = _dispatcher(reading, framework, found)
-    _require_stages(reading, shape["num_hidden_layers"], stages, framework)
+    _require_stages(reading, layers, stages, framework)
     ranks = (num_gpus or 0) // (tensor * context * stages)
     micro = reading.number("--micro-batch-size")
     if not reading.has("--global-batch-size") and num_gpus is not None and micro is not None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby, islice
-from typing import Any
+from typing import TypeVar
 
 from planner.base.enums import AttentionKind
 from planner.errors import LaunchError, SpecError
 from planner.estimators.training.stages import chunk_split, layer_kinds
 from planner.launch.job import Job
-from planner.launch.option_table import Remark
+from planner.launch.option_table import Quantities, Remark, Words
 from planner.launch.shape import shape_of
 from planner.launch.understood import Reading
 from planner.specs.catalogue import Catalogue
@@ -20,6 +20,7 @@ from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, Mode
 from planner.specs.pipeline_layout import chunks_of
 
 PROGRAM = "pretrain_hybrid.py"
+Block = TypeVar("Block")
 _ATTENTION = {
     AttentionKind.MAMBA2: "M",
     AttentionKind.LINEAR: "G",
@@ -36,7 +37,7 @@ def is_hybrid(model: ModelSpec) -> bool:
     )
 
 
-def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> dict[str, Any]:
+def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> Words:
     """What the rows of the table take for such a model; its pattern holds the pipeline's split.
 
     Raises
@@ -53,10 +54,14 @@ def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> 
     experts = _only(model, (ff for ff in model.feed_forwards if ff.num_experts))
     full = _only(model, (each for each in model.attentions if not each.has_state))
     state = _only(model, (each for each in model.attentions if each.has_state))
-    attention = full or AttentionSpec(
-        num_attention_heads=state.num_attention_heads,
-        num_key_value_heads=state.num_key_value_heads,
-        head_dim=state.head_dim,
+    attention = (
+        full
+        if full or not state
+        else AttentionSpec(
+            num_attention_heads=state.num_attention_heads,
+            num_key_value_heads=state.num_key_value_heads,
+            head_dim=state.head_dim,
+        )
     )
     blocks = [ff for ff in (dense, experts) if ff is not None]
     groups = tuple(
@@ -80,7 +85,7 @@ def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> 
     }
 
 
-def _only(model: ModelSpec, found: Iterator[Any]) -> Any:
+def _only(model: ModelSpec, found: Iterator[Block]) -> Block | None:
     several = list(dict.fromkeys(found))
     if len(several) > 1:
         raise LaunchError(
@@ -101,7 +106,7 @@ def _pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
     return "|".join("".join(islice(rest, size)) for size in sizes)
 
 
-def _state_words(state: AttentionSpec | None) -> dict[str, Any]:
+def _state_words(state: AttentionSpec | None) -> Words:
     if state is None:
         return {}
     kind = "mamba" if state.kind is AttentionKind.MAMBA2 else "delta"
@@ -114,7 +119,7 @@ def _state_words(state: AttentionSpec | None) -> dict[str, Any]:
     }
 
 
-def split_words(job: Job) -> dict[str, Any]:
+def split_words(job: Job) -> Words:
     """The split that was priced: nothing where it is even, else the two ends or a layout."""
     pp, vp = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
     sizes = chunk_split(job.model, pp, vp, job["pipeline_layout"] or "")
@@ -127,7 +132,7 @@ def split_words(job: Job) -> dict[str, Any]:
         ends = {"embedding_in_split": sizes[0] < most, "loss_in_split": sizes[-1] < most}
         return {"virtual_pipeline": vp, **ends}
     # The layout tells the chunks too, and Megatron-Core refuses to be told twice.
-    return {"pipeline_layout": layout_of(sizes, later)}
+    return {"virtual_pipeline": None, "pipeline_layout": layout_of(sizes, later)}
 
 
 def layout_of(sizes: list[int], later: int = 0) -> str:
@@ -165,7 +170,7 @@ def stages_of(layout: str) -> list[str]:
         raise LaunchError(str(error)) from error
 
 
-def told_layout(reading: Reading, values: Mapping[str, Any], layers: int | None) -> str | None:
+def told_layout(reading: Reading, values: Quantities, layers: int | None) -> str | None:
     """The layout that options tell, or that of the layers of the first and of the last stage.
 
     None where a pipeline is split as it would be without them.
@@ -195,7 +200,7 @@ _MOST_LAYERS = 10_000
 _TRUE = "true"
 
 
-def shape_words(model: ModelSpec, tensor_parallel: int) -> dict[str, Any]:
+def shape_words(model: ModelSpec, tensor_parallel: int) -> Words:
     """What the rows of the table take for a model's shape; None says nothing.
 
     Raises
@@ -206,6 +211,7 @@ def shape_words(model: ModelSpec, tensor_parallel: int) -> dict[str, Any]:
     shape = shape_of(model)
     is_latent, has_experts = bool(shape["kv_lora_rank"]), bool(shape["num_experts"])
     heads, keys = shape["num_attention_heads"], shape["num_key_value_heads"]
+    dense, layers = shape["num_dense_layers"], shape["num_hidden_layers"]
     window, biases = shape["sliding_window"], (shape["output_bias"], shape["mlp_bias"])
     multiples = [2**power for power in range(_DEFAULT_MULTIPLE.bit_length())]
     fitting = [each for each in multiples if model.vocab_size % (each * tensor_parallel) == 0]
@@ -222,7 +228,7 @@ def shape_words(model: ModelSpec, tensor_parallel: int) -> dict[str, Any]:
         "vocabulary_multiple": max(fitting, default=1),
         "window_left": None if window is None else window - 1,
         "has_experts": has_experts,
-        "moe_layer_freq": _frequency(shape) if has_experts else None,
+        "moe_layer_freq": f"([0]*{dense}+[1]*{layers - dense})" if has_experts and dense else None,
         "shared_expert_gate": bool(shape["shared_expert_gate"]),
         # That of a linear layer is among the biases of all of them.
         "router_bias": bool(shape["router_bias"]) and has_experts and not all(biases),
@@ -256,11 +262,6 @@ def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[Remark, 
     )
 
 
-def _frequency(shape: Mapping[str, Any]) -> str | None:
-    dense, layers = shape["num_dense_layers"], shape["num_hidden_layers"]
-    return f"([0]*{dense}+[1]*{layers - dense})" if dense else None
-
-
 def expert_layers(text: str, num_layers: int) -> list[bool] | None:
     """Which layers have experts, by ``--moe-layer-freq``; None where the text tells no pattern.
 
@@ -285,18 +286,23 @@ def expert_layers(text: str, num_layers: int) -> list[bool] | None:
     return (found * min(int(repeated or 1), _MOST_LAYERS))[:_MOST_LAYERS]
 
 
-def shape_read(reading: Reading, prefix: str = "--") -> tuple[dict[str, Any], list[str]]:
+def layers_of(reading: Reading) -> int | None:
+    """Layers of the model."""
+    return reading.number("--num-layers") or reading.number("--encoder-num-layers")
+
+
+def shape_read(reading: Reading, prefix: str = "--") -> tuple[Words, list[str]]:
     """The shape that arguments of Megatron tell, and what of it is not certain."""
     number, value = reading.number, reading.value
     notes: list[str] = []
-    layers = number("--num-layers") or number("--encoder-num-layers")
+    layers = layers_of(reading)
     hidden, heads = number("--hidden-size"), number("--num-attention-heads")
     gated = value("gated") == _TRUE
     width = hidden and (int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden)
     every = not reading.has("--disable-bias-linear")
     qkv = every or reading.has("--add-qkv-bias")
     text = (reading.text("--window-size") or "").strip("()").split(",")[0].strip()
-    shape: dict[str, Any] = {
+    shape: Words = {
         "num_hidden_layers": layers,
         "hidden_size": hidden,
         "num_attention_heads": heads,
@@ -316,7 +322,7 @@ def shape_read(reading: Reading, prefix: str = "--") -> tuple[dict[str, Any], li
         "sinks": value("sinks") == _TRUE,
     }
     shape |= _attention(reading, hidden, heads)
-    shape |= _experts(reading, shape, notes)
+    shape |= _experts(reading, shape, layers or 0, notes)
     return shape, notes
 
 
@@ -336,7 +342,7 @@ def _vocabulary(reading: Reading) -> int | None:
     return _VOCABULARIES.get(tokenizer)
 
 
-def _attention(reading: Reading, hidden: int | None, heads: int | None) -> dict[str, Any]:
+def _attention(reading: Reading, hidden: int | None, heads: int | None) -> Words:
     number = reading.number
     if reading.has("--multi-latent-attention"):
         return {
@@ -357,8 +363,8 @@ def _attention(reading: Reading, hidden: int | None, heads: int | None) -> dict[
     }
 
 
-def _experts(reading: Reading, shape: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    number, layers = reading.number, shape["num_hidden_layers"] or 0
+def _experts(reading: Reading, shape: Words, layers: int, notes: list[str]) -> Words:
+    number = reading.number
     if not number("--num-experts"):
         return {}
     told = reading.text("--moe-layer-freq")

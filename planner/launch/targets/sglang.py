@@ -121,12 +121,12 @@ _BOOTSTRAP = Variable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST
 def worker_quantities(worker: Worker) -> Quantities:
     """What SGLang's table says of a worker."""
     values = common_quantities(worker)
-    tokens, drafts = worker.max_num_batched_tokens, values["draft_tokens"]
-    offloaded, on_host = values["offloaded_gib"], values["cache_on_host_gib"]
-    steps = values["draft_steps"] or drafts
+    tokens, drafts = worker.max_num_batched_tokens, worker.drafts
+    offloaded, on_host = worker.offloaded_gib, worker.cache_on_host_gib
+    steps = drafts and int(worker.job["draft_steps"] or drafts)
     decodes = worker.name == DECODE_POOL
     # Branches of a tree of so many tokens and steps.
-    wide = [each for each in _WIDTHS if steps and each * steps >= drafts]
+    wide = [each for each in _WIDTHS if steps and drafts and each * steps >= drafts]
     width = None if steps is None else next(iter(wide), _WIDTHS[-1])
     is_rounded = offloaded is not None and offloaded % 1
     return {

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from planner.base.units import GIB
 from planner.documents.tree import flattened, plain_text
 from planner.documents.writing import yaml_text
-from planner.launch.option_table import OptionTable, Quantities, Remark
+from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -32,6 +31,7 @@ from planner.launch.serving import (
     with_online,
 )
 from planner.launch.target import Argument, File, Process, Variable
+from planner.launch.trainer.writing import nested
 from planner.launch.understood import Answers, Reading
 from planner.shell.text import Given
 from planner.specs.model import ModelSpec
@@ -172,7 +172,7 @@ _SCRIPT = (
 def worker_quantities(worker: Worker) -> Quantities:
     """What TensorRT-LLM's table says of a worker."""
     values = common_quantities(worker)
-    drafts, on_host = values["draft_tokens"], values["cache_on_host_gib"]
+    drafts, on_host = worker.drafts, worker.cache_on_host_gib
     splits = worker.ranks > 1 and worker.ranks == worker.stage_gpus
     uses_modules = values["draft_method"] == "mtp"
     return {
@@ -191,25 +191,24 @@ def worker_quantities(worker: Worker) -> Quantities:
     }
 
 
-def document(server: Server) -> dict[str, Any]:
-    """What stands in the YAML of a server: the options that are keys."""
-    found: dict[str, Any] = {}
-    for setting in server.settings.options:
-        if setting.option.startswith("--"):
-            continue
-        section = found
-        *sections, key = setting.option.split(".")
-        for name in sections:
-            section = section.setdefault(name, {})
-        text = setting.text or ""
-        section[key] = text == "true" if text in ("true", "false") else text
-        if text.isdigit():
-            section[key] = int(text)
-    if "max_draft_len" in found.get("speculative_config", {}):
+def document(server: Server, more: Mapping[str, str | None] | None = None) -> dict[str, object]:
+    """What stands in the YAML of a server: the options that are keys, and ``more``."""
+    found = {
+        setting.option: setting.text
+        for setting in server.settings.options
+        if not setting.option.startswith("--")
+    } | dict(more or {})
+    if "speculative_config.max_draft_len" in found:
         drafts = draft_word(server.worker.job)
-        word = drafts if isinstance(drafts, str) else drafts.name
-        found["speculative_config"]["speculative_model"] = word
-    return found
+        named = drafts if isinstance(drafts, str) else drafts.name
+        found["speculative_config.speculative_model"] = named
+    return nested(found, _value)
+
+
+def _value(text: str | None) -> Quantity:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text is not None and text.isdigit() else text or ""
 
 
 def _process(server: Server) -> Process:

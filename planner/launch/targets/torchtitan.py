@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from planner.base.enums import AttentionKind
 from planner.base.records import record
@@ -144,7 +143,7 @@ def _converters(job: Job) -> list[str]:
 
 def _sizes_of(model: ModelSpec) -> list[str]:
     """The constants of a function that builds a model of the shape of Llama's, of other sizes."""
-    config: dict[str, Any] = config_json(model) or {}
+    config = config_json(model) or {}
     attention = model.layer_groups[0].attention
     plain = config.get("model_type") == "llama" and not config["attention_bias"]
     if not plain or attention is None or attention.kind is not AttentionKind.STANDARD:
@@ -247,14 +246,14 @@ def answers(reading: Reading) -> Answers:
     found.put("model", model)
     _sizes(options, name, function, found)
     _states(options, function, found)
-    gpus = _split(reading, options, values)
+    gpus = _split(reading, options, found)
     found.asked += ["model"] * (model is None) + ["num_gpus"] * (gpus is None)
     _batch(options, function, gpus, found)
     values["precision"] = _precision(options, name, function)
     if model is None and _is_looped(options, function):
         found.ask("virtual_pipeline")
     elif model is not None and values["pipeline_parallel"] > 1:
-        values["virtual_pipeline"] = _chunks(options, values, function, model)
+        values["virtual_pipeline"] = _chunks(options, values["pipeline_parallel"], function, model)
     if options.is_older:
         notes.append("torchtitan 0.3.0 reads no TOML: it takes --module, --config and overrides.")
     told = options.text("compile.enable")
@@ -330,8 +329,9 @@ def _states(options: _Options, function: Function, found: Gathered) -> None:
     values["flash_attention"] = True
 
 
-def _split(reading: Reading, options: _Options, values: dict[str, Any]) -> int | None:
+def _split(reading: Reading, options: _Options, found: Gathered) -> int | None:
     """GPUs, and over how many of them a copy is sharded."""
+    values = found.values
     copies = options.number("parallelism.data_parallel_replicate_degree") or 1
     shards = options.number("parallelism.data_parallel_shard_degree") or -1
     one = values["tensor_parallel"] * values["context_parallel"] * values["pipeline_parallel"]
@@ -389,7 +389,7 @@ def _is_looped(options: _Options, function: Function) -> bool:
     return pp > 1 and "1F1B" != schedule != "GPipe"
 
 
-def _chunks(options: _Options, values: Mapping[str, Any], function: Function, model: str) -> int:
+def _chunks(options: _Options, stages: int, function: Function, model: str) -> int:
     """Stages of each rank."""
     each = options.number("parallelism.pipeline_parallel_layers_per_stage")
     if each is None:
@@ -401,7 +401,7 @@ def _chunks(options: _Options, values: Mapping[str, Any], function: Function, mo
     for end in ("first", "last"):
         less = options.number(f"parallelism.pipeline_parallel_{end}_stage_less_layers")
         layers += 1 if less is None else less
-    return max(math.ceil(layers / each) // int(values["pipeline_parallel"]), 1)
+    return max(math.ceil(layers / each) // stages, 1)
 
 
 _ASSETS = Variable(name="HF_ASSETS_PATH", meaning="folder of the tokenizer, and of weights if any")
@@ -412,38 +412,28 @@ _OUTPUT = Variable(
 
 
 def _quantities(job: Job) -> Quantities:
-    dp, stage = job.data_parallel, int(job["zero_stage"])
-    copies = _copies(job)
+    dp, copies = job.data_parallel, _copies(job)
     pp, micro = int(job["pipeline_parallel"]), int(job["micro_batch_size"])
     precision = job["precision"]
     schedule = "Interleaved1F1B" if job["virtual_pipeline"] > 1 else "1F1B"
     found = shipped(job.model)
     has_own = _needs_own(job)
     return {
-        **{name: value for name, value in job.pinned.parameters.items() if name not in _OTHERWISE},
         "module": MODULE if has_own or found is None else found.module,
         "config": function_of(job) if has_own or found is None else found.config,
         # The plan's own function has a split that has no words.
         **({"schedule": schedule, **(_split_words(job) or {})} if pp > 1 else {}),
         "replicas": copies,
         "shards": dp // copies,
-        "zero_stage": stage,
         "local_batch": micro * (job["global_batch_size"] // (micro * dp) if pp > 1 else 1),
         "micro_in_pipeline": micro if pp > 1 else None,
-        "sequence_length": job["sequence_length"],
         "training_steps": job.training_steps,
         "precision": None if precision in ("fp8", "fp4") else precision,
         "precision_in_16": True if precision not in ("bf16", "tf32", "fp32") else None,
         "sequence_parallel": job["sequence_parallel"] if job["tensor_parallel"] > 1 else None,
-        "adapter": job["adapter"],
-        "dropout": job["dropout"],
-        "mtp_num_layers": job["mtp_num_layers"],
         "torch_compile": "false" if job["torch_compile"] == "false" else "true",
         "no_graphs": True if pp > 1 or job["expert_parallel"] > 1 else None,
     }
-
-
-_OTHERWISE = ("data_parallel_replicas", "virtual_pipeline", "micro_batch_size")
 
 
 def _needs_own(job: Job) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from planner.base.enums import Offload
 from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Quantities, Remark, Settings
+from planner.launch.option_table import Quantities, Remark, Settings, Words
 from planner.launch.target import Argument, Draft, File, Target
 from planner.launch.trainer.reading import (
     in_own_words,
@@ -70,7 +69,6 @@ def _by_trainer(job: Job) -> Quantities:
     stage, offload = int(job["zero_stage"]), job["offload"]
     sharded, inside = stage >= 2, _repeats_inside(job, sharded=stage >= 2)
     return {
-        **job.pinned.parameters,
         **script_quantities(job),
         "offload": None if offload == "activations" and not is_supervised(job) else offload,
         "sharded": True if sharded else None,
@@ -91,7 +89,7 @@ def _trainer_draft(job: Job, settings: Settings) -> Draft:
     files = list(script_files(job))
     more = []
     if keys:
-        document = nested({"fsdp_config.version": "2", **keys})["fsdp_config"]
+        document = nested({"version": "2", **{k.removeprefix(SECTION): v for k, v in keys.items()}})
         files.append(json_file(FSDP_FILE, document, "how FSDP shards"))
         more.append(Argument(words=("--fsdp_config", FSDP_FILE)))
     unexpressed, left = script_remarks(job)
@@ -128,10 +126,9 @@ TRANSFORMERS = Target(
 )
 
 
-def _beside_script(job: Job) -> dict[str, Any]:
-    """The parameters of a plan of which the script's own options say nothing."""
-    told = script_quantities(job).keys() - {"layer_split"}
-    return {name: value for name, value in job.pinned.parameters.items() if name not in told}
+def _beside_script(job: Job) -> Words:
+    """Nothing of what the script's own options say."""
+    return dict.fromkeys(script_quantities(job).keys() - {"layer_split"})
 
 
 DEEPSPEED_FILE = "ds_config.json"
@@ -226,7 +223,8 @@ def _by_accelerate(job: Job) -> Quantities:
     # FSDP and DeepSpeed are told each in their way.
     own = {*_fsdp(job), "zero3_init"}
     quantities = {
-        **{name: value for name, value in _beside_script(job).items() if name not in own},
+        **dict.fromkeys(own),
+        **_beside_script(job),
         "kind": kind,
         "num_nodes": job.num_nodes,
         "precision": precision if precision in _UNKNOWN else None,
@@ -246,7 +244,7 @@ def _by_accelerate(job: Job) -> Quantities:
 _UNSPLIT = ("tensor_parallel", "context_parallel", "data_parallel_replicas")
 
 
-def _fsdp(job: Job) -> dict[str, Any]:
+def _fsdp(job: Job) -> Words:
     replicas = int(job["data_parallel_replicas"])
     return {
         "zero_stage": job["zero_stage"],
@@ -262,7 +260,7 @@ def _fsdp(job: Job) -> dict[str, Any]:
     }
 
 
-def _deepspeed(job: Job) -> dict[str, Any]:
+def _deepspeed(job: Job) -> Words:
     stage, offload = int(job["zero_stage"]), Offload[job["offload"].upper()]
     where = "nvme" if offload.to_drives else "cpu"
     return {

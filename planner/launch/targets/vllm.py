@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from planner.launch.option_table import Quantities
 from planner.launch.served import (
@@ -150,7 +149,7 @@ def _longest(told: Told, model: ModelSpec | None) -> None:
 def _drafts(reading: Reading) -> Drafted | None:
     config = json_table(reading.text("--speculative-config"))
     number = whole(reading.value("draft_tokens")) or 0
-    given: Any = config.get("num_speculative_tokens")
+    given = config.get("num_speculative_tokens")
     if isinstance(given, int) and not isinstance(given, bool):
         number = given
     method = config.get("method") or reading.text("--spec-method")
@@ -212,8 +211,8 @@ _ROUTER_NOTE = "vllm-router (pip install vllm-router) spreads the requests"
 def worker_quantities(worker: Worker) -> Quantities:
     """What vLLM's table says of a worker."""
     values = common_quantities(worker)
-    experts, stage = int(values["expert_parallel"]), worker.stage_gpus
-    on_host, rank = values["cache_on_host_gib"], values["lora_rank"]
+    experts, stage = int(worker.values["expert_parallel"]), worker.stage_gpus
+    on_host, rank = worker.cache_on_host_gib, worker.lora_rank
     rounded = next((known for known in _LORA_RANKS if known >= (rank or 0)), _LORA_RANKS[-1])
     return {
         **values,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Any
 
 from planner.base.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
 from planner.base.optimizer_names import is_paged, optimizer_of
@@ -14,6 +13,7 @@ from planner.launch.option_table import OptionTable
 from planner.launch.trainer.said import OBJECTIVE_OPTIONS, Said, objective_said, whole
 from planner.launch.understood import Answers, Gathered, World
 from planner.question.terms import terms_of
+from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.workloads.training_question import UNKNOWN_TOKENS
 
@@ -82,7 +82,7 @@ def gpus_of(world: World) -> int | None:
     return (nodes or 1) * each
 
 
-def _given_number(given: Any) -> int | None:
+def _given_number(given: Given | None) -> int | None:
     return whole(given.texts[0]) if given is not None and len(given.texts) == 1 else None
 
 

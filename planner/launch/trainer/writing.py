@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from planner.base.adapter_names import names_feed_forward, targets_named
 from planner.base.enums import AttentionKind
 from planner.base.optimizer_names import transformers_name
 from planner.errors import LaunchError
 from planner.launch.job import Job
-from planner.launch.option_table import OptionTable, Quantities, Remark, Settings
+from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, Settings, Words
 from planner.launch.shape import config_json, family_of
 from planner.launch.target import Argument, File, Variable
 
@@ -103,7 +102,7 @@ def lora_modules(job: Job) -> tuple[str, ...]:
     return (*ends, *others)
 
 
-def adapter_quantities(job: Job) -> dict[str, Any]:
+def adapter_quantities(job: Job) -> Words:
     """What scripts of peft are told of low-rank adapters; nothing without one."""
     names = ("lora_rank", "lora_modules", "saved_modules", "double_quantization")
     if job["lora_rank"] is None or not has_adapter(job):
@@ -119,7 +118,7 @@ def adapter_quantities(job: Job) -> dict[str, Any]:
     }
 
 
-def fill_quantities(job: Job) -> dict[str, Any]:
+def fill_quantities(job: Job) -> Words:
     """How samples fill sequences: several in each, or as they are padded."""
     padding = job["padding"] or "packed"
     return {"packing": True} if padding == "packed" else {"padding": padding}
@@ -208,7 +207,7 @@ def optimizer_name(job: Job) -> str | None:
     return transformers_name(kind, states, paged=job["paged_optimizer"])
 
 
-def script_settings(job: Job, **quantities: Any) -> Settings:
+def script_settings(job: Job, **quantities: Quantity | None) -> Settings:
     """The script's arguments; ``quantities`` replace those of the job, None says nothing."""
     table = OptionTable.load("transformers")
     return table.written(job.said_once({**script_quantities(job), **quantities}))
@@ -286,19 +285,21 @@ def json_file(name: str, values: Mapping[str, object], meaning: str) -> File:
     return File(name=name, text=text, meaning=meaning)
 
 
-def nested(settings: Mapping[str, str | None]) -> dict[str, Any]:
+def nested(
+    settings: Mapping[str, str | None], value: Callable[[str | None], Quantity] | None = None
+) -> dict[str, object]:
     """Options of dotted names as the document that has them; texts become numbers and flags."""
-    document: dict[str, Any] = {}
+    document: dict[str, object] = {}
+    inside: dict[str, dict[str, str | None]] = {}
     for option, text in settings.items():
-        *sections, key = option.split(".")
-        place = document
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[key] = typed(text)
-    return document
+        section, dot, key = option.partition(".")
+        document.setdefault(section, None if dot else (value or typed)(text))
+        if dot:
+            inside.setdefault(section, {})[key] = text
+    return document | {section: nested(keys, value) for section, keys in inside.items()}
 
 
-def typed(text: str | None) -> Any:
+def typed(text: str | None) -> Quantity:
     """The value that a text is in JSON or YAML.
 
     >>> typed("8"), typed("1.0"), typed("true"), typed("cpu"), typed(None)
