@@ -51,7 +51,7 @@ class Block:
     def total(self) -> FloatArray:
         """Seconds of one run, forward and backward."""
         passes = (self.time.forward_total, self.time.backward_total, self.gather, self.offload)
-        return add((*passes, self.reference)) if np.any(self.reference) else add(passes)
+        return add((*passes, self.reference)) if self.reference.any() else add(passes)
 
 
 @record(kw_only=True)
