@@ -57,6 +57,8 @@ def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
     none = np.uint8(255)
     by_shape: dict[tuple[int, ...], NDArray[np.uint8]] = {}
     for position, condition in enumerate(conditions):
+        if np.ndim(condition) == 0 and not condition:
+            continue
         codes = np.where(condition, np.uint8(position), none)
         earlier = by_shape.get(codes.shape)
         by_shape[codes.shape] = codes if earlier is None else np.minimum(earlier, codes)

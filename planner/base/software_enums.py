@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import EnumMeta
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Self
 
-from planner.base.enums import Code
+from planner.base.enums import ALIASES, Code
 
 if TYPE_CHECKING:
     from planner.base.arrays import BoolArray, CodeArray
@@ -80,21 +79,72 @@ layer; queries, keys and values; what attention makes of them; its output projec
 the first matrices of the feed-forward, and of its last."""
 
 
-class NameSet(Code):
-    """Sets of names, each a bit of the code; a word joins them by +."""
+class _AllSets(type):
+    """What is asked of an enumeration, of classes whose members are all sets of some names.
+
+    There are hundreds: each is made when it is asked for.
+    """
+
+    def __len__(cls) -> int:
+        return 1 << len(cls._names)
+
+    def __iter__(cls) -> Iterator[NameSet]:
+        return map(cls, range(len(cls)))
+
+    def __getitem__(cls, name: str) -> NameSet:
+        held = [] if name == "NONE" else name.lower().split("+")
+        code = sum(1 << bit for bit, one in enumerate(cls._names) if one in held)
+        found: NameSet = cls(code)
+        if found.name != name:
+            raise KeyError(name)
+        return found
+
+    _names: tuple[str, ...] = ()
+
+
+class NameSet(int, metaclass=_AllSets):
+    """Sets of names, each a bit of the code; a word joins them by +. Else as `Code`."""
+
+    def __new__(cls, code: int) -> Self:
+        if not 0 <= code < len(cls):
+            raise ValueError(f"{code!r} is not a valid {cls.__name__}")
+        return super().__new__(cls, code)
+
+    @property
+    def name(self) -> str:
+        """The word in upper case."""
+        return self.word.upper()
+
+    @property
+    def word(self) -> str:
+        """The names of the set, joined."""
+        held = [name for bit, name in enumerate(self.names()) if self >> bit & 1]
+        return "+".join(held) or "none"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}.{self.name}: {int(self)}>"
+
+    __str__ = int.__repr__
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """What a set may hold, in the order of the bits."""
-        return _NAMES[cls.__name__]
+        return cls._names
 
     @classmethod
     def words(cls) -> list[str]:
+        """No name, and each alone."""
         return ["none", *cls.names()]
 
     @classmethod
+    def usual(cls) -> list[str]:
+        """The words that ``all`` stands for."""
+        return cls.words()
+
+    @classmethod
     def aliases(cls) -> Mapping[str, str]:
-        return {**super().aliases(), **{name: name for name in cls.names()}}
+        """Other names that people use, and the word that each stands for."""
+        return {**ALIASES[cls.__name__], **{name: name for name in cls.names()}}
 
     @classmethod
     def listed(cls) -> str:
@@ -111,7 +161,8 @@ class NameSet(Code):
         'attention+layernorm'
         """
         known = cls.aliases()
-        parts = [part.strip() for part in super().meant(text).split("+")]
+        spelled = text.lower().replace("-", "_")
+        parts = [part.strip() for part in known.get(spelled, spelled).split("+")]
         names = {name for part in parts for name in known.get(part, part).split("+")}
         ordered = [name for name in cls.names() if name in names]
         return "+".join(ordered) if ordered and len(ordered) == len(names) else "+".join(parts)
@@ -127,15 +178,6 @@ class NameSet(Code):
         return found
 
 
-def _sets(names: tuple[str, ...]) -> dict[str, int]:
-    """The code of every set, by its name in upper case."""
-    found = {}
-    for code in range(1 << len(names)):
-        held = [name for bit, name in enumerate(names) if code >> bit & 1]
-        found["+".join(held).upper() or "NONE"] = code
-    return found
-
-
 MODULES = (
     *("core_attn", "attention", "layernorm", "mla_up_proj"),
     *("mlp", "moe", "shared_experts", "mlp_act", "moe_act"),
@@ -147,15 +189,18 @@ latents to heads; ``mlp`` dense feed-forwards, ``moe`` those of experts, each wi
 it; ``shared_experts`` these alone; ``mlp_act`` and ``moe_act`` the functions inside
 feed-forwards."""
 
-_NAMES = {"KeptTensors": TENSORS, "RecomputedModules": MODULES}
+
+class KeptTensors(NameSet):
+    """The sets of such tensors, as array codes: which a configuration keeps, or moves to the host.
+
+    >>> len(KeptTensors), KeptTensors(6), KeptTensors(0).word
+    (64, <KeptTensors.QKV_PROJ+CONTEXT: 6>, 'none')
+    """
+
+    _names = TENSORS
 
 
-def _enumeration(name: str) -> type[NameSet]:
-    made = EnumMeta.__call__(NameSet, name, _sets(_NAMES[name]), module=__name__)
-    return cast(type[NameSet], made)
+class RecomputedModules(NameSet):
+    """The sets of such modules, as array codes."""
 
-
-KeptTensors = _enumeration("KeptTensors")
-"""The sets of such tensors, as array codes: which a configuration keeps, or moves to the host."""
-RecomputedModules = _enumeration("RecomputedModules")
-"""The sets of such modules, as array codes."""
+    _names = MODULES

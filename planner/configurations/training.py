@@ -88,7 +88,7 @@ class TrainingConfigurations(ConfigurationTable):
     def any_own_states(self) -> bool:
         """Whether any of them has another optimizer, or other formats, than its framework."""
         own = (self.optimizer, self.optimizer_state_precision, self.main_params_precision)
-        return any(np.any(code) for code in (*own, self.main_grads_precision))
+        return any(code.any() for code in (*own, self.main_grads_precision))
 
     @property
     def expert_ranks(self) -> FloatArray:
@@ -112,7 +112,7 @@ class TrainingConfigurations(ConfigurationTable):
     @property
     def any_offload(self) -> bool:
         """Whether any of them keeps something in host memory."""
-        return bool(np.any(self.offload) or np.any(self.offloaded_tensors))
+        return bool(self.offload.any() or self.offloaded_tensors.any())
 
 
 NAMES = TrainingConfigurations.names()

@@ -84,7 +84,7 @@ class KernelTable:
 
     def casts(self, elements: Numeric, e: Rows) -> FloatArray:
         """Seconds in which kernels of their own quantize so many activations."""
-        if not np.any(e["cast_bytes"]):
+        if not e["cast_bytes"].any():
             return np.zeros(())
         return np.where(e["cast_bytes"] > 0, self.memory_time(e["cast_bytes"] * elements), 0.0)
 
@@ -116,7 +116,7 @@ class KernelTable:
         time = self._roofline(e, flops * padding, moved)
         if self.ledger is not None:
             self._record("experts", e, time, Done(flops, moved, flops * padding))
-        if not np.any(e["permute_passes"]):
+        if not e["permute_passes"].any():
             return time
         return time + self._moved(
             2.0 * e["permute_passes"] * hidden_size * pairs, e["read_fraction"], 0.0
@@ -220,7 +220,7 @@ class KernelTable:
         loads = self._most_bandwidth_fraction(m)
         time = self._of_sizes((m, n, k), e, flops, moved, output_bytes, loads)
         if self.ledger is not None:
-            in_table = self.gemm_table is not None and bool(np.any(e["tabulated"]))
+            in_table = self.gemm_table is not None and bool(e["tabulated"].any())
             done = Done(2.0 * m * n * k, moved + output_bytes * m * n, flops, (m, n, k))
             self._record("table" if in_table else "product", e, time, done, loads)
         return time
@@ -235,7 +235,7 @@ class KernelTable:
         loads: Numeric,
     ) -> FloatArray:
         m, n, _ = sizes
-        if self.gemm_table is None or not np.any(e["tabulated"]):
+        if self.gemm_table is None or not e["tabulated"].any():
             return self._roofline(e, flops, moved + output_bytes * m * n, loads)
         moved_in = moved + SIXTEEN_BIT_BYTES * m * n
         in_table = self._tabulated(sizes, e, flops, moved_in, loads)
@@ -287,7 +287,7 @@ class KernelTable:
     ) -> FloatArray:
         """With the bytes that a product's output has above the two of the table's."""
         wider = np.maximum(np.asarray(output_bytes) - SIXTEEN_BIT_BYTES, 0.0)
-        if not np.any(wider):
+        if not wider.any():
             return time
         fraction = self.bandwidth_fraction(e["bandwidth_fraction"])
         more = wider * elements / (self.gpu.memory_bandwidth * fraction)

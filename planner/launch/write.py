@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,7 +165,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
 
 
-def told_by_plan(path: Path, wanted: Iterable[str]) -> tuple[dict[str, object], list[str]]:
+def told_by_plan(path: Path, wanted: Iterable[str]) -> tuple[Mapping[str, object], list[str]]:
     """What the plan beside a file of planner says of what the file leaves open.
 
     Nothing where somebody else wrote the file: `save_launch` keeps a list of its own.

@@ -222,10 +222,11 @@ def terms_of(workload: str, *kinds: str) -> dict[str, Term]:
     >>> list(terms_of("serve", "limit"))[:2]
     ['memory_headroom', 'power']
     """
+    wanted = frozenset(kinds)
     return {
         name: term
         for name, term in glossary().items()
-        if (not term.of or workload in term.of) and set(kinds) & set(term.kind)
+        if (not term.of or workload in term.of) and not wanted.isdisjoint(term.kind)
     }
 
 

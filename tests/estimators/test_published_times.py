@@ -168,7 +168,7 @@ def test_selective_recomputation_repeats_few_flops(model: str, overhead: float) 
     """The repeated attention cores, over the forward pass of the linear layers."""
     spec = setting(model, sequence_length=S).model
     layers, hidden = GPT_SIZES[model]
-    cores = np.asarray(int(RecomputedModules.CORE_ATTN))
+    cores = np.asarray(int(RecomputedModules["CORE_ATTN"]))
     selective = Recomputation(full=np.zeros(()), modules=cores, by_share=~NO, **NONE_KEPT)
     repeated = float(recomputed_flops_per_token(spec, S, selective, np.bool_(False)))
     assert repeated / (24 * layers * hidden**2) == pytest.approx(overhead, abs=0.001)

@@ -110,7 +110,7 @@ class Recomputation:
             shares = np.where(self.repeats(modules), 1.0, shares)
         return shares
 
-    @property
+    @cached_property
     def any_full(self) -> BoolArray:
         """Where some layers are repeated whole."""
         return np.asarray(self.full > 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
+from functools import cached_property
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Block:
     def total(self) -> FloatArray:
         """Seconds of one run, forward and backward."""
         passes = (self.time.forward_total, self.time.backward_total, self.gather, self.offload)
-        return add((*passes, self.reference)) if np.any(self.reference) else add(passes)
+        return add((*passes, self.reference)) if self.reference.any() else add(passes)
 
 
 @record(kw_only=True)
@@ -88,7 +89,14 @@ class StepTime:
         return np.asarray(add(parts[name] for name in _COMPUTING) / self.total)
 
     def parts(self) -> dict[str, FloatArray]:
-        """Seconds of each of ``TIME_PARTS``."""
+        """Seconds of each of ``TIME_PARTS``; of one row they are worked out once."""
+        return self._of_one if self.total.size == 1 else self._parts()
+
+    @cached_property
+    def _of_one(self) -> dict[str, FloatArray]:
+        return self._parts()
+
+    def _parts(self) -> dict[str, FloatArray]:
         m = self.num_micro_batches
         sums: dict[str, FloatArray] = {name: np.zeros(()) for name in TIME_PARTS}
         for operator, time in self.operator_times():

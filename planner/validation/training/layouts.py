@@ -521,8 +521,12 @@ def _recompute(context: Open) -> list[Recompute]:
 def _told_set(run: Run, sets: type[NameSet]) -> int | None:
     """Tensors or modules, where a run tells its recomputation by them; else None."""
     word = sets.meant(run.word("recompute")).upper()
-    is_told = word and word.lower() not in _RECOMPUTE
-    return int(sets[word]) if is_told and word in sets.__members__ else None
+    if not word or word.lower() in _RECOMPUTE:
+        return None
+    try:
+        return int(sets[word])
+    except KeyError:
+        return None
 
 
 def _parts_of_layers(run: Run) -> str:
