@@ -169,7 +169,11 @@ class Collector:
         """Keep what may be on the front; small pieces wait for others, large ones do not."""
         values = self._problem.values(candidates, feasible)
         self.simplest.add(candidates, feasible, values)
-        kept = undominated(values, self._values if len(self._values) else _probes(values))
+        known = self._values
+        if not len(known):  # just beyond the front of a sample, which stays undominated itself
+            sample = values[:: len(values) // _SAMPLE + 1]
+            known = np.nextafter(sample[pareto_front(sample)], np.inf)
+        kept = undominated(values, known)
         self._pending.append((candidates, feasible[kept], values[kept]))
         self._pending_rows += candidates.configurations.size
         if self._pending_rows >= _MERGED_ROWS:
@@ -193,12 +197,6 @@ class Collector:
         front = pareto_front(merged)
         self._values, self._places = merged[front], np.concatenate(places)[front]
         self._pending, self._pending_rows = [], 0
-
-
-def _probes(values: FloatArray) -> FloatArray:
-    """Values just beyond the front of a sample, which stays undominated itself."""
-    sample = values[:: len(values) // _SAMPLE + 1]
-    return np.nextafter(sample[pareto_front(sample)], np.inf)
 
 
 def _numbered(piece: int, rows: int) -> IndexArray:

@@ -67,7 +67,11 @@ def records(
         if not wrong:
             try:
                 found.append(make(row))
-                _note_once(first, line, [cells.get(name, "") for name in once])
+                told = [cells.get(name, "") for name in once]
+                key = ", ".join(told).lower()
+                if told and first.setdefault(key, line) != line:
+                    words = ", ".join(cell for cell in told if cell)
+                    raise ValueError(f"{words} stands on line {first[key]}, too")
             except ValueError as error:
                 wrong.append(str(error))
         faults += [f"{path}:{line}: {fault}." for fault in wrong]
@@ -118,13 +122,6 @@ def number(text: str, column: str) -> float:
     if not 0 <= found <= _LARGEST:
         raise ValueError(f"{column} {text} is negative, or not finite")
     return found
-
-
-def _note_once(first: dict[str, int], line: int, cells: Sequence[str]) -> None:
-    key = ", ".join(cells)
-    if cells and first.setdefault(key.lower(), line) != line:
-        words = ", ".join(cell for cell in cells if cell)
-        raise ValueError(f"{words} stands on line {first[key.lower()]}, too")
 
 
 def filled(cell: str, column: str) -> str:

@@ -436,7 +436,11 @@ def _composite(whole_name: str, usual: str, config: ConfigReader) -> Table:
     given = text.values.get("model_type")
     name = usual if given is None or text is whole else str(given)
     if name not in ROWS:
-        text.fault("model_type", f"{name[:40]!r} is not supported{_why(name)}")
+        hint = did_you_mean(name[:40], ROWS).strip()
+        why = f" ({hint})" if hint else ""
+        if name in UNMODELLED:
+            why = f": not modelled are {UNMODELLED[name]}"
+        text.fault("model_type", f"{name[:40]!r} is not supported{why}")
         return {}
     table = _table(ROWS[name], text.completed(_ALL["text_defaults"].get(name, {})))
     tied = whole.flag("tie_word_embeddings", bool(table["tie_word_embeddings"]))
@@ -470,13 +474,6 @@ def _tower_size(whole: ConfigReader) -> float | None:
     side = float(patch) if type(patch) is int and 0 < patch < _LARGEST_SIZE else 0.0
     matrices = 3 if tower.get("hidden_act") == "silu" else 2
     return depth * (4 * h**2 + matrices * h * f) + 3 * side**2 * h
-
-
-def _why(name: str) -> str:
-    if name in UNMODELLED:
-        return f": not modelled are {UNMODELLED[name]}"
-    hint = did_you_mean(name[:40], ROWS)
-    return f" ({hint.strip()})" if hint else ""
 
 
 ROWS = _rows(_ALL["families"], _ALL["shapes"])

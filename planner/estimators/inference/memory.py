@@ -356,16 +356,11 @@ def _activation_bytes(
     sampling = 2.0 * tokens * kept * model.hidden_size + logits
     working = np.maximum(layer, sampling + lasting)
     if memory.warm_up_logit_bytes:
-        working = np.maximum(working, _warm_up_bytes(setting, c))
+        # The largest step of prompts, one of which is never cut: logits and hidden states.
+        tokens = np.maximum(c.max_num_batched_tokens, setting.workload.input_tokens)
+        of_token = memory.warm_up_logit_bytes * model.vocab_size + 4.0 * model.hidden_size
+        working = np.maximum(working, np.asarray(tokens * of_token))
     return np.asarray(working + queued)
-
-
-def _warm_up_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
-    """Logits and hidden states of the largest step of prompts, one of which is never cut."""
-    model, memory = setting.model, setting.engine.memory
-    tokens = np.maximum(c.max_num_batched_tokens, setting.workload.input_tokens)
-    each = memory.warm_up_logit_bytes * model.vocab_size + 4.0 * model.hidden_size
-    return np.asarray(tokens * each)
 
 
 def _expert_workspace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
@@ -142,7 +142,8 @@ def _open_queue(
     variance, noise = running_variance(
         running=decoding, load=load, fixed=work.fixed, slope=work.slope
     )
-    most = work.places / (_time_of_answers(work, work.places) + work.places * work.prompt)
+    answers = np.asarray(work.steps * (work.fixed + work.slope * work.places))
+    most = work.places / (answers + work.places * work.prompt)
     share, time = place_wait(
         running=decoding,
         places=work.places,
@@ -187,10 +188,6 @@ def _wait(
     queue = mean_wait(utilization=busy, service_time=alone, variation=variation) + step / 2
     gated = met / 2 + before + after
     return before + after, np.maximum(gated, queue + np.minimum(share, 0.5 * step))
-
-
-def _time_of_answers(work: Work, sequences: Numeric) -> FloatArray:
-    return np.asarray(work.steps * (work.fixed + work.slope * sequences))
 
 
 def steady_noise(work: Work, rate: FloatArray) -> FloatArray:

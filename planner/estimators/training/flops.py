@@ -125,7 +125,11 @@ def adapter_parameter_count(setting: Setting) -> int:
 
     Of adapters that the experts of a rank share it is those of one rank.
     """
-    return _in_adapters(setting) + _on_experts(setting) + saved_parameter_count(setting)
+    on_experts = sum(
+        group.num_hidden_layers * int(layer_expert_parameters(setting, group, 1.0, 1.0))
+        for group in setting.model.layer_groups
+    )
+    return _in_adapters(setting) + on_experts + saved_parameter_count(setting)
 
 
 def saved_parameter_count(setting: Setting) -> int:
@@ -135,14 +139,6 @@ def saved_parameter_count(setting: Setting) -> int:
         return 0
     logits = 0 if model.ties_head else model.head_columns
     return (model.vocab_size + logits) * model.hidden_size
-
-
-def _on_experts(setting: Setting) -> int:
-    """Parameters of the adapters of routed experts."""
-    return sum(
-        group.num_hidden_layers * int(layer_expert_parameters(setting, group, 1.0, 1.0))
-        for group in setting.model.layer_groups
-    )
 
 
 def _met_on_experts(setting: Setting) -> float:
@@ -188,16 +184,11 @@ def recomputed_flops_per_token(
     )
     if selective_share:
         partly = partly + np.where(again.by_share, selective_share * matrices, 0.0)
-    spared_ones = _spared_flops_per_token(model, sequence_length, again) if again.spares else 0.0
+    spared_ones: Numeric = 0.0
+    if again.spares:
+        spared_ones = _layer_flops_per_token(model, sequence_length, lambda op: spared(op, again))
     whole = matrices + attention - spared_ones
     return np.where(again.any_full, again.full * whole, partly)
-
-
-def _spared_flops_per_token(
-    model: ModelSpec, sequence_length: int, again: Recomputation
-) -> FloatArray:
-    """Forward FLOPs of what layers that are repeated whole do not repeat."""
-    return _layer_flops_per_token(model, sequence_length, lambda op: spared(op, again))
 
 
 def _layer_flops_per_token(
@@ -209,7 +200,8 @@ def _layer_flops_per_token(
         layer = layer_of(model, group)
         core = _core_flops_per_token(layer, sequence_length)
         for op in layer.operators:
-            flops = core if isinstance(op, AttentionCore | Scan) else 2.0 * _multiplied(op)
+            met = op.met if isinstance(op, Product | Experts) else 0
+            flops = core if isinstance(op, AttentionCore | Scan) else 2.0 * met
             if flops:
                 found.append(group.num_hidden_layers * flops * share(op))
     return add(found)
@@ -217,11 +209,6 @@ def _layer_flops_per_token(
 
 def _parts(op: Op, of_core: Mapping[str, Numeric]) -> Mapping[str, Numeric]:
     return of_core if isinstance(op, AttentionCore) else {}
-
-
-def _multiplied(op: Op) -> int:
-    """Numbers of matrices that one token is multiplied with."""
-    return op.met if isinstance(op, Product | Experts) else 0
 
 
 _PASSES = 3  # forward, and twice as much backward
