@@ -11,6 +11,7 @@ from planner.base.text import chance as percent
 from planner.base.text import count, limit, printable
 from planner.base.units import DAY, GIB
 from planner.launch.job import Job
+from planner.launch.option_table import shipped_rows
 from planner.launch.target import Argument, Draft, Process, Target, Variable
 from planner.optimize.result_columns import fit_probability
 from planner.question.terms import plain_values, terms_of
@@ -112,24 +113,8 @@ WRITTEN = "Written by planner"
 
 _WIDTH = 96
 _MEMORY = "peak_memory"
-_PREDICTED = {
-    "train": (
-        "step_time",
-        "tokens_per_s",
-        "model_flops_utilization",
-        "peak_memory",
-        "calendar_time",
-        "cost",
-    ),
-    "inference": ("prefill_latency", "decode_latency", "output_tokens_per_s", "peak_memory"),
-    "serve": (
-        "time_to_first_token",
-        "time_per_output_token",
-        "requests_per_s",
-        "output_tokens_per_s",
-        "peak_memory",
-    ),
-}
+_PREDICTED = shipped_rows("options/predicted.csv")
+"""What a heading tells of the prediction of each workload, in order."""
 _SUFFIXES = {"s": "_s", "d": "_days", "GiB": "_gib", "USD": "_usd"}
 _SCALES = {"_gib": GIB, "_days": DAY}
 GIVEN = frozenset(
@@ -240,7 +225,7 @@ def _numbers(job: Job) -> list[str]:
     terms = terms_of(job.workload, "result")
     found = []
     most = float(job.gpu.allocatable_memory / GIB)
-    for name in _PREDICTED.get(job.workload, ()):
+    for name in (row["result"] for row in _PREDICTED if row["workload"] == job.workload):
         term = terms.get(name)
         if term is None:
             continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 from planner.optimize.result_rows import full_rows
 from planner.plan.plan import Plan, evaluated, one_configuration
@@ -101,7 +100,7 @@ def _first(value: object) -> float:
     return float(str(value[0] if isinstance(value, tuple | list) else value))
 
 
-def full_row(found: Evaluation) -> Mapping[str, Any]:
+def full_row(found: Evaluation) -> Mapping[str, object]:
     """The result columns of one configuration, unknown numbers as None."""
     (row,) = full_rows(found.table(), [found.source])
     return row

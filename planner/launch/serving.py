@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from planner.base.adapter_names import served_targets
 from planner.base.enums import AdapterTargets
@@ -20,7 +19,7 @@ from planner.estimators.machine import Machine
 from planner.launch.benchmark import length_notes, serving_benchmark
 from planner.launch.job import Job, hub_name
 from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, Settings, Words
-from planner.launch.target import PORT, Argument, Draft, File, Process, Target, Variable
+from planner.launch.target import PORT, Argument, Draft, File, Process, Variable
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.drafting import DraftMethod, head_of
@@ -318,7 +317,7 @@ def common_quantities(worker: Worker) -> Words:
         "weight_offload": None,
         "kv_offload": values["kv_offload"] or None,
         "draft_tokens": drafts,
-        "draft_method": draft_method(job) if drafts else None,
+        "draft_method": draft_method(job) if drafts and not beside_table(job) else None,
         "draft_steps": job["draft_steps"] if drafts else None,
         "prefix_caching": bool(_found_share(job)),
         "lora_rank": worker.lora_rank,
@@ -570,7 +569,7 @@ def servers_of(
     return tuple(servers)
 
 
-def target_of_servers(
+def draft_of_servers(
     name: str,
     quantities: Callable[[Worker], Quantities],
     processes: Callable[[tuple[Server, ...]], Sequence[Process]],
@@ -580,9 +579,8 @@ def target_of_servers(
     left: Callable[[tuple[Server, ...]], tuple[Remark, ...]] = lambda servers: (),
     tokenizer: Callable[[Job], str | Variable] | None = None,
     routes_replicas: bool = True,
-    **told: Any,
-) -> Target:
-    """An engine as a target: what its table says of a worker, and its servers as processes.
+) -> Callable[[Job, Settings], Draft]:
+    """How an engine drafts: what its table says of a worker, and its servers as processes.
 
     ``model`` says what a worker loads, ``files`` what a server reads beside its command, ``left``
     what the user decides, ``tokenizer`` what the benchmark counts tokens with, where that is not
@@ -602,12 +600,7 @@ def target_of_servers(
             benchmark=benchmark(called, job, word, routes_replicas=routes_replicas),
         )
 
-    return Target(
-        name=name,
-        quantities=lambda job: quantities(workers_of(job)[-1]),
-        draft=draft,
-        **told,
-    )
+    return draft
 
 
 def draft_of(

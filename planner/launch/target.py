@@ -210,16 +210,18 @@ class Target:
                 f"{self.title} starts no plan to {job.workload}: choose another target."
             )
         name = job.profile.name
+        *others, last = self.profiles or ("",)
+        own = f"{', '.join(others)} or {last}" if others else last
         is_own = name in self.profiles or self.is_of_release(job.profile)
         if self.profiles and not is_own:
             raise LaunchError(
-                f"The plan is of {name}; {self.title} is predicted as {_either(self.profiles)}: "
+                f"The plan is of {name}; {self.title} is predicted as {own}: "
                 "search with that --framework or --engine, or choose another target."
             )
         settings = self.settings(job)
         draft = self.draft(job, settings)
-        own = (*self.profiles, *self.nearest)
-        notes = () if name in own else (f"Times and memory are predicted as of {name}.",)
+        known = name in (*self.profiles, *self.nearest)
+        notes = () if known else (f"Times and memory are predicted as of {name}.",)
         return replace(
             draft,
             unexpressed=(*settings.unexpressed, *draft.unexpressed),
@@ -244,11 +246,6 @@ class Target:
             Its options contradict each other.
         """
         return self.answers(self.reading(found))
-
-
-def _either(names: Sequence[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def gathered(reading: Reading, tool: str, workload: str = "train") -> Gathered:

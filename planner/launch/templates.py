@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import TypeAlias
 
 from planner.launch.option_table import shipped_text
@@ -22,14 +21,9 @@ _HOLE = re.compile(r"\{\{(\w+)\}\}")
 _ALONE = re.compile(r"( *)\{\{(\w+)\}\}")
 
 
-@cache
-def _template(name: str) -> tuple[str, ...]:
-    return tuple(shipped_text(f"texts/{name}").splitlines())
-
-
 def filled(name: str, values: Values, blank_lines: int = 1) -> str:
     """The text of this name with its holes filled."""
-    return fill(_template(name), values, blank_lines)
+    return fill(tuple(shipped_text(f"texts/{name}").splitlines()), values, blank_lines)
 
 
 def fill(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:

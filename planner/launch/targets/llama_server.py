@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from planner.errors import LaunchError
-from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Quantities
 from planner.launch.served import Told, known_model, whole
 from planner.launch.serving import (
@@ -14,10 +13,11 @@ from planner.launch.serving import (
     Worker,
     common_quantities,
     draft_file,
+    draft_of_servers,
     longest_request,
-    target_of_servers,
+    workers_of,
 )
-from planner.launch.target import Argument, Process, Variable
+from planner.launch.target import Argument, Process, Target, Variable
 from planner.launch.understood import Answers, Reading
 from planner.specs.checkpoint_names import checkpoint_of
 from planner.specs.quantization import GGUF_BITS, gguf_word
@@ -208,19 +208,23 @@ def _process(server: Server) -> Process:
     return server.process(arguments)
 
 
-def _tokenizer(job: Job) -> str | Variable:
-    """GGUF files are none for a benchmark."""
-    meaning = f"ORG/NAME or folder of the tokenizer of {job.model.name}"
-    return job.hub_name or Variable(name="TOKENIZER", meaning=meaning)
-
-
-TARGET = target_of_servers(
-    NAME,
-    _worker_quantities,
-    lambda servers: tuple(map(_process, servers)),
-    model=_model,
-    tokenizer=_tokenizer,
-    routes_replicas=False,
+TARGET = Target(
+    name=NAME,
+    quantities=lambda job: _worker_quantities(workers_of(job)[-1]),
+    draft=draft_of_servers(
+        NAME,
+        _worker_quantities,
+        lambda servers: tuple(map(_process, servers)),
+        model=_model,
+        # GGUF files are none for a benchmark.
+        tokenizer=lambda job: (
+            job.hub_name
+            or Variable(
+                name="TOKENIZER", meaning=f"ORG/NAME or folder of the tokenizer of {job.model.name}"
+            )
+        ),
+        routes_replicas=False,
+    ),
     title="llama.cpp",
     version="llama.cpp b11434",
     workloads=("inference",),

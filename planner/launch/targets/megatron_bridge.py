@@ -188,8 +188,8 @@ def _translated(given: Mapping[str, Given], flags: set[str]) -> dict[str, Given]
         for option, texts in _arguments(key, _text(each), flags):
             spans = each.spans if len(each.spans) == len(texts) else (None,) * len(texts)
             found[option] = replace(each, option=option, texts=texts, spans=spans)
-    switch = next((each for name, each in given.items() if _key(name) == "fp8"), None)
-    if (_text(switch) or "").lower() in ("false", *_NOTHING[1:]):
+    switch = next((_text(each) for name, each in given.items() if _key(name) == "fp8"), None)
+    if (switch or "").lower() in ("false", *_NOTHING[1:]):
         found.pop("--fp8-format", None)  # formats are told there whether they are used or not
     return found
 
@@ -217,7 +217,8 @@ def _arguments(key: str, text: str | None, flags: set[str]) -> list[tuple[str, _
     if key in _SPECIAL:
         return _SPECIAL[key](plain)
     if key in _DIALECT.names("word"):
-        return [(into, ()) for into, _ in _DIALECT.into(key, plain.lower())]
+        words = _DIALECT.into(key, plain.lower())
+        return [(into, (word,) if word else ()) for into, word in words]
     option = _RENAMED.get(key, _dashed(key))
     if option in flags:
         return [(option, ())] if plain.lower() in ("true", "1") else []
@@ -244,7 +245,6 @@ def _listed(option: str) -> Callable[[str], list[tuple[str, _Texts]]]:
     return lambda text: [(option, (text.strip("[]").replace(",", " ").replace("  ", " "),))]
 
 
-_SHARDED = ("distributed_fused_adam", "mcore_distributed_optim")
 _SPECIAL: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
     "precision": _precision,
     "mixed_precision": _precision,
@@ -258,12 +258,9 @@ _SPECIAL: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
     "normalization": lambda text: [
         ("--normalization", ("RMSNorm" if "rms" in text.lower() else "LayerNorm",))
     ],
-    "optim.name": lambda text: [("--use-distributed-optimizer", ())] * (text.lower() in _SHARDED),
     "moe_layer_freq": lambda text: [("--moe-layer-freq", (text.replace(" ", ""),))],
     "attention_backend": lambda text: [("--attention-backend", (text.rpartition(".")[2],))],
     "window_size": lambda text: [("--window-size", (text.strip("[]()"),))],
-    "fp8_hybrid": lambda text: [("--fp8-format", ("hybrid",))] * (text.lower() == "true"),
-    "fp8_e4m3": lambda text: [("--fp8-format", ("e4m3",))] * (text.lower() == "true"),
 }
 
 

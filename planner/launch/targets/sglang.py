@@ -21,24 +21,17 @@ from planner.launch.serving import (
     PREFILL_POOL,
     Server,
     Worker,
-    beside_table,
     common_quantities,
+    draft_of_servers,
     draft_word,
     method_arguments,
     router,
     target_modules,
-    target_of_servers,
     urls,
     with_online,
+    workers_of,
 )
-from planner.launch.target import (
-    COPY,
-    MASTER_ADDR,
-    NODE_RANK,
-    Argument,
-    Process,
-    Variable,
-)
+from planner.launch.target import COPY, MASTER_ADDR, NODE_RANK, Argument, Process, Target, Variable
 from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
 
@@ -120,7 +113,6 @@ _BOOTSTRAP = Variable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST
 
 def worker_quantities(worker: Worker) -> Quantities:
     """What SGLang's table says of a worker."""
-    values = common_quantities(worker)
     tokens, drafts = worker.max_num_batched_tokens, worker.drafts
     offloaded, on_host = worker.offloaded_gib, worker.cache_on_host_gib
     steps = drafts and int(worker.job["draft_steps"] or drafts)
@@ -130,7 +122,7 @@ def worker_quantities(worker: Worker) -> Quantities:
     width = None if steps is None else next(iter(wide), _WIDTHS[-1])
     is_rounded = offloaded is not None and offloaded % 1
     return {
-        **values,
+        **common_quantities(worker),
         **with_online(worker, _ONLINE),
         "stage_gpus": worker.stage_gpus,
         "server_seqs": worker.max_num_seqs * worker.ranks,
@@ -141,7 +133,6 @@ def worker_quantities(worker: Worker) -> Quantities:
         "offloaded_whole_gib": None if offloaded is None else math.ceil(offloaded),
         "weight_offload": worker.values["weight_offload"] if is_rounded else None,
         "cache_on_host_gb": None if on_host is None else math.ceil(on_host * GIB / 1e9),
-        "draft_method": None if beside_table(worker.job) else values["draft_method"],
         "verified_tokens": None if drafts is None else drafts + 1,
         "draft_steps": steps,
         "tree_width": width,
@@ -188,10 +179,14 @@ def _router(servers: tuple[Server, ...]) -> list[Process]:
     return router(servers, program, "--pd-disaggregation", pools, _ROUTER_NOTE)
 
 
-TARGET = target_of_servers(
-    NAME,
-    worker_quantities,
-    lambda servers: (*map(_process, servers), *_router(servers)),
+TARGET = Target(
+    name=NAME,
+    quantities=lambda job: worker_quantities(workers_of(job)[-1]),
+    draft=draft_of_servers(
+        NAME,
+        worker_quantities,
+        lambda servers: (*map(_process, servers), *_router(servers)),
+    ),
     title="SGLang",
     version="SGLang 0.5.23",
     workloads=("serve", "inference"),

@@ -24,13 +24,14 @@ from planner.launch.serving import (
     Server,
     Worker,
     common_quantities,
+    draft_of_servers,
     draft_word,
     router_of,
-    target_of_servers,
     urls,
     with_online,
+    workers_of,
 )
-from planner.launch.target import Argument, File, Process, Variable
+from planner.launch.target import Argument, File, Process, Target, Variable
 from planner.launch.trainer.writing import nested
 from planner.launch.understood import Answers, Reading
 from planner.shell.text import Given
@@ -276,13 +277,17 @@ def _asked(servers: tuple[Server, ...]) -> tuple[Remark, ...]:
     )
 
 
-TARGET = target_of_servers(
-    NAME,
-    worker_quantities,
-    lambda servers: (*map(_process, servers), *_router(servers)),
-    files=_file,
-    left=_asked,
-    routes_replicas=False,
+TARGET = Target(
+    name=NAME,
+    quantities=lambda job: worker_quantities(workers_of(job)[-1]),
+    draft=draft_of_servers(
+        NAME,
+        worker_quantities,
+        lambda servers: (*map(_process, servers), *_router(servers)),
+        files=_file,
+        left=_asked,
+        routes_replicas=False,
+    ),
     title="TensorRT-LLM",
     version="trtllm-serve 9e7f85f",
     workloads=("serve", "inference"),

@@ -241,7 +241,7 @@ def answers(reading: Reading) -> Answers:
     function = FUNCTIONS.get(name, _PLAIN)
     found = gathered(reading, "torchtitan")
     values, notes = found.values, found.notes
-    values |= {"adapter": "none", "framework": "torchtitan", "mtp_num_layers": 0}
+    values["framework"] = "torchtitan"
     model = _model(options, name)
     found.put("model", model)
     _sizes(options, name, function, found)
@@ -428,7 +428,6 @@ def _quantities(job: Job) -> Quantities:
         "local_batch": micro * (job["global_batch_size"] // (micro * dp) if pp > 1 else 1),
         "micro_in_pipeline": micro if pp > 1 else None,
         "training_steps": job.training_steps,
-        "precision": None if precision in ("fp8", "fp4") else precision,
         "precision_in_16": True if precision not in ("bf16", "tf32", "fp32") else None,
         "sequence_parallel": job["sequence_parallel"] if job["tensor_parallel"] > 1 else None,
         "torch_compile": "false" if job["torch_compile"] == "false" else "true",

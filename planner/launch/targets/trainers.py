@@ -8,7 +8,7 @@ from planner.base.enums import Offload
 from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
-from planner.launch.option_table import Quantities, Remark, Settings, Words
+from planner.launch.option_table import OptionTable, Quantities, Remark, Role, Settings, Words
 from planner.launch.target import Argument, Draft, File, Target
 from planner.launch.trainer.reading import (
     in_own_words,
@@ -36,6 +36,7 @@ from planner.launch.trainer.writing import (
     script_settings,
 )
 from planner.launch.understood import Found
+from planner.question.terms import glossary
 from planner.shell.text import Changes
 
 _RECOMPUTE = "fsdp_config.activation_checkpointing"
@@ -126,9 +127,10 @@ TRANSFORMERS = Target(
 )
 
 
-def _beside_script(job: Job) -> Words:
-    """Nothing of what the script's own options say."""
-    return dict.fromkeys(script_quantities(job).keys() - {"layer_split"})
+def _beside_script(job: Job, target: str) -> Words:
+    """Nothing of what the script's own options say and a file of the target does not."""
+    own = {row.parameter for row in OptionTable.load(target).rows if row.role is Role.IS}
+    return dict.fromkeys(script_quantities(job).keys() - {"layer_split", *own})
 
 
 DEEPSPEED_FILE = "ds_config.json"
@@ -140,12 +142,10 @@ def by_deepspeed(job: Job) -> Quantities:
     stage = int(job["zero_stage"])
     steps, micro, tp = job.accumulation_steps, job["micro_batch_size"], job["tensor_parallel"]
     return {
-        **_beside_script(job),
-        "micro_batch_size": micro,
+        **_beside_script(job, "deepspeed"),
         "gradient_accumulation_steps": steps,
         # Its parser counts the ranks that split tensors as data parallel ones.
         "train_batch_size": micro * steps * job.data_parallel * tp,
-        "precision": job["precision"],
         "precision_kept": True if job["precision"] not in _WRITTEN else None,
         "overlap": stage > 0,
         "contiguous": stage > 0,
@@ -224,7 +224,7 @@ def _by_accelerate(job: Job) -> Quantities:
     own = {*_fsdp(job), "zero3_init"}
     quantities = {
         **dict.fromkeys(own),
-        **_beside_script(job),
+        **_beside_script(job, "accelerate"),
         "kind": kind,
         "num_nodes": job.num_nodes,
         "precision": precision if precision in _UNKNOWN else None,
@@ -241,7 +241,12 @@ def _by_accelerate(job: Job) -> Quantities:
     return quantities
 
 
-_UNSPLIT = ("tensor_parallel", "context_parallel", "data_parallel_replicas")
+_BY_FSDP2 = {
+    row.parameter
+    for row in OptionTable.load("accelerate").rows
+    if row.option.startswith("parallelism_config.")
+}
+_UNSPLIT = [name for name in glossary() if name in _BY_FSDP2]
 
 
 def _fsdp(job: Job) -> Words:
@@ -307,10 +312,6 @@ def _accelerate_draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-def _starts_accelerate(words: Sequence[str]) -> bool:
-    return list(words[:2]) == ["accelerate", "launch"] or words[:1] == ["accelerate-launch"]
-
-
 ACCELERATE = Target(
     name="accelerate",
     title="Accelerate",
@@ -320,7 +321,9 @@ ACCELERATE = Target(
     quantities=_by_accelerate,
     draft=_accelerate_draft,
     answers=trainer_answers,
-    starts=_starts_accelerate,
+    starts=lambda words: (
+        list(words[:2]) == ["accelerate", "launch"] or words[:1] == ["accelerate-launch"]
+    ),
     is_of=is_accelerate_document,
     accepted=(_SCRIPTS[0], "accelerate-1.15.0", *_SCRIPTS[1:]),
 )

@@ -22,15 +22,15 @@ from planner.launch.serving import (
     PREFILL_POOL,
     Server,
     Worker,
-    beside_table,
     common_quantities,
+    draft_of_servers,
     draft_word,
     method_arguments,
     router,
     target_modules,
-    target_of_servers,
     urls,
     with_online,
+    workers_of,
 )
 from planner.launch.target import (
     COPY,
@@ -40,6 +40,7 @@ from planner.launch.target import (
     NODE_RANK,
     Argument,
     Process,
+    Target,
     Variable,
 )
 from planner.launch.understood import Answers, Reading, version_of
@@ -210,18 +211,16 @@ _ROUTER_NOTE = "vllm-router (pip install vllm-router) spreads the requests"
 
 def worker_quantities(worker: Worker) -> Quantities:
     """What vLLM's table says of a worker."""
-    values = common_quantities(worker)
     experts, stage = int(worker.values["expert_parallel"]), worker.stage_gpus
     on_host, rank = worker.cache_on_host_gib, worker.lora_rank
     rounded = next((known for known in _LORA_RANKS if known >= (rank or 0)), _LORA_RANKS[-1])
     return {
-        **values,
+        **common_quantities(worker),
         **with_online(worker, _ONLINE),
         "expert_parallel": None if experts in (1, stage) else experts,
         "splits_experts": experts > 1 and experts == stage,
         "gpu_memory_utilization": worker.total_share,
         "cache_on_host_total_gib": None if on_host is None else on_host * worker.num_gpus,
-        "draft_method": None if beside_table(worker.job) else values["draft_method"],
         "lora_rank": rounded if rank else None,
         "adapters": rank if rank and rank != rounded else None,
     }
@@ -273,10 +272,14 @@ def _router(servers: tuple[Server, ...]) -> list[Process]:
     return router(servers, program, "--vllm-pd-disaggregation", pools, _ROUTER_NOTE)
 
 
-TARGET = target_of_servers(
-    NAME,
-    worker_quantities,
-    lambda servers: (*map(_process, servers), *_router(servers)),
+TARGET = Target(
+    name=NAME,
+    quantities=lambda job: worker_quantities(workers_of(job)[-1]),
+    draft=draft_of_servers(
+        NAME,
+        worker_quantities,
+        lambda servers: (*map(_process, servers), *_router(servers)),
+    ),
     title="vLLM",
     version="vLLM 0.33.0",
     workloads=("serve", "inference"),

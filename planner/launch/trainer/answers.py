@@ -11,9 +11,8 @@ from planner.base.training_objectives import TrainingObjective
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.said import OBJECTIVE_OPTIONS, Said, objective_said, whole
-from planner.launch.understood import Answers, Gathered, World
+from planner.launch.understood import Answers, Gathered, World, number_of
 from planner.question.terms import terms_of
-from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.workloads.training_question import UNKNOWN_TOKENS
 
@@ -44,7 +43,7 @@ _BATCH = 8
 
 def split_said(said: Said, found: Gathered) -> None:
     """GPUs, and the degrees that split model and sequence over them."""
-    total = _given_number(said.world.num_gpus) or said.number("accelerate", "num_gpus")
+    total = number_of(said.world.num_gpus) or said.number("accelerate", "num_gpus")
     gpus = total or gpus_of(said.world)
     tp, cp = (
         said.number("accelerate", name) or said.number("deepspeed", name) or 1
@@ -65,7 +64,7 @@ def split_said(said: Said, found: Gathered) -> None:
             )
         gpus = needed
     if said.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):
-        replicas = _given_number(said.world.num_nodes) or replicas
+        replicas = number_of(said.world.num_nodes) or replicas
     found.values["data_parallel_replicas"] = replicas
     found.values["expert_parallel"] = said.number("deepspeed", "expert_parallel") or apart
     if gpus is not None:
@@ -74,16 +73,12 @@ def split_said(said: Said, found: Gathered) -> None:
 
 def gpus_of(world: World) -> int | None:
     """GPUs that a launcher starts; None where it does not say."""
-    if total := _given_number(world.num_gpus):
+    if total := number_of(world.num_gpus):
         return total
-    nodes, each = _given_number(world.num_nodes), _given_number(world.gpus_per_node)
+    nodes, each = number_of(world.num_nodes), number_of(world.gpus_per_node)
     if each is None or (world.num_nodes is not None and nodes is None):
         return None
     return (nodes or 1) * each
-
-
-def _given_number(given: Given | None) -> int | None:
-    return whole(given.texts[0]) if given is not None and len(given.texts) == 1 else None
 
 
 def batch_said(said: Said, found: Gathered) -> None:

@@ -7,7 +7,6 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from planner.documents.writing import documents
 from planner.errors import LaunchError
@@ -136,7 +135,7 @@ _OF_GROUP = "leaderworkerset.sigs.k8s.io/name"
 _SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
 _HUB_TOKEN = "HF_TOKEN"
 
-Object = dict[str, Any]
+Object = dict[str, object]
 
 
 def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
@@ -363,7 +362,7 @@ class Manifest:
         return [self._service(f"{name}-http", selector, process.port), found]
 
     def _environment(self, process: Process) -> list[Object]:
-        found = [
+        found: list[Object] = [
             {"name": name, "valueFrom": {"secretKeyRef": {
                 "name": f"{self.stem}-secrets", "key": name, "optional": name == _HUB_TOKEN}}}
             for name in self._secrets()
@@ -479,8 +478,9 @@ def _server(job: Job, draft: Draft) -> Process:
 
 def _service(manifest: Manifest, process: Process) -> Object:
     pod = manifest.pod(process, {}, answers=True)
-    (container,) = pod["containers"]
-    container["name"] = _OF_KSERVE
+    pod["containers"] = [
+        {**manifest.container(process, {}, answers=True), "name": _OF_KSERVE},
+    ]
     predictor = {"minReplicas": process.copies, "maxReplicas": process.copies, **pod}
     metadata = {
         "name": manifest.name_of(process),
