@@ -97,8 +97,9 @@ class Document:
         if not isinstance(manifest, Mapping) or "version" not in manifest:
             raise SpecError(f"{where}: has no manifest: {_WANTED}.")
         if manifest.get("workload") not in workload_names():
-            word = manifest.get("workload")
-            raise SpecError(f"{where}: this version knows no workload {word!r}.{_again(manifest)}")
+            word, command = manifest.get("workload"), manifest.get("command")
+            again = f" Run its command again: {command}" if command else ""
+            raise SpecError(f"{where}: this version knows no workload {word!r}.{again}")
         rows = table["rows"]
         if not rows:
             raise SpecError(f"{where}: has no rows.")
@@ -140,11 +141,6 @@ def named(where: str, manifest: Mapping[str, object]) -> str:
     """A file in a message about a column that it lacks."""
     version = manifest.get("version")
     return where if version == __version__ else f"{where} (made by planner {version})"
-
-
-def _again(manifest: Mapping[str, object]) -> str:
-    command = manifest.get("command")
-    return f" Run its command again: {command}" if command else ""
 
 
 def _kind(where: str, rows: Sequence[Mapping[str, object]], more: Mapping[str, object]) -> str:

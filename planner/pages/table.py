@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from planner.base import text
 from planner.optimize.result_columns import ends_of
@@ -16,10 +15,10 @@ from planner.show.page import TOTAL, Bars, Block, Cell, Column, Head, Table, cel
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 from planner.show.views.front import settings_of
 from planner.show.views.short import layout_of
-from planner.show.views.told import label, scale_alike, told_in
+from planner.show.views.told import label, number_of, scale_alike, told_in
 from planner.workloads.base import Workload
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Mapping[str, object]]
 
 MOST_ROWS = 2000
 """A page with more rows nobody reads, and few browsers sort."""
@@ -124,17 +123,18 @@ def _column(workload: Workload, name: str, rows: Rows) -> tuple[Head, list[Cell]
     return _head(name, _short(name), is_numeric), cells
 
 
-def _of_numbers(name: str, rows: Rows, values: Sequence[Any]) -> tuple[Head, list[Cell]]:
+def _of_numbers(name: str, rows: Rows, values: Sequence[object]) -> tuple[Head, list[Cell]]:
     """Cells in the unit that suits them, with the ends of their intervals."""
     if name == _FITS:
-        return _head(name, "fits", True), [_chance(value) for value in values]
+        return _head(name, "fits", True), [_chance(number_of(row, name)) for row in rows]
     low, high = ends_of(name)
     scale, unit = scale_alike(name, numbers(values))
     words = _short(name)
     head = words if not unit or unit in words.split() else f"{words} {unit}"
     cells = []
-    for row, value in zip(rows, values, strict=True):
-        if not _is_known(value):
+    for row in rows:
+        value = number_of(row, name)
+        if not math.isfinite(value):
             cells.append(Cell(text="-"))
             continue
         ends = [row.get(end) for end in (low, high)]
@@ -143,27 +143,28 @@ def _of_numbers(name: str, rows: Rows, values: Sequence[Any]) -> tuple[Head, lis
         between = " to ".join(told_in(name, scale, end) for end in known) if is_whole else ""
         cells.append(
             Cell(
-                text=told_in(name, scale, float(value)),
+                text=told_in(name, scale, value),
                 more=between,
-                number=float(value) / scale,
+                number=value / scale,
                 ends=(known[0] / scale, known[1] / scale) if is_whole else None,
             )
         )
     return _head(name, head, True), cells
 
 
-def _chance(value: Any) -> Cell:
-    if not _is_known(value):
+def _chance(value: float) -> Cell:
+    if math.isnan(value):
         return Cell(text="-")
-    words = text.chance(float(value)).replace("more than ", "> ").replace("less than ", "< ")
-    return Cell(text=words, number=float(value))
+    words = text.chance(value).replace("more than ", "> ").replace("less than ", "< ")
+    return Cell(text=words, number=value)
 
 
-def _of_word(value: Any) -> Cell:
+def _of_word(value: object) -> Cell:
     if not _is_known(value):
         return Cell(text="-")
     words = text.value(value)
-    number = float(value) if _is_whole(value) else None
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    number = float(value) if is_whole and isinstance(value, int) else None
     return Cell(text=words if len(words) <= _LONGEST else f"{words[:_LONGEST]}...", number=number)
 
 
@@ -206,7 +207,7 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
         parts = _parts(rows, begin, end, order)
         if not parts:
             continue
-        sums = [_number(row.get(total)) for row in rows]
+        sums = [_number(number_of(row, total)) for row in rows]
         scale, unit = scale_alike(total, sums)
         scaled = {n: [one / scale for one in values] for n, values in parts.items()}
         heads = [Head(name="part", text=f"part, {unit}")]
@@ -242,12 +243,12 @@ def _parts(rows: Rows, begin: str, end: str, order: tuple[str, ...]) -> dict[str
         and not column.startswith(_PREFIXES)
     }
     found = {
-        part: [_number(row.get(columns[part])) for row in rows] for part in in_order(columns, order)
+        part: [_number(number_of(row, columns[part])) for row in rows]
+        for part in in_order(columns, order)
     }
     return {part: values for part, values in found.items() if any(values)}
 
 
-def _number(value: Any) -> float:
+def _number(value: float) -> float:
     """What is unknown takes nothing."""
-    known = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if known else 0.0
+    return value if math.isfinite(value) else 0.0

@@ -154,7 +154,9 @@ class _Worker:
             if job.is_cancelled:
                 return self._give_up(job, Refused(_CANCELLED, 409))
             if time.monotonic() - started > self._limits.seconds:
-                return self._give_up(job, Refused(_too_long(self._limits), 504))
+                most = f"It takes more than {self._limits.seconds:g} s"
+                words = f"{most}: narrow the question, or use the command line."
+                return self._give_up(job, Refused(words, 504))
             try:
                 if not pipe.poll(_LOOK_S):
                     continue
@@ -201,10 +203,6 @@ class _Worker:
 
 
 _LOST = "The process that worked on it ended: most likely there is not enough memory for it."
-
-
-def _too_long(limits: Limits) -> str:
-    return f"It takes more than {limits.seconds:g} s: narrow the question, or use the command line."
 
 
 def _refuse(job: Job, error: PlannerError) -> None:

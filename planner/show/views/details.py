@@ -16,6 +16,7 @@ from planner.question.terms import term_of_column
 from planner.show.page import Block, Pairs, Title, said
 from planner.show.views.parts import host_words, memory_table
 from planner.show.views.sure import open_lines, sure_pairs
+from planner.show.views.told import number_of
 from planner.workloads.base import Evaluation
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ class Details(Generic[Own]):
 
     memory_and_speed: Callable[[Plan, Own], Iterable[Block]]
     more: Callable[[Plan, Evaluation], Iterable[Block]]
-    operators: Callable[[Evaluation], Sequence[dict[str, Any]]]
+    operators: Callable[[Evaluation], Sequence[Mapping[str, object]]]
     times: Callable[[Own], Mapping[str, Mapping[str, float]]] = lambda _: {}
     timelines: Callable[[Own], Sequence[Timeline]] = lambda _: ()
-    distributions: Callable[[Own], Mapping[str, Sequence[Any]]] | None = None
+    distributions: Callable[[Own], Mapping[str, Sequence[object]]] | None = None
     to_see: str = "To see it in full"
 
 
@@ -63,15 +64,17 @@ OTHERS = "all modules"
 """The module of a part of a step that belongs to none."""
 
 
-def by_module(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+def by_module(
+    rows: Iterable[Mapping[str, object]], names: Sequence[str]
+) -> list[dict[str, object]]:
     """Rows of operators summed by module, of the columns ``names``; `OTHERS` stay as they are."""
-    sums: dict[str, dict[str, Any]] = {}
+    sums: dict[str, dict[str, float]] = {}
     for row in rows:
-        own = row["operator"] if row["module"] == OTHERS else row["module"]
-        found = sums.setdefault(own, {"operator": own, **dict.fromkeys(names, 0.0)})
+        own = str(row["operator"] if row["module"] == OTHERS else row["module"])
+        found = sums.setdefault(own, dict.fromkeys(names, 0.0))
         for name in names:
-            found[name] += row[name]
-    return [*sums.values()]
+            found[name] += number_of(row, name)
+    return [{"operator": own, **found} for own, found in sums.items()]
 
 
 def sure_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:

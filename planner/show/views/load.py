@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from planner.base import text
 from planner.errors import InfeasibleError
@@ -12,6 +11,7 @@ from planner.optimize.collector import first_row
 from planner.optimize.constraints import with_rate
 from planner.optimize.source import Candidates
 from planner.plan.plan import Plan
+from planner.show.views.told import number_of
 
 
 def load_line(plan: Plan, candidates: Candidates) -> str:
@@ -56,9 +56,9 @@ def refuse_overload(plan: Plan, candidates: Candidates) -> None:
     raise InfeasibleError(_beyond_line(plan, first_row(candidates.columns()), rate))
 
 
-def _beyond_line(plan: Plan, row: Mapping[str, Any], rate: float) -> str:
+def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:
     """What becomes of requests that come faster than they are answered."""
-    most = text.significant(row["capacity_requests_per_s"])
+    most = text.significant(number_of(row, "capacity_requests_per_s"))
     number = plan.request.num_requests
     if number is None:
         return (
@@ -66,19 +66,19 @@ def _beyond_line(plan: Plan, row: Mapping[str, Any], rate: float) -> str:
             "grows without end, and so do the times to the first token; give --num-requests for a "
             "load that ends."
         )
-    last = text.duration(row["last_time_to_first_token_s"])
+    last = text.duration(number_of(row, "last_time_to_first_token_s"))
     return (
         f"More than it can take: {rate:g} requests/s against {most}; the queue grows, the last of "
         f"{text.count(number)} waits {last} for its first token."
     )
 
 
-def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, Any]) -> str:
+def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> str:
     """When the last of a number of requests is answered, and what that makes in a second."""
     number = plan.request.num_requests
-    if number is None or not math.isfinite(row.get("makespan_s") or math.nan):
+    if number is None or not math.isfinite(number_of(row, "makespan_s")):
         return ""
-    seconds = row["makespan_s"]
+    seconds = number_of(row, "makespan_s")
     tokens = text.significant(number * candidates.output_tokens / seconds)
     return (
         f"All {text.count(number)} are answered after {text.duration(seconds)}: "
@@ -86,11 +86,11 @@ def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, Any]) -> str
     )
 
 
-def _room_line(candidates: Candidates, row: Mapping[str, Any]) -> str:
+def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
     """How many of the requests at once find room; empty where all do."""
     if not candidates.waits:
         return ""
-    room, number = row["most_sequences"], row["concurrency"]
+    room, number = number_of(row, "most_sequences"), number_of(row, "concurrency")
     return f"At once: {text.count(room)} of {text.count(number)} in each."
 
 
@@ -98,11 +98,11 @@ def _sentences(*lines: str) -> str:
     return " ".join(filter(None, lines))
 
 
-def _waiting_line(row: Mapping[str, Any]) -> str:
-    number, room = row["concurrency"], row["most_sequences"]
+def _waiting_line(row: Mapping[str, object]) -> str:
+    number, room = number_of(row, "concurrency"), number_of(row, "most_sequences")
     if not room < number:
         return ""
     return (
         f"Fits; {text.count(room)} of {text.count(number)} requests at once in each, the others "
-        f"wait: {text.duration(row['time_to_first_token_s'])} to the first token."
+        f"wait: {text.duration(number_of(row, 'time_to_first_token_s'))} to the first token."
     )

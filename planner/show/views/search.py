@@ -6,7 +6,6 @@ import math
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from planner.base import text
 from planner.base.cells import Row
@@ -145,10 +144,12 @@ def assumed_line(plan: Plan) -> str:
     return f"Assumed: {'; '.join(words)}" if words else ""
 
 
-def _reached_blocks(plan: Plan, candidates: Candidates, row: Mapping[str, Any]) -> Iterator[Block]:
+def _reached_blocks(
+    plan: Plan, candidates: Candidates, row: Mapping[str, object]
+) -> Iterator[Block]:
     if line := load_line(plan, candidates):
         yield said(line)
-    sure = plan.source_of(row).confidence(row["num_gpus"])
+    sure = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
     facts = moving_facts(plan, candidates)
     yield Pairs(pairs=recommended_pairs(plan, row, sure, facts), is_beside=True)
     asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
@@ -159,7 +160,7 @@ def _reached_blocks(plan: Plan, candidates: Candidates, row: Mapping[str, Any]) 
 
 def recommended_pairs(
     plan: Plan,
-    row: Mapping[str, Any],
+    row: Mapping[str, object],
     sure: Confidence | None,
     facts: Sequence[MovingFact] = (),
 ) -> dict[str, str]:
@@ -170,41 +171,39 @@ def recommended_pairs(
     told_of = told_names(plan.workload.wording, goals, limited(plan, row), row, source.asked)
     ends = widened(intervals(row, sure), facts)
     capacity = machine.gpu.allocatable_memory / GIB
-    pairs = {} if plan.counts else {"GPUs": text.count(row["num_gpus"])}
+    pairs = {} if plan.counts else {"GPUs": text.count(number_of(row, "num_gpus"))}
     pairs |= reached_pairs(told_of, row, ends, capacity)
     on_host = host_words(row, machine)
     beside = {"host memory": on_host, "paged": paged_words(row)}
     return pairs | {name: words for name, words in beside.items() if words}
 
 
-def fastest_line(column: str, row: Mapping[str, Any], best: Mapping[str, Any], words: str) -> str:
+def fastest_line(
+    column: str, row: Mapping[str, object], best: Mapping[str, object], words: str
+) -> str:
     """The plan, in ``words``, that is the best in a column, where it is another, and its gain."""
-    mine, other = row.get(column), best.get(column)
-    if not _are_numbers(mine, other):
-        return ""
+    mine, other = number_of(row, column), number_of(best, column)
     gain = abs(other / mine - 1) if mine else 0.0
-    if gain < _SAME:
+    if not gain >= _SAME:  # unknown numbers among them
         return ""
-    gained = f"{label(column)} {told(column, other)}, {share(gain)} better"
+    gained = f"{label(column)} {told(column, best[column])}, {share(gain)} better"
     return f"Best by {label(column)}: {words}; {gained}"
 
 
-def own_line(plan: Plan, row: Mapping[str, Any], own: Mapping[str, Any], rejected: str) -> str:
+def own_line(
+    plan: Plan, row: Mapping[str, object], own: Mapping[str, object], rejected: str
+) -> str:
     """The user's own plan beside the recommended one, and what it loses."""
     name = f"Yours: {short_plan(plan, own)}"
     if rejected:
         return f"{name}; it does not run ({rejected})"
     column = of_objective(plan, plan.problem.objectives[0].name, row)
-    mine, better = own.get(column), row.get(column)
-    if not _are_numbers(mine, better) or not better:
+    mine, better = number_of(own, column), number_of(row, column)
+    if math.isnan(mine) or math.isnan(better) or not better:
         return name
     away = abs(mine / better - 1)
-    words = f"{label(column)} {told(column, mine)}"
+    words = f"{label(column)} {told(column, own[column])}"
     return f"{name}; {words}, {share(away)} off" if away >= _SAME else f"{name}; {words}, the same"
-
-
-def _are_numbers(*values: object) -> bool:
-    return all(isinstance(value, float | int) for value in values)
 
 
 def comparisons_blocks(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from planner.base import text
 from planner.base.units import GIB
@@ -22,7 +21,7 @@ from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, memory_blocks, sure_blocks
 from planner.show.views.engine_start import start_pairs
 from planner.show.views.parts import electricity_pairs, first
-from planner.show.views.told import label, token_costs, token_costs_of
+from planner.show.views.told import label, number_of, token_costs, token_costs_of
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.deployments import Deployments, Serving
@@ -79,24 +78,30 @@ def _latency_table(estimate: ServingEstimate) -> Table:
     return grid(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
 
 
-def _speed_pairs(row: Mapping[str, Any]) -> dict[str, str]:
+def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
     """Rates and prices of a row; requests beside what is carried at most where a load is stated."""
-    rate, most = text.significant(row["requests_per_s"]), row.get("capacity_requests_per_s")
+    used = text.percent(number_of(row, "utilization"))
+    held = text.count(number_of(row, "most_sequences"))
+    rate = text.significant(number_of(row, "requests_per_s"))
+    most = number_of(row, "capacity_requests_per_s")
     pairs = {
-        "tokens/s/user": text.significant(row["tokens_per_s_per_user"]),
-        "requests/s": rate if most is None else f"{rate} of {text.significant(most)} at most",
-        "output tokens/s": f"{text.significant(row['output_tokens_per_s'])} "
-        f"({text.significant(row['output_tokens_per_s_per_gpu'])} per GPU)",
-        "all tokens/s": f"{text.significant(row['tokens_per_s'])} "
-        f"({text.significant(row['tokens_per_s_per_gpu'])} per GPU), prompts included",
-        "utilization": f"{text.percent(row['utilization'])} of the time computes prompts",
-        "most requests": f"{row['most_sequences']:,} per replica find room in its memory",
+        "tokens/s/user": text.significant(number_of(row, "tokens_per_s_per_user")),
+        "requests/s": rate if math.isnan(most) else f"{rate} of {text.significant(most)} at most",
+        "output tokens/s": f"{text.significant(number_of(row, 'output_tokens_per_s'))} "
+        f"({text.significant(number_of(row, 'output_tokens_per_s_per_gpu'))} per GPU)",
+        "all tokens/s": f"{text.significant(number_of(row, 'tokens_per_s'))} "
+        f"({text.significant(number_of(row, 'tokens_per_s_per_gpu'))} per GPU), prompts included",
+        "utilization": f"{used} of the time computes prompts",
+        "most requests": f"{held} per replica find room in its memory",
         "cost": "price unknown: give --price",
     }
     if row["prefill_gpu"] is not None:
-        pairs["utilization"] = f"{text.percent(row['utilization'])} load of the prefill workers"
-        pairs["KV transfer"] = text.duration(row["transfer_time_s"])
-    hourly, million = row["cost_per_hour_usd"], row["cost_per_million_tokens_usd"]
+        pairs["utilization"] = f"{used} load of the prefill workers"
+        pairs["KV transfer"] = text.duration(number_of(row, "transfer_time_s"))
+    hourly, million = (
+        number_of(row, "cost_per_hour_usd"),
+        number_of(row, "cost_per_million_tokens_usd"),
+    )
     if math.isfinite(hourly):
         pairs["cost"] = (
             f"{text.dollars(million)} per million output tokens, {text.dollars(hourly)} per hour"
@@ -165,7 +170,7 @@ def _more_of_batch(_: Plan, found: Evaluation) -> Iterator[Block]:
     yield from steps_blocks(_steps(found.candidates))
 
 
-def _operators(found: Evaluation) -> list[dict[str, Any]]:
+def _operators(found: Evaluation) -> list[dict[str, object]]:
     steps = _steps(found.candidates).items()
     return [{"step": name, **row} for name, step in steps for row in _step_rows(step)]
 
@@ -207,12 +212,12 @@ PERCENTS = tuple(range(1, 100))
 _SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
-def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[Any]]:
+def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[object]]:
     """The curve of each time [s] at 1 to 99 percent of the requests, of the first row.
 
     None where it has no end.
     """
-    found: dict[str, Sequence[Any]] = {"percent": PERCENTS}
+    found: dict[str, Sequence[object]] = {"percent": PERCENTS}
     for name in LATENCIES:
         found[f"{name}_s"] = [known_value(value) for value in _curve(candidates, name, PERCENTS)]
     return found
@@ -251,7 +256,7 @@ BATCHES = Details(
 )
 
 
-def _step_rows(step: InferenceStep) -> list[dict[str, Any]]:
+def _step_rows(step: InferenceStep) -> list[dict[str, str | float]]:
     """Seconds and FLOPs of each operator over all layers, and of parts that belong to none.
 
     They add up to the time of the first configuration's step.
@@ -291,9 +296,12 @@ def steps_blocks(steps: Mapping[str, InferenceStep]) -> Iterator[Block]:
 
 
 def _times_table(
-    tables: Mapping[str, Sequence[Mapping[str, Any]]], totals: Mapping[str, float]
+    tables: Mapping[str, Sequence[Mapping[str, object]]], totals: Mapping[str, float]
 ) -> Table:
-    columns = {n: {row["operator"]: row["time_s"] for row in rows} for n, rows in tables.items()}
+    columns = {
+        n: {str(row["operator"]): number_of(row, "time_s") for row in rows}
+        for n, rows in tables.items()
+    }
     names = dict.fromkeys(operator for times in columns.values() for operator in times)
     rows = []
     for operator in sorted(names, key=lambda name: name in _PARTS):

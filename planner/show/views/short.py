@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from planner.base import text
 from planner.configurations.serving import PREFILL
@@ -43,10 +42,10 @@ def _where(axes: Collection[str], row: Mapping[str, object]) -> list[str]:
     return [*where, f"{count:,.0f} GPU{'s' * (count > 1)}"]
 
 
-def degrees(row: Mapping[str, Any], names: Sequence[str]) -> str:
+def degrees(row: Mapping[str, object], names: Sequence[str]) -> str:
     """``tp4 pp4 vp20 dp128``: the degrees above 1."""
     terms = glossary()
-    words = [f"{terms[name].short}{row[name]}" for name in names if row[name] > 1]
+    words = [f"{terms[name].short}{row[name]}" for name in names if number_of(row, name) > 1]
     return " ".join(words) or "one GPU"
 
 

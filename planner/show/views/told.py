@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 
 from planner.base import text
 from planner.base.units import DAY, HOUR
@@ -87,7 +88,7 @@ def told(column: str, value: object, ends: Ends | None = None) -> str:
 def number_of(row: Mapping[str, object], column: str) -> float:
     """A number of a row, NaN where it is unknown or lacking."""
     value = row.get(column)
-    return float(value) if isinstance(value, int | float) else math.nan
+    return float(value) if isinstance(value, Real) else math.nan
 
 
 def told_cell(column: str, row: Mapping[str, object], words: str) -> Cell:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from planner.base import text
 from planner.base.training_objectives import TrainingObjective
@@ -17,6 +16,7 @@ from planner.plan.plan import Plan
 from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, sure_blocks
 from planner.show.views.parts import electricity_pairs, first, memory_table, parts_table
+from planner.show.views.told import number_of
 from planner.workloads.base import Evaluation
 from planner.workloads.training_runs import TrainingRuns
 
@@ -136,7 +136,7 @@ def _more(_: Plan, found: Evaluation) -> Iterator[Block]:
         yield _times_table(title, lines, total)
 
 
-def _operators(found: Evaluation) -> list[dict[str, Any]]:
+def _operators(found: Evaluation) -> list[dict[str, str | float]]:
     """Seconds of a step that operators take, and parts that belong to none; they add up to it."""
     if found.estimate.is_flat:
         return []
@@ -179,17 +179,17 @@ TRAINING = Details(
 )
 
 
-def _times_table(title: str, rows: Sequence[Mapping[str, Any]], total: float) -> Table:
+def _times_table(title: str, rows: Sequence[Mapping[str, object]], total: float) -> Table:
     """The rows and their sum; a narrow table has totals alone."""
     lines = [
         (
-            row["operator"].replace("_", " "),
-            *(_milliseconds(row[name]) for name in _TIMES),
-            f"{100 * row['total_s'] / total:.1f}",
+            str(row["operator"]).replace("_", " "),
+            *(_milliseconds(number_of(row, name)) for name in _TIMES),
+            f"{100 * number_of(row, 'total_s') / total:.1f}",
         )
         for row in rows
     ]
-    sums = [_milliseconds(sum(row[name] for row in rows)) for name in _TIMES]
+    sums = [_milliseconds(sum(number_of(row, name) for row in rows)) for name in _TIMES]
     heads = (title, *(name.removesuffix("_s") for name in _TIMES), "%")
     marks = [*[""] * len(rows), TOTAL]
     return grid(heads, [*lines, ("step", *sums, "100.0")], late=(1, 2, 3), marked=marks)
