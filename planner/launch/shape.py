@@ -41,7 +41,8 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     model, skip = _one_window(model)
     dense, main = _groups(model)
     attention, forward = main.attention, main.feed_forward
-    if attention is None or forward is None or attention.has_state:
+    is_compressed = attention is not None and attention.kind is AttentionKind.COMPRESSED
+    if attention is None or forward is None or attention.has_state or is_compressed:
         raise LaunchError(f"{model.name}: its layers differ; only a checkpoint can describe them.")
     is_latent = attention.kind is AttentionKind.LATENT
     rope = attention.qk_rope_head_dim
