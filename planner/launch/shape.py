@@ -94,6 +94,8 @@ def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
     every = layers // far.num_hidden_layers
     if near.attention is None or far.attention is None or model.mtp_num_layers:
         return model, None
+    if near.attention.kind is AttentionKind.COMPRESSED:
+        return model, None
     alike = far.attention == replace(near.attention, sliding_window=None)
     if not alike or near.attention.sliding_window is None or near.feed_forward != far.feed_forward:
         return model, None
@@ -278,6 +280,8 @@ def _layers(model: ModelSpec) -> list[Any]:
 
 
 def _same_attention(attention: Any) -> Any:
+    if attention.kind is AttentionKind.COMPRESSED:
+        return attention
     latent = attention.kind is AttentionKind.LATENT
     words = {"sliding_window": None, "qk_norm": False, "qkv_bias": False, "output_bias": False}
     plain = replace(attention, **words, qk_norm_per_head=False, sinks=False)
