@@ -485,8 +485,8 @@ class AttentionKind(StrEnum):
     """Attention with keys and values per head, with a compressed latent, or with a state.
 
     ``COMPRESSED`` has one head that is both, and few entries of what is far.
-    ``LINEAR`` is the gated delta net, ``MAMBA2`` a state-space layer: both have a state of
-    fixed size instead of keys and values.
+    ``LINEAR`` is the gated delta net, ``MAMBA2`` a state-space layer, ``CONVOLUTION`` one over the
+    last few tokens: they have a state of fixed size instead of keys and values.
     """
 
     STANDARD = "standard"
@@ -494,6 +494,7 @@ class AttentionKind(StrEnum):
     COMPRESSED = "compressed"
     LINEAR = "linear"
     MAMBA2 = "mamba2"
+    CONVOLUTION = "convolution"
 
 
 class PositionEmbedding(StrEnum):

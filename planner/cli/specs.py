@@ -1,7 +1,8 @@
-"""``planner specs``: what there is, what a spec says, and whether it is right."""
+"""``planner specs``: what there is, what a spec says, whether it is right, and own ones."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ specs = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="List, show and validate specs.",
+    help="List, show, validate and add specs.",
 )
 
 Kind = Annotated[
@@ -83,3 +84,41 @@ def validate(
     if faults:
         raise SpecError("\n".join(faults))
     typer.echo(f"{len(files)} files checked, no faults.")
+
+
+@specs.command("add")
+def add(
+    kind: Annotated[
+        str, typer.Argument(help="model.", metavar="KIND", autocompletion=complete.kinds)
+    ],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="ORG/NAME of Hugging Face, a config.json, its folder, or a name.",
+            metavar="SOURCE",
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="What to call it; that of SOURCE if not given."),
+    ] = None,
+    replaces: Annotated[
+        bool, typer.Option("--replace", help="Replace a file of that name.")
+    ] = False,
+    specs_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--specs", help="The folder to keep it in; ./hardware_specs if not given.",
+            metavar="DIR",
+        ),
+    ] = None,
+) -> None:  # fmt: skip
+    """Keep a model in a folder of own specs, where requests find it by its name."""
+    from planner.estimators.parameters import count_parameters
+    from planner.show.views.spec_lists import spec_kind
+    from planner.specs.written import add_model
+
+    path, model = add_model(spec_kind(kind), source, name, specs_folder, replaces)
+    where = "" if specs_folder is None else f" --specs {specs_folder}"
+    typer.echo(f"{path}: {model.name}, {count_parameters(model).total:,} parameters.")
+    typer.echo(f"planner estimate --model {path.stem}{where} ...")

@@ -41,7 +41,8 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     model, skip = _one_window(model)
     dense, main = _groups(model)
     attention, forward = main.attention, main.feed_forward
-    if attention is None or forward is None or attention.has_state:
+    is_compressed = attention is not None and attention.kind is AttentionKind.COMPRESSED
+    if attention is None or forward is None or attention.has_state or is_compressed:
         raise LaunchError(f"{model.name}: its layers differ; only a checkpoint can describe them.")
     is_latent = attention.kind is AttentionKind.LATENT
     rope = attention.qk_rope_head_dim
@@ -92,6 +93,8 @@ def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
     layers = model.num_hidden_layers
     every = layers // far.num_hidden_layers
     if near.attention is None or far.attention is None or model.mtp_num_layers:
+        return model, None
+    if near.attention.kind is AttentionKind.COMPRESSED:
         return model, None
     alike = far.attention == replace(near.attention, sliding_window=None)
     if not alike or near.attention.sliding_window is None or near.feed_forward != far.feed_forward:
@@ -277,6 +280,8 @@ def _layers(model: ModelSpec) -> list[Any]:
 
 
 def _same_attention(attention: Any) -> Any:
+    if attention.kind is AttentionKind.COMPRESSED:
+        return attention
     latent = attention.kind is AttentionKind.LATENT
     words = {"sliding_window": None, "qk_norm": False, "qkv_bias": False, "output_bias": False}
     plain = replace(attention, **words, qk_norm_per_head=False, sinks=False)

@@ -11,6 +11,9 @@ References
 .. [4] Z. Qiu et al., "Gated attention for large language models: Non-linearity, sparsity, and
    attention-sink-free," 2025, arXiv:2505.06708, section 2.2.
 .. [5] transformers 5.24.0, models/minimax_m3_vl/modeling_minimax_m3_vl.py, MiniMaxM3VLIndexer.
+.. [6] Kimi team, "Kimi Linear: An expressive, efficient attention architecture," 2025,
+   arXiv:2510.26692, section 4; sizes as in transformers 5.24.0, KimiLinearDeltaAttention.
+.. [7] transformers 5.24.0, models/lfm2/modeling_lfm2.py, Lfm2ShortConv.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[Op]:
         keeps=(kept(h, Element.ATTENTION_INPUT, Spread.TOKENS, ("layernorm",)),),
         makes=QKV_PROJ,
     )
+    yield from _gates(attention)
     # One filter per channel over the taps; that of Mamba-2 has a bias.
     weights = scan.mixed * (scan.taps + (0 if scan.delta_rule else 1))
     yield _elementwise("convolution", scan.mixed, 2, 4, weights, kept_width=scan.projected)
@@ -77,8 +81,59 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[Op]:
     )
 
 
+def _gates(attention: AttentionSpec) -> Iterator[Op]:
+    """Decay and gate per channel out of their latents [6]_."""
+    rank, heads = attention.linear_gate_rank, attention.linear_num_value_heads
+    if not rank:
+        return
+    for name, width in (
+        ("decay_up", attention.linear_key_head_dim),
+        ("gate_up", attention.linear_value_head_dim),
+    ):
+        yield Product(
+            name=name,
+            module="qkv",
+            depth=rank,
+            columns=columns(Part(name=name, count=heads, width=width)),
+            holder=Holder.ATTENTION,
+            reads=name,
+            keeps=(kept(rank, spread=Spread.TOKENS),),
+        )
+
+
+def short_convolution(h: int, attention: AttentionSpec) -> Iterator[Op]:
+    """Two gates around a convolution over the last tokens [7]_."""
+    yield Product(
+        name="convolution_in",
+        module="qkv",
+        depth=h,
+        columns=columns(Part(name="in", count=3 * h, adapter=AdapterTargets.ATTENTION)),
+        holder=Holder.ATTENTION,
+        reads="residual",
+        keeps=(block_input(h),),
+        makes=QKV_PROJ,
+    )
+    weights = h * attention.linear_conv_kernel_dim
+    # Both gates and the input are read; forward two products and the filters between them.
+    yield _elementwise("convolution", h, 4, 8, weights, kept_width=3 * h)
+    yield Product(
+        name="attention_output",
+        module="attention_output",
+        depth=h,
+        columns=columns(Part(name="output", count=h, adapter=AdapterTargets.ATTENTION)),
+        split=Split.ROWS,
+        holder=Holder.ATTENTION,
+        reads="values",
+        keeps=(kept(h),),
+        makes=OUT_PROJ,
+    )
+
+
 def scan_of(attention: AttentionSpec) -> Scan:
-    """The scan alone: decay and step bias per head, and a skip in Mamba-2."""
+    """The scan alone: decay and step bias per head, and a skip in Mamba-2.
+
+    With a decay per channel biases are per channel, too [6]_.
+    """
     delta_rule = attention.kind is AttentionKind.LINEAR
     heads = attention.linear_num_value_heads
     return Scan(
@@ -91,7 +146,9 @@ def scan_of(attention: AttentionSpec) -> Scan:
         taps=attention.linear_conv_kernel_dim,
         projected=attention.linear_projected,
         delta_rule=delta_rule,
-        weights=(2 if delta_rule else 3) * heads,
+        weights=heads + heads * attention.linear_key_head_dim
+        if attention.linear_gate_rank
+        else (2 if delta_rule else 3) * heads,
         holder=Holder.ATTENTION,
         sharded=True,
         keeps=(kept(attention.linear_mixed),),
@@ -124,7 +181,9 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[Op]:
     sets = group.norms_per_layer - (0 if alone else group.norms_per_layer // 2)
     yield from streams("attention_streams", h, group.residual_streams)
     yield norm("attention_norm", h, sets, group.norm_bias)
-    if attention.has_state:
+    if attention.kind is AttentionKind.CONVOLUTION:
+        inside = short_convolution(h, attention)
+    elif attention.has_state:
         inside = linear_attention(h, attention)
     elif attention.kind is AttentionKind.COMPRESSED:
         inside = compressed_attention(h, attention, block_input(h), rotary)
@@ -197,6 +256,8 @@ def _projections(h: int, attention: AttentionSpec) -> Iterator[Op]:
         Part(name="k", count=g, width=d, copied=True, adapter=AdapterTargets.ATTENTION),
         Part(name="v", count=g, width=d, copied=True, adapter=AdapterTargets.QUERY_VALUE),
     ]
+    if attention.shares_cache:
+        parts, g = parts[:1], 0
     if attention.attn_output_gate:
         parts.append(Part(name="gate", count=a, width=d))
     yield Product(
@@ -207,11 +268,11 @@ def _projections(h: int, attention: AttentionSpec) -> Iterator[Op]:
         bias=(a + 2 * g) * d if attention.qkv_bias else 0,
         holder=Holder.ATTENTION,
         reads="residual",
-        joined=3,
+        joined=3 if g else 1,
         keeps=(block_input(h),),
         makes=QKV_PROJ,
     )
-    heads_normed = (a + g) if attention.qk_norm_per_head else 2
+    heads_normed = (a + g) if attention.qk_norm_per_head else 2 if g else 1
     normed = d * heads_normed if attention.qk_norm else 0
     sinks = a if attention.sinks else 0
     if normed + sinks:
@@ -278,7 +339,7 @@ def _rotary(attention: AttentionSpec, is_latent: bool) -> Op:
     """Rotation of queries and keys; the one rotary key of a latent is too little to count."""
     rotated = attention.qk_rope_head_dim or attention.head_dim
     parts = [Part(name="q", count=attention.num_attention_heads, width=rotated)]
-    if not is_latent:
+    if not (is_latent or attention.shares_cache):
         heads = attention.num_key_value_heads
         parts.append(Part(name="k", count=heads, width=rotated, copied=True))
     return Elementwise(
@@ -343,6 +404,7 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
         sliding_window=attention.sliding_window,
         index_topk=attention.index_topk,
         index_dim=attention.index_head_dim,
+        shares_cache=attention.shares_cache,
         causal=attention.causal,
         keeps=(
             kept(read, remade_by=("mla_up_proj",) if is_latent else ()),

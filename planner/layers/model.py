@@ -24,6 +24,7 @@ from planner.layers.operators import (
     VocabularyReduce,
     Weights,
 )
+from planner.layers.per_layer import per_layer_block, per_layer_embedding
 from planner.layers.residual import norm, norm_weights, one_of_streams
 from planner.layers.sizes import Kept, Part, Spread, columns, plain
 from planner.specs.model import LayerGroup, ModelSpec
@@ -43,6 +44,7 @@ def embedding(model: ModelSpec) -> Iterator[Op]:
         holder=Holder.EMBEDDING,
         sharded=True,
     )
+    yield from per_layer_embedding(model)
     if model.embedding_norm:
         weights = norm_weights(h, 1, model.final_norm_bias)
         yield Weights(name="embedding_norm", module="norm", weights=weights)
@@ -186,6 +188,7 @@ def describe(hidden_size: int, group: LayerGroup, rotary: bool = True) -> Layer:
         operators=(
             *attention_block(hidden_size, group, rotary),
             *feed_forward_block(hidden_size, group),
+            *per_layer_block(hidden_size, group),
         )
     )
 

@@ -139,7 +139,8 @@ class AttentionCore(Op):
     rotary part; 0 without latent. ``sliding_window`` and ``index_topk`` are the most keys that a
     query sees, None and 0 where it sees all; ``index_dim`` numbers per token are cached to choose.
     With a ``compress_ratio`` a query sees its window, and beside it one entry for so many tokens:
-    all of these, or ``index_topk`` at most. Keys after a query are seen where it is not ``causal``.
+    all of these, or ``index_topk`` at most. One that ``shares_cache`` caches nothing. Keys after a
+    query are seen where it is not ``causal``.
     """
 
     heads: int
@@ -152,6 +153,7 @@ class AttentionCore(Op):
     index_topk: int = 0
     index_dim: int = 0
     compress_ratio: int = 0
+    shares_cache: bool = False
     causal: bool = True
 
     @property

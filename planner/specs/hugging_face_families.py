@@ -245,8 +245,9 @@ _MIXERS = {
     "window": ("sliding_attention", "chunked_attention"),
     "linear": ("linear_attention",),
     "mamba2": ("linear_attention", "mamba"),
+    "convolution": ("conv",),
 }
-_STATES = ("linear", "mamba2")
+_STATES = ("linear", "mamba2", "convolution")
 _TERM = re.compile(r"([\w.]+)(?:=(\w+))?(?:>=(\d+))?(\?)?")
 _NOT = "not "
 

@@ -546,7 +546,28 @@ def modern_dots(config: ConfigReader) -> ConfigReader:
 
 
 def modern_gemma4(config: ConfigReader) -> ConfigReader:
-    """The keys of the published file: heads of the layers of full attention of their own."""
+    """The keys of the published file: heads of the layers of full attention of their own.
+
+    The last layers may have no keys and values, and a wider MLP.
+    """
+    return _with_shared_cache(_with_own_heads(config))
+
+
+def _with_shared_cache(config: ConfigReader) -> ConfigReader:
+    number, shared = config.layers(), config.size("num_kv_shared_layers", 0, least=0)
+    if not shared:
+        return config
+    own: Table = {"shares_cache": True}
+    if config.flag("use_double_wide_mlp", False):
+        own["intermediate_size"] = 2 * config.size("intermediate_size")
+    layers = dict(config.table("per_layer_config").values)
+    for layer in range(max(number - shared, 0), number):
+        before = layers.get(str(layer))
+        layers[str(layer)] = (before if isinstance(before, dict) else {}) | own
+    return config.replaced({"per_layer_config": layers})
+
+
+def _with_own_heads(config: ConfigReader) -> ConfigReader:
     if config.values.get("per_layer_config") is not None:
         return config
     shared = config.optional_size("num_global_key_value_heads")

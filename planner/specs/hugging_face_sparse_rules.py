@@ -1,4 +1,4 @@
-"""Configs whose layers choose what they attend to, or attend to few entries of it.
+"""Configs whose layers choose what they attend to, or keep few entries or a state of it.
 
 What `planner.specs.hugging_face_rules` is for others: functions that rows name.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rules import Table, listed, told_apart
 
+MOST_TIMES = 1000
 _INDEX_OF_MINIMAX = (
     ("index_n_heads", "sparse_num_index_heads"),
     ("index_head_dim", "sparse_index_dim"),
@@ -122,3 +123,55 @@ def compressed_attention(config: ConfigReader, **fields: object) -> Table:
         "sliding_window": config.size("sliding_window"),
         **fields,
     }
+
+
+def all_but_each_fourth(_: ConfigReader, layer: int) -> bool:
+    """Hold of all layers but one in four, the first aside."""
+    return layer == 0 or layer % 4 != 0
+
+
+def modern_kimi_linear(config: ConfigReader) -> ConfigReader:
+    """The keys of the published file: sizes in a table, and the numbers of layers from 1 on."""
+    table = config.table("linear_attn_config")
+    sizes = {
+        "linear_head_dim": table.optional_size("head_dim"),
+        "linear_num_heads": table.optional_size("num_heads"),
+        "linear_conv_kernel_dim": table.optional_size("short_conv_kernel_size"),
+    }
+    found: Table = {key: size for key, size in sizes.items() if size}
+    full = table.sequence("full_attn_layers")
+    if full is not None and config.values.get("layer_types") is None:
+        found["layer_types"] = [
+            "full_attention" if layer + 1 in full else "linear_attention"
+            for layer in range(config.layers())
+        ]
+    return config.replaced(found)
+
+
+def modern_lfm2(config: ConfigReader) -> ConfigReader:
+    """The keys of the published file: the layers of attention as numbers, other names."""
+    tied, inner = config.values.get("tie_embedding"), config.optional_size("block_ff_dim")
+    found: Table = {} if tied is None else {"tie_word_embeddings": tied}
+    if inner:
+        found["intermediate_size"] = inner
+    full = config.sequence("full_attn_idxs")
+    if full is not None and config.values.get("layer_types") is None:
+        found["layer_types"] = [
+            "full_attention" if layer in full else "conv" for layer in range(config.layers())
+        ]
+    return config.replaced(found)
+
+
+def width_of_lfm2(config: ConfigReader) -> int:
+    """Width of the MLP: two thirds of what the config says, rounded up to a multiple."""
+    width = config.size("intermediate_size")
+    if not config.flag("block_auto_adjust_ff_dim", True):
+        return width
+    width, factor = 2 * width // 3, config.values.get("block_ffn_dim_multiplier", 1.0)
+    if isinstance(factor, int | float) and not isinstance(factor, bool):
+        if not 0 < factor < MOST_TIMES:
+            config.fault("block_ffn_dim_multiplier", f"must be from 0 to {MOST_TIMES}")
+            return max(width, 1)
+        multiple = config.size("block_multiple_of", 256)
+        width = multiple * -(-int(factor * width) // multiple)
+    return max(width, 1)

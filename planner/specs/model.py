@@ -23,13 +23,17 @@ LINEAR_FIELDS = (
 )
 INDEX_FIELDS = ("index_n_heads", "index_head_dim", "index_topk")
 COMPRESSED_FIELDS = ("o_groups", "o_lora_rank")
-_STANDARD_FLAGS = ("qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate")
+_STANDARD_FLAGS = (
+    "qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate", "shares_cache",
+)  # fmt: skip
 _KINDS_OF_FIELDS = {
     ("v_head_dim", "kv_lora_rank"): (AttentionKind.LATENT,),
     ("q_lora_rank", "qk_rope_head_dim"): (AttentionKind.LATENT, AttentionKind.COMPRESSED),
     INDEX_FIELDS: (AttentionKind.LATENT, AttentionKind.COMPRESSED, AttentionKind.STANDARD),
     (*COMPRESSED_FIELDS, "compress_ratio"): (AttentionKind.COMPRESSED,),
-    LINEAR_FIELDS: (AttentionKind.LINEAR, AttentionKind.MAMBA2),
+    LINEAR_FIELDS[:-1]: (AttentionKind.LINEAR, AttentionKind.MAMBA2),
+    LINEAR_FIELDS[-1:]: (AttentionKind.LINEAR, AttentionKind.MAMBA2, AttentionKind.CONVOLUTION),
+    ("linear_gate_rank",): (AttentionKind.LINEAR,),
 }
 _FEED_FORWARD_WIDTHS = (
     "intermediate_size",
@@ -75,14 +79,17 @@ class AttentionSpec:
     chooses blocks of keys has the keys in them as ``index_topk``. Compressed attention
     (``kind = "compressed"``), that of DeepSeek-V4, has one head of keys that are values, too, a
     ``sliding_window`` and, with a ``compress_ratio``, an entry for so many tokens, among which an
-    indexer may choose; heads leave it in ``o_groups`` of ``o_lora_rank`` numbers.
+    indexer may choose; heads leave it in ``o_groups`` of ``o_lora_rank`` numbers. A layer that
+    ``shares_cache`` has no keys and values of its own: it attends to those of one before it.
     Linear attention (``kind = "linear"``), the gated delta net, uses the ``linear_*`` fields
     alone; ``num_attention_heads``, ``num_key_value_heads`` and ``head_dim`` repeat those of
     the model's full attention, as ``config.json`` does. Mamba-2 (``kind = "mamba2"``) is read
     as the linear attention it is dual to [1]_: its groups of B and C are key heads, the state
-    size their dimension, its heads value heads. With ``qk_norm_per_head`` every head has norm
-    weights of its own instead of one ``head_dim`` for all. A query that is not ``causal`` sees the
-    keys after it, too.
+    size their dimension, its heads value heads. With a ``linear_gate_rank`` decay and gate of
+    linear attention are one per channel, from latents of that rank (Kimi Delta Attention). A gated
+    short convolution (``kind = "convolution"``) has ``linear_conv_kernel_dim`` alone. With
+    ``qk_norm_per_head`` every head has norm weights of its own instead of one ``head_dim`` for all.
+    A query that is not ``causal`` sees the keys after it, too.
 
     References
     ----------
@@ -109,12 +116,14 @@ class AttentionSpec:
     linear_key_head_dim: SizeOrZero = 0
     linear_value_head_dim: SizeOrZero = 0
     linear_conv_kernel_dim: SizeOrZero = 0
+    linear_gate_rank: SizeOrZero = 0
     index_n_heads: SizeOrZero = 0
     index_head_dim: SizeOrZero = 0
     index_topk: SizeOrZero = 0
     compress_ratio: SizeOrZero = 0
     o_groups: SizeOrZero = 0
     o_lora_rank: SizeOrZero = 0
+    shares_cache: bool = False
     causal: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -123,12 +132,14 @@ class AttentionSpec:
     @property
     def has_state(self) -> bool:
         """Whether a state of fixed size stands for keys and values."""
-        return self.kind in (AttentionKind.LINEAR, AttentionKind.MAMBA2)
+        return self.kind in (
+            AttentionKind.LINEAR, AttentionKind.MAMBA2, AttentionKind.CONVOLUTION,
+        )  # fmt: skip
 
     @property
     def split_heads(self) -> tuple[int, int]:
         """Heads that tensor parallelism divides: of queries, or of values of a state; of keys."""
-        if self.has_state:
+        if self.has_state and self.linear_num_value_heads:
             return self.linear_num_value_heads, self.linear_num_key_heads
         return self.num_attention_heads, self.num_key_value_heads
 
@@ -149,7 +160,12 @@ class AttentionSpec:
 
     @property
     def linear_projected(self) -> int:
-        """Columns of the input projection: what is mixed, the gate, one or two per value head."""
+        """Columns of the input projection: what is mixed, the gate, one or two per value head.
+
+        Latents of decay and gate stand for the gate and one of the two.
+        """
+        if self.linear_gate_rank:
+            return self.linear_mixed + 2 * self.linear_gate_rank + self.linear_num_value_heads
         per_head = 2 if self.kind is AttentionKind.LINEAR else 1
         return self.linear_mixed + self.linear_values + per_head * self.linear_num_value_heads
 
@@ -193,7 +209,8 @@ class LayerGroup:
 
     Hybrid models count attention and feed-forward as layers of their own: such a layer
     lacks the other, and has one norm. With ``residual_streams`` above one every block reads a mix
-    of so many streams, and adds to each (hyper-connections).
+    of so many streams, and adds to each (hyper-connections). With ``hidden_size_per_layer_input``
+    a layer multiplies so many numbers of its own embedding into its output.
     """
 
     num_hidden_layers: Size
@@ -204,6 +221,7 @@ class LayerGroup:
     norm_bias: bool = False
     parallel_residual: bool = False
     residual_streams: Annotated[int, Strict(), Interval(ge=1, le=64)] = 1
+    hidden_size_per_layer_input: SizeOrZero = 0
 
     def __post_init__(self) -> None:
         _refuse(_layer_faults(self))
@@ -359,6 +377,7 @@ class ModelSpec:
     position_embedding: PositionEmbedding = PositionEmbedding.ROTARY
     max_position_embeddings: Size | None = None
     position_embedding_offset: SizeOrZero = 0
+    vocab_size_per_layer_input: SizeOrZero = 0
     embedding_norm: bool = False
     final_norm_bias: bool = False
     logits_bias: bool = False
@@ -389,6 +408,11 @@ class ModelSpec:
     def residual_streams(self) -> int:
         """Streams of numbers that pass from layer to layer."""
         return max((group.residual_streams for group in self.layer_groups), default=1)
+
+    @property
+    def per_layer_inputs(self) -> int:
+        """Numbers that each token looks up for all layers together, beside its embedding."""
+        return sum(g.num_hidden_layers * g.hidden_size_per_layer_input for g in self.layer_groups)
 
     @property
     def stream_width(self) -> int:
@@ -500,7 +524,8 @@ def _indexer_faults(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _linear_faults(attention: AttentionSpec) -> Iterator[str]:
-    for name in LINEAR_FIELDS:
+    needed = LINEAR_FIELDS[-1:] if attention.kind is AttentionKind.CONVOLUTION else LINEAR_FIELDS
+    for name in needed:
         if not getattr(attention, name):
             yield f'kind = "{attention.kind}" needs {name}'
     keys, values = attention.linear_num_key_heads, attention.linear_num_value_heads
@@ -586,6 +611,8 @@ def _model_faults(model: ModelSpec) -> Iterator[str]:
     for name in ("hidden_size", "vocab_size"):
         if getattr(model, name) > MOST[name]:
             yield f"{name} {getattr(model, name)} is more than {MOST[name]}"
+    if model.per_layer_inputs and not model.vocab_size_per_layer_input:
+        yield "hidden_size_per_layer_input needs vocab_size_per_layer_input"
     yield from _width_faults(model)
     yield from _position_faults(model)
 

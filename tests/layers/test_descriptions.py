@@ -127,6 +127,50 @@ def test_latent_attention_with_an_indexer() -> None:
     assert _kept(layer, Spread.TENSOR)["sixteen_bit"] == 4 * (24 + 24 + 16) + 64
 
 
+def test_linear_attention_with_a_decay_per_channel() -> None:
+    """Queries, keys and values 3 x 32, latents of decay and gate 2 x 8, one step per head."""
+    kda = {
+        "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16, "kind": "linear",
+        "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4, "linear_gate_rank": 8,
+    }  # fmt: skip
+    layer = _layer(kda, None)
+    told = [_told(op) for op in layer.operators]
+    assert told[1:4] == [
+        ("linear_qkvz", 64, 3 * 32 + 2 * 8 + 2, "columns"),
+        ("decay_up", 8, 32, "columns"),
+        ("gate_up", 8, 32, "columns"),
+    ]
+    assert layer.scan is not None
+    assert layer.scan.weights == 2 + 32  # a decay per head, a bias per channel
+
+
+def test_gated_short_convolution() -> None:
+    attention = GQA | {"kind": "convolution", "linear_conv_kernel_dim": 3}
+    layer = _layer(attention, None, norms_per_layer=1)
+    told = [_told(op) for op in layer.operators]
+    assert told[1:4] == [
+        ("convolution_in", 64, 3 * 64, "columns"),
+        ("convolution", 64, 4, 8),
+        ("attention_output", 64, 64, "rows"),
+    ]
+    assert sum(op.parameters for op in layer.operators) == 64 + 3 * 64 * 64 + 3 * 64 + 64 * 64
+
+
+def test_a_layer_without_keys_and_with_an_input_of_its_own() -> None:
+    layer = _layer(GQA | {"shares_cache": True}, DENSE, hidden_size_per_layer_input=8)
+    told = [_told(op) for op in layer.operators]
+    assert told[1:3] == [("qkv", 64, 64, "columns"), ("rope", 64, 2, 2)]
+    assert told[-4:] == [
+        ("per_layer_gate", 64, 8, "none"),
+        ("per_layer_activation", 8, 3, 5),
+        ("per_layer_output", 8, 64, "none"),
+        ("per_layer_norm", 64, 2, 3),
+    ]
+    assert layer.core is not None
+    assert layer.core.shares_cache
+
+
 STATE = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,

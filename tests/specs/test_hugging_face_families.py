@@ -184,7 +184,7 @@ def test_lists_of_hunyuan_may_be_one_number(tmp_path: Path) -> None:
         ("hunyuan-a13b", {"moe_topk": [8] * 31}, "moe_topk has 31 entries for 32 layers"),
         ("hunyuan-a13b", {"use_cla": True}, "use_cla must be false"),
         ("hunyuan-a13b", {"moe_layer_num_skipped": 1}, "other than 0 is not supported"),
-        ("mistral-small-3.1-24b", {"text_config": {"model_type": "lfm2"}}, "'lfm2' is not"),
+        ("mistral-small-3.1-24b", {"text_config": {"model_type": "lfm3"}}, "'lfm3' is not"),
         ("qwen-7b", {"intermediate_size": 22017}, "22017 is not twice a whole number"),
         ("qwen2.5-vl-7b", {"use_sliding_window": True}, "use_sliding_window must be false"),
         ("smollm3-3b", {"attention_bias": True}, "attention_bias must be false"),

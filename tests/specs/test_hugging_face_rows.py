@@ -54,7 +54,7 @@ def _read(folder: Path, config: Any) -> ModelSpec:
 
 
 def test_the_number_of_types_that_are_read() -> None:
-    assert len(FAMILIES) == 228
+    assert len(FAMILIES) == 232
     assert not FAMILIES.keys() & UNMODELLED.keys()
 
 
@@ -236,9 +236,7 @@ def test_what_a_row_cannot_say_is_refused(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hidden_size_per_layer_input": 256}, "embeddings per layer"),
-        ({"num_kv_shared_layers": 2}, "layers that share their cache"),
-        ({"model_type": "lfm2"}, "text_config.model_type 'lfm2' is not supported: .*convolutions"),
+        ({"model_type": "lfm3"}, "text_config.model_type 'lfm3' is not supported: .*convolutions"),
         ({"model_type": "gemma4_txt"}, "Did you mean gemma4_text"),
     ],
 )
@@ -255,8 +253,8 @@ def test_what_a_language_model_cannot_be_is_refused(
     [
         ("jamba", "Mamba-1 layers"),
         ("hy_v4", "several streams of residuals"),
-        ("kimi_linear", "a decay per channel"),
-        ("lfm2", "short convolutions"),
+        ("kimi_k3", "residuals that attend to those of all layers"),
+        ("inkling_text", "short convolutions"),
         ("bert", "encoders"),
     ],
 )
@@ -305,3 +303,33 @@ def test_layers_of_deepseek_v4_by_the_ratios_of_a_published_file(tmp_path: Path)
     assert read.layer_groups == saved.layer_groups
     assert (read.quantization, read.expert_quantization) == ("fp8_block", "mxfp4")
     assert {group.residual_streams for group in read.layer_groups} == {4}
+
+
+def test_the_last_layers_of_gemma_4_have_no_cache_of_their_own(tmp_path: Path) -> None:
+    _, config = NEWEST_CONFIGS["gemma4-e2b"]
+    read = _read(tmp_path, config)
+    attends = [group for group in read.layer_groups if group.attention]
+    shared = [group for group in attends if group.attention.shares_cache]
+    assert sum(group.num_hidden_layers for group in shared) == 20
+    assert {g.feed_forward.intermediate_size for g in shared if g.feed_forward} == {2 * 6144}
+    assert read.per_layer_inputs == 35 * 256
+
+
+def test_layers_of_kimi_linear_by_the_numbers_of_a_published_file(tmp_path: Path) -> None:
+    _, config = NEWEST_CONFIGS["kimi_linear"]
+    kinds = (["linear_attention"] * 3 + ["full_attention"]) * 2
+    saved = {key: value for key, value in config.items() if key != "linear_attn_config"}
+    read = _read(tmp_path, config)
+    assert _read(tmp_path, saved | {"layer_types": kinds}).layer_groups == read.layer_groups
+    assert {each.kind for each in read.attentions} == {"linear", "latent"}
+
+
+def test_convolutions_of_lfm2_by_the_numbers_of_a_published_file(tmp_path: Path) -> None:
+    _, config = NEWEST_CONFIGS["lfm2"]
+    kinds = ["conv" if layer not in config["full_attn_idxs"] else "full_attention"
+             for layer in range(16)]  # fmt: skip
+    saved = {key: value for key, value in config.items() if key != "full_attn_idxs"}
+    read = _read(tmp_path, config)
+    assert _read(tmp_path, saved | {"layer_types": kinds}).layer_groups == read.layer_groups
+    # Two thirds of 12,288, a multiple of 256.
+    assert read.feed_forwards[0].intermediate_size == 8192

@@ -225,7 +225,8 @@ def _elementwise(
     elif op.module == "rope":
         # Of the keys, what is rotated is written to the cache by the same kernel.
         queries = _NUMBER * op.forward * op.columns.split / t
-        moved = rows * (queries + _NUMBER * cached_bytes(context.rank, layer.core))
+        own = layer.core if layer.core and not layer.core.shares_cache else None
+        moved = rows * (queries + _NUMBER * cached_bytes(context.rank, own))
     else:
         is_whole = op.module == "residual_streams"
         width = op.columns.whole if is_whole else op.columns.on_rank(t)

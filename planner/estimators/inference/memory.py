@@ -319,7 +319,8 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Nume
         kept = np.minimum(tokens, most or tokens)
         block_size = setting.engine.memory.block_size
         held = paged_tokens(tokens=kept, block_size=block_size)
-        per_layer = held * cached_bytes(rank, layer.core) + state_bytes(rank, layer.scan)
+        cached = layer.core if layer.core and not layer.core.shares_cache else None
+        per_layer = held * cached_bytes(rank, cached) + state_bytes(rank, layer.scan)
         if layer.core and (ratio := layer.core.compress_ratio):
             entries = paged_tokens(tokens=np.ceil(tokens / ratio), block_size=block_size)
             per_layer = per_layer + entries * (

@@ -97,7 +97,10 @@ def _only(model: ModelSpec, found: Iterator[Block]) -> Block | None:
 def _pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
     symbols = []
     for group in model.layer_groups:
-        attention = "" if group.attention is None else _ATTENTION[group.attention.kind]
+        kind = group.attention.kind if group.attention else None
+        if kind is not None and kind not in _ATTENTION:
+            raise LaunchError(f"{model.name}: a pattern has no letter for {kind} layers.")
+        attention = "" if kind is None else _ATTENTION[kind]
         forward = "" if group.feed_forward is None else "E" if group.num_experts else "-"
         symbols.append(attention + forward)
     layers = [symbols[kind] for kind in layer_kinds(model.layer_groups)]
@@ -247,6 +250,10 @@ def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[Remark, 
         "a norm of the embedding": model.embedding_norm,
         "a bias of the logits": model.logits_bias,
         "sparse attention": any(each.index_topk for each in model.attentions),
+        "several residual streams": model.residual_streams > 1,
+        "embeddings of each layer": model.per_layer_inputs > 0,
+        "layers that share a cache": any(each.shares_cache for each in model.attentions),
+        "decay per channel": any(each.linear_gate_rank for each in model.attentions),
         "norm weights of each head": any(each.qk_norm_per_head for each in model.attentions),
         "biases of some matrices alone": any(
             group.attention is not None

@@ -1,0 +1,25 @@
+"""Models whose layers no argument of a launcher describes are refused in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.errors import LaunchError
+from planner.launch.shape import find_model, shape_of
+from planner.launch.targets.megatron_shape import strange_parts
+from planner.specs.catalogue import Catalogue, load_model
+
+
+@pytest.mark.parametrize("name", ["deepseek-v4-flash", "deepseek-v4-pro"])
+def test_compressed_attention_is_of_checkpoints_alone(name: str) -> None:
+    with pytest.raises(LaunchError, match="only a checkpoint can describe them"):
+        shape_of(load_model(name))
+    told = {remark.value for remark in strange_parts(load_model(name))}
+    assert {"sparse attention", "several residual streams"} <= told
+
+
+def test_they_are_not_in_the_way_of_shapes_that_are_looked_for() -> None:
+    """One of 43 layers and this width is compared with all that has them, too."""
+    shape = shape_of(load_model("llama-3.1-8b"))
+    assert find_model(shape, Catalogue(), "a test") is not None
+    assert find_model({**shape, "num_hidden_layers": 43}, Catalogue(), "a test") is None
