@@ -147,10 +147,10 @@ def usual_software(scene: Scene) -> dict[str, str]:
     return told
 
 
-def other_software(source: Source, row: Mapping[str, object]) -> dict[str, Mapping[str, str]]:
+def other_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[str, str]]:
     """Settings that would make a plan faster or smaller, by what they change."""
     setting = _setting(source)
-    found: dict[str, Mapping[str, str]] = {}
+    found: dict[str, dict[str, str]] = {}
     is_fused = row["flash_attention"] and row[_KERNEL] != AttentionKernel.EAGER.word
     own = AttentionKernel[str(row[_KERNEL]).upper()]
     best = _faster_kernel(setting.machine.gpu, setting.framework, own) if is_fused else None
@@ -178,7 +178,7 @@ def other_software(source: Source, row: Mapping[str, object]) -> dict[str, Mappi
     return found
 
 
-def _compiled_or_not(profile: FrameworkProfile, word: str) -> dict[str, Mapping[str, str]]:
+def _compiled_or_not(profile: FrameworkProfile, word: str) -> dict[str, dict[str, str]]:
     """The other way than a plan has it."""
     own = TorchCompile.TRUE if profile.compilation.default else TorchCompile.FALSE
     now = own.word if word == TorchCompile.AUTO.word else word
