@@ -58,7 +58,10 @@ def others(folders: Iterable[str], cache: str) -> list[tuple[str, str]]:
     kept = _read(cache)
     looked_up, found = False, []
     for folder in dict.fromkeys(folders):
-        time_ns = _time_ns(folder)
+        try:
+            time_ns = os.stat(folder).st_mtime_ns
+        except (OSError, ValueError):
+            time_ns = 0
         if not time_ns:
             continue
         if kept.get(folder, ("", []))[0] != str(time_ns):
@@ -73,13 +76,6 @@ def others(folders: Iterable[str], cache: str) -> list[tuple[str, str]]:
         rows = ["\t".join((folder, time_ns, *names)) for folder, (time_ns, names) in kept.items()]
         keep_lines(cache, rows[-_MOST_KEPT:])
     return found
-
-
-def _time_ns(folder: str) -> int:
-    try:
-        return os.stat(folder).st_mtime_ns
-    except (OSError, ValueError):
-        return 0
 
 
 def _others_in(folder: str) -> Iterator[str]:

@@ -191,7 +191,8 @@ def _computable(value: object, where: str, error: Error) -> object:
         elif isinstance(found, list):
             items = enumerate(found)
         elif fault := _fault(found):
-            raise error(f"{where}: {_dotted(place)}{fault}.")
+            at = ".".join(str(key)[:60] for key in place)
+            raise error(f"{where}: {at}{' ' if at else ''}{fault}.")
         if len(place) > _DEEPEST:
             raise error(f"{where}: is nested more than {_DEEPEST} deep.")
         for key, inner in items:
@@ -200,11 +201,6 @@ def _computable(value: object, where: str, error: Error) -> object:
             if isinstance(key, str) and _fault(key):
                 raise error(f"{where}: a key {_fault(key)}.")
     return value
-
-
-def _dotted(place: tuple[object, ...]) -> str:
-    shown = ".".join(str(key)[:60] for key in place)
-    return f"{shown} " if shown else ""
 
 
 def _fault(value: object) -> str:

@@ -70,7 +70,9 @@ class OpenMesh(Generic[Table]):
         for starts in product(*(range(0, n, step) for n, step in zip(lengths, steps, strict=True))):
             yield self.kind(
                 **{
-                    name: _on_axis(axis, len(lengths), values[start : start + step])
+                    name: values[start : start + step].reshape(
+                        [-1 if one == axis else 1 for one in range(len(lengths))]
+                    )
                     for axis, (start, step) in enumerate(zip(starts, steps, strict=True))
                     for name, values in axes[axis].items()
                 }
@@ -128,9 +130,3 @@ def steps_of(lengths: Sequence[int], max_rows: int) -> list[int]:
         steps.append(step)
         room //= step
     return steps[::-1]
-
-
-def _on_axis(axis: int, num_axes: int, values: Values) -> Values:
-    shape = [1] * num_axes
-    shape[axis] = len(values)
-    return values.reshape(shape)

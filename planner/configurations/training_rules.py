@@ -193,7 +193,10 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     in_pipeline = (c.pipeline_parallel > 1) & ~np.isin(c.zero_stage, f.pipeline_zero_stages)
     found = {
         "zero_stage": ~(np.isin(c.zero_stage, f.zero_stages) | second_engine(c, f)) | in_pipeline,
-        "pipeline_parallel": in_pipeline if f.pipeline_parallel else _no_pipeline(c, f),
+        # Stages of a framework without a schedule for them may take turns.
+        "pipeline_parallel": in_pipeline
+        if f.pipeline_parallel
+        else (c.pipeline_parallel > 1) & ~(c.layer_split & f.layer_split),
     }
     if not f.layer_split:
         found["layer_split"] = c.layer_split
@@ -211,11 +214,6 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
     return found | unsupported_states(c, f) | unsupported_options(c, f)
-
-
-def _no_pipeline(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
-    """Pipelines of a framework without a schedule for them; its stages may take turns."""
-    return (c.pipeline_parallel > 1) & ~(c.layer_split & f.layer_split)
 
 
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:

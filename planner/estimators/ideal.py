@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from planner.base.enums import LinkKind, Precision
-from planner.specs.checked import unchecked
+from planner.specs.checked import Made, unchecked
 from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import Fp8AttentionEfficiency, GpuSpec
+from planner.specs.gpu import CollectiveEfficiency, Fp8AttentionEfficiency, GpuSpec
 
 _KERNEL = {
     **dict.fromkeys(("compute_fraction", "bandwidth_fraction", "tile_penalty"), 1.0),
@@ -23,7 +22,7 @@ _KERNEL = {
     **dict.fromkeys(("small_group_penalty", "permute_passes"), 0.0),
     "sharpness": np.inf,
 }
-_EFFICIENCY: dict[str, Any] = {
+_EFFICIENCY: dict[str, object] = {
     **dict.fromkeys(("sustained_compute_fraction", "attention_backward_fraction"), 1.0),
     "portable_attention_fraction": 1.0,
     "attention_kernels": {},
@@ -72,7 +71,7 @@ def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, Cluster
     efficiency = unchecked(
         _with_numbers(gpu.efficiency, _KERNEL),
         **_EFFICIENCY,
-        collective=_with_numbers(collectives(gpu, kind), _KERNEL),
+        collective=_reaching(gpu, kind, _KERNEL),
         fp8_attention=_fp8_attention(gpu),
     )
     link = unchecked(gpu.scale_up, kind=kind)
@@ -103,7 +102,7 @@ def with_link_share(gpu: GpuSpec, kind: LinkKind, share: float) -> GpuSpec:
 
     So does the ``intra_node_memory_efficiency`` of llm-analysis; latencies stay.
     """
-    reached = _with_numbers(collectives(gpu, kind), {"bandwidth_fraction": share})
+    reached = _reaching(gpu, kind, {"bandwidth_fraction": share})
     efficiency = unchecked(gpu.efficiency, collective=reached)
     return unchecked(gpu, efficiency=efficiency, scale_up=unchecked(gpu.scale_up, kind=kind))
 
@@ -141,13 +140,20 @@ def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
     return unchecked(measured, forward=ratio, backward=ratio)
 
 
-def _with_numbers(spec: object, numbers: Mapping[str, float]) -> Any:
+def _reaching(
+    gpu: GpuSpec, kind: LinkKind, numbers: Mapping[str, float]
+) -> dict[str, CollectiveEfficiency]:
+    found = collectives(gpu, kind)
+    return {name: _with_numbers(own, numbers) for name, own in found.items()}
+
+
+def _with_numbers(spec: Made, numbers: Mapping[str, float]) -> Made:
     """A tree of efficiencies with these numbers, by name, in the place of each kernel's own."""
-    if isinstance(spec, Mapping):
-        return {key: _with_numbers(value, numbers) for key, value in spec.items()}
-    if not hasattr(spec, "__dataclass_fields__"):
-        return spec
-    values = {
-        name: numbers.get(name, _with_numbers(own, numbers)) for name, own in vars(spec).items()
-    }
+
+    def changed(value: object) -> object:
+        if isinstance(value, Mapping):
+            return {key: changed(one) for key, one in value.items()}
+        return _with_numbers(value, numbers) if hasattr(value, "__dataclass_fields__") else value
+
+    values = {name: numbers.get(name, changed(own)) for name, own in vars(spec).items()}
     return unchecked(spec, **values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
@@ -44,7 +44,7 @@ class Ledger:
     def __init__(self) -> None:
         self._open: list[Work] = []
         self._parts: dict[str, tuple[Work, ...]] = {}
-        self._known: list[tuple[Any, tuple[Work, ...]]] = []
+        self._known: list[tuple[object, tuple[Work, ...]]] = []
 
     def add(self, work: Work) -> None:
         """Record what was just predicted."""
@@ -87,7 +87,7 @@ class Ledger:
 
 
 def attributed(
-    ledger: Ledger | None, operators: Iterable[Timed], seconds: Callable[[Timed], Any]
+    ledger: Ledger | None, operators: Iterable[Timed], seconds: Callable[[Timed], object]
 ) -> Iterator[Timed]:
     """Operators, each with the work behind its ``seconds`` if there is a ledger."""
     if ledger is None:

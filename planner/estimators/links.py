@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from planner.specs.gpu import CollectiveEfficiency, GpuSpec
 
 def exchange_work(
     kind: str,
-    links: Mapping[str, Any],
+    links: Mapping[str, Numeric],
     time: FloatArray,
     volume: Numeric,
     bandwidth: FloatArray,
@@ -174,7 +173,7 @@ class Links:
         return time
 
     def _bus_bandwidth(
-        self, kind: str, links: Mapping[str, Any], sent_across: Numeric, most_nics: int
+        self, kind: str, links: Mapping[str, Numeric], sent_across: Numeric, most_nics: int
     ) -> FloatArray:
         """Bytes per second that a collective moves past each rank."""
         if kind == "all_to_all":

@@ -63,21 +63,6 @@ def dualpipe_bubble_time(
     return np.maximum((np.asarray(stages) / 2 - 1) * each, 0.0)
 
 
-def bubble_micro_batches(*, pipeline_parallel: Numeric, virtual_pipeline: Numeric) -> FloatArray:
-    r"""The bubble of equal stages in units of their time per micro-batch [1]_.
-
-    .. math:: \frac{p - 1}{v}
-
-    References
-    ----------
-    .. [1] D. Narayanan et al., "Efficient large-scale language model training on GPU
-       clusters using Megatron-LM," 2021, arXiv:2104.04473, section 2.2.
-    """
-    return bubble_time(
-        all_stages=pipeline_parallel, slowest_stage=1.0, virtual_pipeline=virtual_pipeline
-    )
-
-
 def micro_batches_in_flight(
     *,
     pipeline_parallel: Numeric,

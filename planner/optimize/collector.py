@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, distinct
+from planner.base.cells import Value
 from planner.base.records import record
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.configurations.table import ConfigurationTable
@@ -18,7 +19,7 @@ from planner.optimize.narrowing import count_codes
 from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Simplest
-from planner.optimize.source import Candidates, Columns, Source
+from planner.optimize.source import Candidates, Column, Columns, Source
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
 _MERGED_ROWS = 2**16
@@ -168,7 +169,11 @@ class Collector:
         """Keep what may be on the front; small pieces wait for others, large ones do not."""
         values = self._problem.values(candidates, feasible)
         self.simplest.add(candidates, feasible, values)
-        kept = undominated(values, self._values if len(self._values) else _probes(values))
+        known = self._values
+        if not len(known):  # just beyond the front of a sample, which stays undominated itself
+            sample = values[:: len(values) // _SAMPLE + 1]
+            known = np.nextafter(sample[pareto_front(sample)], np.inf)
+        kept = undominated(values, known)
         self._pending.append((candidates, feasible[kept], values[kept]))
         self._pending_rows += candidates.configurations.size
         if self._pending_rows >= _MERGED_ROWS:
@@ -194,12 +199,6 @@ class Collector:
         self._pending, self._pending_rows = [], 0
 
 
-def _probes(values: FloatArray) -> FloatArray:
-    """Values just beyond the front of a sample, which stays undominated itself."""
-    sample = values[:: len(values) // _SAMPLE + 1]
-    return np.nextafter(sample[pareto_front(sample)], np.inf)
-
-
 def _numbered(piece: int, rows: int) -> IndexArray:
     """The places of all rows of a piece."""
     return np.stack([np.full(rows, piece), np.arange(rows)], axis=1)
@@ -219,22 +218,22 @@ def stacked(tables: Sequence[Columns]) -> Columns:
     return {name: [value for table in full for value in plain(table[name])] for name in names}
 
 
-def plain(values: Any) -> list[Any]:
+def plain(values: Column) -> list[Value]:
     """The values of a column as words, numbers and flags of Python."""
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
-def known_value(value: Any) -> Any:
+def known_value(value: object) -> Any:
     """A value of a column, None where it is a number that is not known."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def rows_of(table: Mapping[str, object]) -> Iterator[dict[str, Any]]:
+def rows_of(table: Mapping[str, Iterable[object]]) -> Iterator[dict[str, Any]]:
     """The rows of columns, one after the other."""
     for row in zip(*table.values(), strict=True):
         yield dict(zip(table, row, strict=True))
 
 
-def first_row(table: Mapping[str, Any]) -> dict[str, Any]:
+def first_row(table: Columns) -> dict[str, Any]:
     """The first row of columns."""
     return {name: plain(values[:1])[0] for name, values in table.items()}

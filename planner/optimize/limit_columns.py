@@ -27,7 +27,7 @@ _PARTS = {
 _UNITLESS = ("1", "1/s", "count")
 
 
-def with_limits(table: Mapping[str, object], limits: Sequence[Constraint]) -> Columns:
+def with_limits(table: Columns, limits: Sequence[Constraint]) -> Columns:
     """Result columns in full with the probability that a row keeps all ``limits``.
 
     It is the least of those of each limit that published errors tell of, [1]; NaN where they tell

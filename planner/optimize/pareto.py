@@ -104,7 +104,11 @@ def _by_levels(levels: IndexArray, pairs: FloatArray) -> BoolArray:
     front = np.empty((0, 2))
     for level in range(levels.max(initial=-1) + 1):
         rows = np.flatnonzero(levels == level)
-        rows = rows[~_covered(pairs[rows], front)]
+        # Without what is nowhere below the front so far, which is sorted by its first objective.
+        mine = pairs[rows]
+        last = np.searchsorted(front[:, 0], mine[:, 0], side="right")
+        lowest = np.concatenate([[np.nan], front[:, 1]])[last]
+        rows = rows[~(lowest <= mine[:, 1])]
         rows = rows[_front_of_two(pairs[rows])]
         kept[rows] = True
         merged = np.concatenate([front, pairs[rows]])
@@ -116,13 +120,6 @@ def _front_of_two(pairs: FloatArray) -> IndexArray:
     """Indices of the front of two objectives, sorted by the first; equal pairs do not occur."""
     order = np.lexsort(pairs.T[::-1])
     return order[_falls_below_all_before(pairs[order, 1], 2)]
-
-
-def _covered(pairs: FloatArray, front: FloatArray) -> BoolArray:
-    """Which pairs are nowhere below a front that is sorted by its first objective."""
-    last = np.searchsorted(front[:, 0], pairs[:, 0], side="right")
-    lowest = np.concatenate([[np.nan], front[:, 1]])[last]
-    return np.asarray(lowest <= pairs[:, 1])
 
 
 def _staircase(ranked: FloatArray) -> BoolArray:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.base.cells import Value
 from planner.base.records import record
 from planner.optimize.collector import NearestMiss, first_row, in_order, stacked
 from planner.optimize.groups import (
@@ -45,7 +46,7 @@ class Comparison:
     axis: str
     table: Columns
     losses: Sequence[float]
-    without_plan: Mapping[Any, str]
+    without_plan: Mapping[Value, str]
 
     def __repr__(self) -> str:
         best = f", best {self.table[self.axis][0]}" if self.losses else ""
@@ -126,7 +127,7 @@ class SearchResult:
         return best_choice(self.problem, self.groups)
 
     @cached_property
-    def table(self) -> Mapping[str, Sequence[Any]]:
+    def table(self) -> Columns:
         """The front as columns, predicted again; empty if nothing is feasible."""
         return columns_of(joint_front(self.groups, self.problem.furthest))
 
@@ -149,7 +150,7 @@ class SearchResult:
 
         return pd.DataFrame(full_columns(self.scaled(self.table), self.problem.sources))
 
-    def scaled(self, table: Mapping[str, object]) -> Mapping[str, Any]:
+    def scaled(self, table: Columns) -> Columns:
         """Columns of its plans with their scaling efficiency.
 
         It is there where the search has several numbers of GPUs, of one kind and one model.
@@ -161,7 +162,7 @@ class SearchResult:
 
     def _comparison(self, axis: str) -> Comparison:
         chosen, found = self._choice, list[Choice]()
-        without: dict[Any, str] = {}
+        without: dict[Value, str] = {}
         own = None if chosen is None else cell_of(self.problem, chosen)[axis]
         for value, groups in by_value(self.problem, self.groups, axis).items():
             best = best_choice(self.problem, groups)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from planner.base.arrays import ranking
+from planner.base.arrays import FloatArray, IndexArray, Numeric, ranking
+from planner.base.cells import number_in
 from planner.confidence.intervals import Confidence
-from planner.optimize.source import Columns, Source
+from planner.optimize.source import Column, Columns, Source
 
 # By the quantity whose published errors they share: columns that are in proportion to it, and
 # those that are in proportion to its inverse.
@@ -77,7 +77,7 @@ def ends_of(column: str) -> tuple[str, str]:
     return f"{stem}_low{unit}", f"{stem}_high{unit}"
 
 
-def full_columns(table: Mapping[str, object], sources: Sequence[Source]) -> Columns:
+def full_columns(table: Columns, sources: Sequence[Source]) -> Columns:
     """The columns of results; behind them the ends of 90 % intervals, and what was asked."""
     if not table:
         return {}
@@ -93,12 +93,16 @@ def intervals(row: Mapping[str, object], sure: Confidence | None) -> dict[str, t
         end = _kernels_end(row, quantity, low, sure.most_utilization if sure else math.inf)
         for name in (name for name in (*same, *inverse) if name in row):
             least, most = _of_load(row, name, end, high)
-            ends = (row[name] * least, row[name] * most)
-            found[name] = ends if name in same else _inverse(row[name], least, most)
+            value = number_in(row, name)
+            ends = value * least, value * most
+            low_end, high_end = ends if name in same else _inverse(value, least, most)
+            found[name] = float(low_end), float(high_end)
     return found
 
 
-def _of_load(table: Mapping[str, Any], column: str, low: Any, high: Any) -> Any:
+def _of_load(
+    table: Mapping[str, object], column: str, low: Numeric, high: Numeric
+) -> tuple[Numeric, Numeric]:
     """The factors of an interval: no more is served of a stated load than it has.
 
     What is carried at most errs, not the load, of which less is served where that is too little.
@@ -106,26 +110,32 @@ def _of_load(table: Mapping[str, Any], column: str, low: Any, high: Any) -> Any:
     if _CAPACITY not in table or column not in _OF_RATES:
         return low, high
     with np.errstate(divide="ignore", invalid="ignore"):
-        spare = np.divide(table[_CAPACITY], table["requests_per_s"])
+        spare = _floats(table, _CAPACITY) / _floats(table, "requests_per_s")
     return np.minimum(low * spare, 1.0), np.minimum(high * spare, 1.0)
 
 
-def _kernels_end(table: Mapping[str, Any], quantity: str, low: Any, most: Any) -> Any:
+def _kernels_end(
+    table: Mapping[str, object], quantity: str, low: Numeric, most: Numeric
+) -> Numeric:
     """The low factor of a time: no step is so short that kernels would be beyond their best.
 
     ``most`` is the greatest MFU that they reach; a prediction beyond it is where its interval ends.
     """
     if quantity not in _OF_STEPS or _UTILIZATION not in table:
         return low
-    return np.maximum(low, np.minimum(table[_UTILIZATION] / most, 1.0))
+    return np.maximum(low, np.minimum(_floats(table, _UTILIZATION) / most, 1.0))
 
 
-def _inverse(value: Any, low: Any, high: Any) -> Any:
+def _inverse(value: Numeric, low: Numeric, high: Numeric) -> tuple[Numeric, Numeric]:
     with np.errstate(divide="ignore"):
-        return tuple(np.divide(value, end) for end in (high, low))
+        return np.divide(value, high), np.divide(value, low)
 
 
-def _sources_of(table: Mapping[str, Any], sources: Sequence[Source]) -> Any:
+def _floats(table: Mapping[str, object], name: str) -> FloatArray:
+    return np.asarray(table[name], dtype=np.float64)
+
+
+def _sources_of(table: Columns, sources: Sequence[Source]) -> int | IndexArray:
     """Which source each row comes from; one number where all rows come from the same."""
     if len(sources) == 1:
         return 0
@@ -137,23 +147,23 @@ def _sources_of(table: Mapping[str, Any], sources: Sequence[Source]) -> Any:
     return np.fromiter((known[key] for key in keys), dtype=np.intp, count=len(keys))
 
 
-def _asked(table: Mapping[str, Any], sources: Sequence[Source], which: Any) -> Columns:
+def _asked(table: Columns, sources: Sequence[Source], which: int | IndexArray) -> Columns:
     """What was asked of every row."""
     number = len(table["num_gpus"])
     each = [one.asked for one in sources]
-    if np.ndim(which) == 0:
+    if isinstance(which, int):
         return {
             name: np.broadcast_to(np.array(value), number) for name, value in each[which].items()
         }
     return {name: np.array([one[name] for one in each])[which] for name in each[0]}
 
 
-def _with_intervals(table: Mapping[str, Any], sources: Sequence[Source], which: Any) -> Columns:
-    counts, of_count = ranking(table["num_gpus"])
+def _with_intervals(table: Columns, sources: Sequence[Source], which: int | IndexArray) -> Columns:
+    counts, of_count = ranking(np.asarray(table["num_gpus"]))
     pairs, of_row = ranking(which * len(counts) + of_count)
     sure = [sources[one // len(counts)].confidence(counts[one % len(counts)]) for one in pairs]
     most_utilization = np.array([one.most_utilization if one else math.inf for one in sure])[of_row]
-    found = dict(table)
+    found: dict[str, Column] = dict(table)
     for quantity, (same, inverse) in FOLLOWING.items():
         known = [one.factors.get(quantity, _UNKNOWN) if one else _UNKNOWN for one in sure]
         if all(ends is _UNKNOWN for ends in known):
@@ -161,15 +171,15 @@ def _with_intervals(table: Mapping[str, Any], sources: Sequence[Source], which: 
         low, high = np.array(known)[of_row].T
         low = _kernels_end(table, quantity, low, most_utilization)
         for column in (name for name in (*same, *inverse) if name in table):
-            values = np.asarray(table[column], dtype=np.float64)
+            values = _floats(table, column)
             is_same = column in same
             least, most = _of_load(table, column, low, high)
             ends = (values * least, values * most) if is_same else _inverse(values, least, most)
-            found.update(zip(ends_of(column), ends, strict=True))
+            found.update(zip(ends_of(column), map(np.asarray, ends), strict=True))
     return found
 
 
-def fit_probability(row: Mapping[str, Any]) -> float:
+def fit_probability(row: Mapping[str, object]) -> float:
     """The probability that a row's memory is enough; NaN where it is not known."""
-    known = row.get("fit_probability")
-    return math.nan if known is None else float(known)
+    is_known = row.get("fit_probability") is not None
+    return float(number_in(row, "fit_probability")) if is_known else math.nan

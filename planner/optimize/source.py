@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 # Predictions take some hundred bytes for each of them at once; rules take few.
 _MOST_JUDGED = 2**20
 
-Columns: TypeAlias = dict[str, Any]
+Column: TypeAlias = Sequence[Value] | Values
+Columns: TypeAlias = Mapping[str, Column]
 """One list or array per result column; names of terms with the unit at the end."""
 
 Need: TypeAlias = tuple[FloatArray, Numeric]

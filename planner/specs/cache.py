@@ -11,7 +11,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from planner.base.user_cache import cache_file, keep_lines, read_lines
 
@@ -49,7 +49,7 @@ def kept(function: Callable[Given, Made]) -> Callable[Given, Made]:
     Its arguments are hashable; what it returns is shared and must not be changed. Errors are
     not kept. Relative paths mean those of the working directory at the time of the call.
     """
-    entries: dict[Any, tuple[Made, Mapping[str, Stamp]]] = {}
+    entries: dict[object, tuple[Made, Mapping[str, Stamp]]] = {}
 
     @wraps(function)
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Made:
@@ -74,7 +74,7 @@ def kept(function: Callable[Given, Made]) -> Callable[Given, Made]:
     return call
 
 
-def remembered(path: Path, parse: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+def remembered(path: Path, parse: Callable[[Path], dict[str, object]]) -> dict[str, object]:
     """What ``parse`` made of a file, in an earlier run where the file is the same.
 
     Only what JSON gives back as it was is remembered: no dates.

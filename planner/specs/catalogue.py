@@ -74,13 +74,10 @@ def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
 def _built_in(repository: str, folder: Path | None) -> ModelSpec | None:
     """The built-in model that has ``repository`` among its aliases, if there is one."""
     path = aliased(SpecKind.MODELS, repository, folder)
-    return None if path is None else _as_published(_from_toml(path), repository)
-
-
-def _as_published(model: ModelSpec, repository: str) -> ModelSpec:
-    """The model with the types of a checkpoint's weights, as far as its name tells them."""
+    if path is None:
+        return None
     word = format_of(repository)
-    return model if word is None else in_format(model, word)
+    return _from_toml(path) if word is None else in_format(_from_toml(path), word)
 
 
 def in_format(model: ModelSpec, word: str) -> ModelSpec:

@@ -19,13 +19,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import pairwise
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, SupportsFloat, SupportsIndex, TypeVar, dataclass_transform
 
 from planner.base.records import record
 
 Made = TypeVar("Made")
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 Place = tuple[str, ...]
-_Check = Callable[[Any, Any], Any]
+_Check = Callable[[object, object], object]
 
 UNKNOWN = "is not a known key"
 _LONGEST_SHOWN = 40
@@ -68,14 +70,14 @@ class MaxLen:
 class Before:
     """A function of the value as it is given, and of what the values of a file share."""
 
-    func: Callable[[Any, Any], Any]
+    func: Callable[[object, object], object]
 
 
 @record()
 class After:
     """A function of the value that is right so far."""
 
-    func: Callable[[Any], Any]
+    func: Callable[[Any], object]
 
 
 @record()
@@ -133,7 +135,7 @@ def unchecked(spec: Made, **values: object) -> Made:
 
 
 @cache
-def field_types(kind: object) -> Mapping[str, Any]:
+def field_types(kind: object) -> Mapping[str, object]:
     """The fields of a checked class with their types, without their limits; empty for others."""
     return typing.get_type_hints(kind) if hasattr(kind, "__checked__") else {}
 
@@ -142,7 +144,7 @@ def _init(self: object, **values: object) -> None:
     _fill(self, values, None)
 
 
-def _fill(made: Any, values: Mapping[str, Any], context: Any) -> None:
+def _fill(made: object, values: Mapping[str, object], context: object) -> None:
     kind: Any = type(made)
     filled, checks = made.__dict__, _checks(kind)
     faults: list[tuple[Place, str]] = []
@@ -157,7 +159,7 @@ def _fill(made: Any, values: Mapping[str, Any], context: Any) -> None:
         else:
             filled[name] = default()
     faults += [((str(name),), UNKNOWN) for name in values if name not in checks]
-    if not faults and hasattr(kind, "__post_init__"):
+    if not faults and hasattr(made, "__post_init__"):
         try:
             made.__post_init__()
         except ValueError as error:
@@ -175,7 +177,7 @@ def _placed(error: ValueError, *place: str) -> list[tuple[Place, str]]:
 
 
 @cache
-def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], Any] | None]]:
+def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], object] | None]]:
     """By field, its check and what makes its default."""
     return {
         field.name: (_check_of(kind.__module__, str(field.type)), _default(field))
@@ -189,13 +191,13 @@ def _check_of(module: str, annotation: str) -> _Check:
     return _check(eval(annotation, vars(sys.modules[module])))
 
 
-def _default(field: Any) -> Callable[[], Any] | None:
+def _default(field: dataclasses.Field[object]) -> Callable[[], object] | None:
     if field.default_factory is not dataclasses.MISSING:
-        return typing.cast(Callable[[], Any], field.default_factory)
+        return field.default_factory
     return None if field.default is dataclasses.MISSING else lambda: field.default
 
 
-def _check(hint: Any) -> _Check:
+def _check(hint: object) -> _Check:
     """What returns a value of a type, converted if need be, or raises a ``ValueError``."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
@@ -208,9 +210,9 @@ def _check(hint: Any) -> _Check:
         return _mapping(*map(_check, arguments))
     if origin is typing.Literal:
         return _word(arguments, lambda value: arguments[arguments.index(value)])
-    if isinstance(hint, type) and issubclass(hint, enum.StrEnum):
-        return _word(list(hint), hint)
-    return _SIMPLE[hint] if hint in _SIMPLE else _nested(hint)
+    if hint in _SIMPLE or not isinstance(hint, type):
+        return _SIMPLE[hint]
+    return _word(list(hint), hint) if issubclass(hint, enum.StrEnum) else _nested(hint)
 
 
 def _wrong(what: str, value: object) -> ValueError:
@@ -229,25 +231,25 @@ def _exact_whole(value: object, _: object) -> int:
     return value
 
 
-def _whole(value: Any, _: Any) -> int:
+def _whole(value: object, _: object) -> int:
     if type(value) is int:
         return value
     try:
         if isinstance(value, float | str) and abs(number := float(value)) < _LARGEST:
             if number.is_integer():
                 return int(number)
-        elif not isinstance(value, bool):
+        elif isinstance(value, SupportsIndex) and not isinstance(value, bool):
             return operator.index(value)
     except (TypeError, ValueError):
         pass
     raise _wrong("a whole number", value)
 
 
-def _number(value: Any, _: Any) -> float:
+def _number(value: object, _: object) -> float:
     if type(value) is float:
         return value
     try:
-        if not isinstance(value, bool):
+        if isinstance(value, int | str | SupportsFloat) and not isinstance(value, bool):
             return float(value)
     except (TypeError, ValueError):
         pass
@@ -275,17 +277,17 @@ def _nothing(value: object, _: object) -> None:
         raise _wrong("left out", value)
 
 
-def _anything(value: object, _: object) -> Any:
+def _anything(value: object, _: object) -> object:
     return value
 
 
-_SIMPLE: Mapping[Any, _Check] = {
+_SIMPLE: Mapping[object, _Check] = {
     int: _whole, float: _number, bool: _flag, str: _text, type(None): _nothing, Any: _anything
 }  # fmt: skip
 
 
-def _word(words: Iterable[str], make: Callable[[str], Any]) -> _Check:
-    def check(value: object, _: object) -> Any:
+def _word(words: Iterable[str], make: Callable[[str], object]) -> _Check:
+    def check(value: object, _: object) -> object:
         if isinstance(value, str):
             with suppress(ValueError):
                 return make(value)
@@ -294,8 +296,8 @@ def _word(words: Iterable[str], make: Callable[[str], Any]) -> _Check:
     return check
 
 
-def _nested(kind: Any) -> _Check:
-    def check(value: Any, context: Any) -> Any:
+def _nested(kind: type) -> _Check:
+    def check(value: object, context: object) -> object:
         if isinstance(value, kind):
             return value
         if not isinstance(value, Mapping):
@@ -306,7 +308,7 @@ def _nested(kind: Any) -> _Check:
 
 
 def _sequence(element: _Check) -> _Check:
-    def check(value: object, context: object) -> Any:
+    def check(value: object, context: object) -> object:
         if not isinstance(value, list | tuple):
             raise _wrong("a list", value)
         numbered = ((str(number), one) for number, one in enumerate(value))
@@ -316,7 +318,7 @@ def _sequence(element: _Check) -> _Check:
 
 
 def _mapping(of_key: _Check, of_value: _Check) -> _Check:
-    def check(value: object, context: object) -> Any:
+    def check(value: object, context: object) -> object:
         if not isinstance(value, Mapping):
             raise _wrong("a table", value)
         pairs = _each(
@@ -327,9 +329,9 @@ def _mapping(of_key: _Check, of_value: _Check) -> _Check:
     return check
 
 
-def _each(items: Iterable[tuple[Any, Any]], check: _Check) -> list[Any]:
+def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], Made]) -> list[Made]:
     """What is made of each value under its name, or the faults of all."""
-    made: list[Any] = []
+    made: list[Made] = []
     faults: list[tuple[Place, str]] = []
     for name, value in items:
         try:
@@ -345,7 +347,7 @@ def _one_of(kinds: Sequence[object]) -> _Check:
     """The kind that a value is of, or the first that it can be converted to."""
     checks = [(kind, _check(kind)) for kind in kinds if kind is not type(None)]
 
-    def check(value: object, context: object) -> Any:
+    def check(value: object, context: object) -> object:
         if value is None and len(checks) < len(kinds):
             return None
         likely = sorted(checks, key=lambda one: -_likeness(one[0], value))
@@ -379,7 +381,7 @@ def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
         if getattr(one, name, None) is not None
     ]
 
-    def limited(value: object, context: object) -> Any:
+    def limited(value: object, context: object) -> object:
         for convert in before:
             value = convert(value, context)
         value = check(value, context)

@@ -30,7 +30,7 @@ class Column(NamedTuple):
     """A column: what makes a value of a cell and of its name, and whether it must be there."""
 
     name: str
-    read: Callable[[str, str], Any] = text
+    read: Callable[[str, str], object] = text
     needed: bool = False
 
 
@@ -54,7 +54,7 @@ def records(
     faults: list[str] = []
     first: dict[str, int] = {}
     for line, cells in _lines(path, columns):
-        row: dict[str, Any] = {}
+        row: dict[str, object] = {}
         wrong: list[str] = []
         for name, read, _ in columns:
             try:
@@ -64,7 +64,11 @@ def records(
         if not wrong:
             try:
                 found.append(make(row))
-                _note_once(first, line, [cells.get(name, "") for name in once])
+                told = [cells.get(name, "") for name in once]
+                key = ", ".join(told).lower()
+                if told and first.setdefault(key, line) != line:
+                    words = ", ".join(cell for cell in told if cell)
+                    raise ValueError(f"{words} stands on line {first[key]}, too")
             except ValueError as error:
                 wrong.append(str(error))
         faults += [f"{path}:{line}: {fault}." for fault in wrong]
@@ -118,13 +122,6 @@ def number(text: str, column: str) -> float:
     return found
 
 
-def _note_once(first: dict[str, int], line: int, cells: Sequence[str]) -> None:
-    key = ", ".join(cells)
-    if cells and first.setdefault(key.lower(), line) != line:
-        words = ", ".join(cell for cell in cells if cell)
-        raise ValueError(f"{words} stands on line {first[key.lower()]}, too")
-
-
 def filled(cell: str, column: str) -> str:
     """Any text but an empty one.
 
@@ -138,7 +135,7 @@ def filled(cell: str, column: str) -> str:
     return cell
 
 
-def optional(read: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
+def optional(read: Callable[[str, str], Made]) -> Callable[[str, str], Made | None]:
     """What makes a value of a cell, and None of an empty one."""
     return lambda cell, column: read(cell, column) if cell else None
 

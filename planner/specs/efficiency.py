@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from planner.base.enums import LinkKind, Precision
+from planner.base.reading import table_of
 from planner.errors import SpecError, did_you_mean
 from planner.specs.cache import kept, stamp
 from planner.specs.gpu import CollectiveEfficiency, GpuSpec
@@ -30,7 +30,7 @@ _LINK_CLASSES = {
 
 def with_defaults(
     table: Mapping[str, object], where: str, folder: Path | None = None
-) -> tuple[dict[str, Any], list[Path]]:
+) -> tuple[dict[str, object], list[Path]]:
     """A GPU's table completed from its defaults, and the files they came from.
 
     Raises
@@ -79,31 +79,31 @@ def collectives(
 
 
 def _completed(
-    table: Mapping[str, Any], where: str, folder: Path | None, seen: tuple[str, ...]
-) -> tuple[dict[str, Any], list[Path]]:
+    table: Mapping[str, object], where: str, folder: Path | None, seen: tuple[str, ...]
+) -> tuple[dict[str, object], list[Path]]:
     own = dict(table)
     names = own.pop("default_efficiency", [])
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SpecError(f"{where}: default_efficiency must be a name or a list of names.")
-    efficiency: Any = {}
-    sources: dict[str, Any] = {}
+    efficiency: object = {}
+    sources: dict[str, object] = {}
     files: list[Path] = []
     for name in names:
         default, used = _default_tables(name, where, folder, seen)
         efficiency = merged(efficiency, default["efficiency"])
-        sources |= default["sources"]
+        sources |= table_of(default["sources"], where)
         files += used
     if names:
         own["efficiency"] = merged(efficiency, own.get("efficiency", {}))
-    if sources and isinstance(own.get("sources", {}), dict):
-        own["sources"] = sources | own.get("sources", {})
+    if sources and isinstance(given := own.get("sources", {}), dict):
+        own["sources"] = sources | given
     return own, files
 
 
 def _default_tables(
     name: str, where: str, folder: Path | None, seen: tuple[str, ...]
-) -> tuple[dict[str, Any], list[Path]]:
+) -> tuple[dict[str, object], list[Path]]:
     if name in seen:
         raise SpecError(f"{where}: default_efficiency leads back to {name!r}.")
     path = _default_file(name, where, folder)
@@ -128,7 +128,7 @@ def _default_file(name: str, where: str, folder: Path | None) -> Path:
     raise SpecError(f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, known)}")
 
 
-def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, Any]:
+def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, object]:
     """The table with ``prefix.`` before the source of each quantity in it."""
     renamed = {}
     for key, value in table.items():
@@ -140,13 +140,14 @@ def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, Any]:
     return renamed
 
 
-def merged(below: Any, above: Any) -> Any:
+def merged(below: object, above: object) -> object:
     """Nested tables, the second over the first.
 
     A quantity is replaced as a whole: its number must not keep another's source.
     """
-    tables = isinstance(below, dict) and isinstance(above, dict)
-    if not tables or "value" in below or "value" in above:
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    if "value" in below or "value" in above:
         return above
     return {
         key: merged(below[key], above[key])
@@ -159,9 +160,11 @@ def merged(below: Any, above: Any) -> Any:
 @kept
 def _link_collectives(path: Path) -> Mapping[str, CollectiveEfficiency]:
     table = read_toml(path)
-    operations = table.get("efficiency", {}).get("collective", {})
-    sources = table.get("sources", {})
+    where, sources = str(path), table.get("sources", {})
+    efficiency = table_of(table.get("efficiency", {}), f"{where}: efficiency")
+    operations = table_of(efficiency.get("collective", {}), f"{where}: efficiency.collective")
+    rows = {name: table_of(row, f"{where} ({name})") for name, row in operations.items()}
     return {
-        name: check_spec(CollectiveEfficiency, {**row, "sources": sources}, f"{path} ({name})")
-        for name, row in operations.items()
+        name: check_spec(CollectiveEfficiency, {**row, "sources": sources}, f"{where} ({name})")
+        for name, row in rows.items()
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from planner.base.enums import LinkKind
 from planner.base.records import record
@@ -123,7 +123,9 @@ def _own_fabric(gpu: GpuSpec) -> ScaleUp:
     return ScaleUp(kind=link.kind, bandwidth=link.bandwidth, domain_size=link.domain_size)
 
 
-def loaded(kind: type[Spec], table: Mapping[str, Any], path: Path, *others: Path) -> Loaded[Spec]:
+def loaded(
+    kind: type[Spec], table: Mapping[str, object], path: Path, *others: Path
+) -> Loaded[Spec]:
     """A table as a spec with the source of each number; ``others``: files it was completed from.
 
     Raises
@@ -132,7 +134,8 @@ def loaded(kind: type[Spec], table: Mapping[str, Any], path: Path, *others: Path
         With one line per fault.
     """
     spec = check_spec(kind, table, where=str(path))
-    texts = table.get("sources", {})
+    given = table.get("sources")
+    texts = given if isinstance(given, Mapping) else {}
     origins = {key: texts.get(source, source) for key, source in provenance(table).items()}
     return Loaded(spec=spec, path=path, provenance=origins, digest=digest(path, *others))
 

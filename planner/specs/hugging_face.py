@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from planner.base.reading import json_of
 from planner.errors import MissingDependencyError, SpecError, did_you_mean
@@ -15,7 +14,7 @@ from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.load import check_spec, read_text
 from planner.specs.model import ModelSpec
 
-_BITS_OF_WEIGHTS = {4: "w4a16", 8: "w8a16"}
+_BITS_OF_WEIGHTS: Mapping[float, str] = {4: "w4a16", 8: "w8a16"}
 # quant_algo of ModelOpt, and the methods whose name says all.
 _ALGORITHMS = {
     "FP8": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "FP8_PB_WO": "fp8_block", "NVFP4": "nvfp4",
@@ -96,7 +95,7 @@ def _unsupported(family: object) -> str:
     return f"{refused}.{did_you_mean(text, FAMILIES) or f' {supported}'}"
 
 
-def _name(values: dict[str, Any], path: Path) -> str:
+def _name(values: Mapping[str, object], path: Path) -> str:
     given = values.get("_name_or_path")
     if isinstance(given, str) and given.strip():
         return given
@@ -154,7 +153,7 @@ def _download(name: str) -> Path:
         raise SpecError(f"The config.json of {name} cannot be downloaded: {error}.") from error
 
 
-def published_types(values: Mapping[str, object]) -> dict[str, Any]:
+def published_types(values: Mapping[str, object]) -> dict[str, object]:
     """``quantization``, ``expert_quantization`` and ``checkpoints`` of a model; empty for 16 bit.
 
     A method that leaves the attention of a mixture of experts in 16 bit is read as one that
@@ -172,7 +171,7 @@ def published_types(values: Mapping[str, object]) -> dict[str, Any]:
         return {}
     shape = {**of_text, **values}
     left_out = _left_out(config)
-    words: dict[str, Any] = {"quantization": word, "expert_quantization": word}
+    words: dict[str, object] = {"quantization": word, "expert_quantization": word}
     has_experts = any(shape.get(name) for name in _EXPERT_COUNTS)
     if has_experts and any(_PARTS["attention"].search(name) for name in left_out):
         words = {"expert_quantization": word}
@@ -192,7 +191,7 @@ def _left_out(config: Mapping[str, object]) -> list[str]:
     return [name for name in named if "norm" not in name]
 
 
-def _kept(left_out: list[str], num_layers: int) -> dict[str, Any]:
+def _kept(left_out: list[str], num_layers: int) -> dict[str, object]:
     """Parts that stay in 16 bit in every layer, and how many layers do as a whole.
 
     A part that is named for some layers alone counts for none, the dense part of such layers
@@ -211,17 +210,16 @@ def _kept(left_out: list[str], num_layers: int) -> dict[str, Any]:
         elif part == "feed_forward":
             layers |= numbers
     layers |= {found[1] for name in left_out if (found := _LAYER.search(name)) and not found[2]}
-    kept: dict[str, Any] = {"sixteen_bit": parts} if parts else {}
+    kept: dict[str, object] = {"sixteen_bit": parts} if parts else {}
     return kept | ({"sixteen_bit_layers": len(layers)} if layers else {})
 
 
-def _groups(config: Mapping[str, object]) -> dict[str, Any]:
+def _groups(config: Mapping[str, object]) -> dict[str, object]:
     """The group of weights that share a scale, where it is not the usual one of 128."""
-    weights: Mapping[str, Any] = config
+    weights: Mapping[str, object] = config
     if config.get("quant_method") == "compressed-tensors":
-        groups = config.get("config_groups")
-        first: Any = next(iter(groups.values()), None) if isinstance(groups, dict) else None
-        weights = first.get("weights") or {} if isinstance(first, dict) else {}
+        own = _first_group(config).get("weights")
+        weights = own if isinstance(own, dict) else {}
     size = weights.get("group_size")
     has_zeros = bool(weights.get("zero_point")) or weights.get("symmetric") is False
     if not isinstance(size, int) or size <= 0 or (size == _USUAL_GROUP and not has_zeros):
@@ -229,22 +227,27 @@ def _groups(config: Mapping[str, object]) -> dict[str, Any]:
     return {"group_size": size} | ({"zero_point_bytes": 0.5} if has_zeros else {})
 
 
-def _word(config: Mapping[str, Any]) -> str | None:
+def _first_group(config: Mapping[str, object]) -> Mapping[str, object]:
+    groups = config.get("config_groups")
+    first = next(iter(groups.values()), None) if isinstance(groups, dict) else None
+    return first if isinstance(first, dict) else {}
+
+
+def _word(config: Mapping[str, object]) -> str | None:
     method = config.get("quant_method")
     if method == "fp8":
         return "fp8_block" if config.get("weight_block_size") else "fp8"
     if method in ("awq", "gptq", "auto-round"):
-        return _BITS_OF_WEIGHTS.get(config.get("bits") or config.get("w_bit") or 0)
+        bits = config.get("bits") or config.get("w_bit")
+        return _BITS_OF_WEIGHTS.get(bits) if isinstance(bits, int | float) else None
     if method == "bitsandbytes":
         return "w4a16" if config.get("load_in_4bit") else "w8a16"
     if str(method).startswith("modelopt"):
         return _ALGORITHMS.get(str(config.get("quant_algo")))
-    if method in _METHODS:
+    if isinstance(method, str) and method in _METHODS:
         return _METHODS[method]
     if method == "compressed-tensors":
-        groups = config.get("config_groups")
-        first: Any = next(iter(groups.values()), None) if isinstance(groups, dict) else None
-        return _compressed(first) if isinstance(first, dict) else None
+        return _compressed(_first_group(config))
     return None
 
 

@@ -40,6 +40,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from planner.base.cells import number_in
 from planner.errors import did_you_mean
 from planner.specs import hugging_face_rules as rules
 from planner.specs.checked import field_types
@@ -48,13 +49,11 @@ from planner.specs.hugging_face_rules import Kind, Rule, Table
 from planner.specs.load import read_toml
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 
-_Tower = dict[str, Any]
+_Tower = dict[str, object]
 _SOURCE = "vision_config of config.json"
 
 
-def vision_tower(
-    row: Mapping[str, Any] | None, whole: ConfigReader, hidden_size: int
-) -> _Tower | None:
+def vision_tower(row: Row | None, whole: ConfigReader, hidden_size: int) -> _Tower | None:
     """The tower of a model whose language model has this width; None where it is not described."""
     given = whole.values.get("vision_config")
     if row is None or not isinstance(given, Mapping):
@@ -226,7 +225,7 @@ _MAKERS: Mapping[str, Callable[[ConfigReader, ConfigReader, int], _Tower | None]
 Row = Mapping[str, Any]
 Family = Callable[[ConfigReader], Table]
 
-_ALL = read_toml(Path(__file__).with_name("hugging_face_families.toml"))
+_ALL: Mapping[str, Any] = read_toml(Path(__file__).with_name("hugging_face_families.toml"))
 _ATTENTION, _FEED_FORWARD, _LAYER, _MODEL = map(
     field_types, (AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec)
 )
@@ -308,10 +307,10 @@ def _feed_forwards(row: Row, config: ConfigReader) -> list[str]:
     )
 
 
-def _rule(given: str | list[Any]) -> Rule:
+def _rule(given: str | list[object]) -> Rule:
     if isinstance(given, str):
         return getattr(rules, given)  # type: ignore[no-any-return]
-    return getattr(rules, given[0])(*given[1:])  # type: ignore[no-any-return]
+    return getattr(rules, str(given[0]))(*given[1:])  # type: ignore[no-any-return]
 
 
 def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
@@ -346,7 +345,7 @@ def _filled(kinds: Mapping[str, object], fields: Row, config: ConfigReader) -> T
     return {name: _value(kinds[name], given, config) for name, given in fields.items()}
 
 
-def _value(kind: object, given: object, config: ConfigReader) -> Any:
+def _value(kind: object, given: object, config: ConfigReader) -> object:
     if not isinstance(given, str):
         return given
     if given.startswith("@"):
@@ -405,8 +404,8 @@ def _apart(config: ConfigReader) -> tuple[dict[int, str], ConfigReader]:
 def _rows(families: Mapping[str, Row], shapes: Mapping[str, Row]) -> dict[str, Row]:
     """The families, each over the rows that it is like."""
 
-    def whole(row: Row) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
+    def whole(row: Row) -> dict[str, object]:
+        merged: dict[str, object] = {}
         for name in row.get("like", ()):
             merged = _over(merged, whole(families.get(name) or shapes[name]))
         return _over(merged, {key: value for key, value in row.items() if key != "like"})
@@ -414,7 +413,7 @@ def _rows(families: Mapping[str, Row], shapes: Mapping[str, Row]) -> dict[str, R
     return {name: whole(row) for name, row in families.items()}
 
 
-def _over(below: Row, above: Row) -> dict[str, Any]:
+def _over(below: Row, above: Row) -> dict[str, object]:
     merged = dict(below)
     for key, value in above.items():
         own = merged.get(key)
@@ -430,15 +429,20 @@ def _composite(whole_name: str, usual: str, config: ConfigReader) -> Table:
     given = text.values.get("model_type")
     name = usual if given is None or text is whole else str(given)
     if name not in ROWS:
-        text.fault("model_type", f"{name[:40]!r} is not supported{_why(name)}")
+        hint = did_you_mean(name[:40], ROWS).strip()
+        why = f" ({hint})" if hint else ""
+        if name in UNMODELLED:
+            why = f": not modelled are {UNMODELLED[name]}"
+        text.fault("model_type", f"{name[:40]!r} is not supported{why}")
         return {}
     table = _table(ROWS[name], text.completed(_ALL["text_defaults"].get(name, {})))
-    tied = whole.flag("tie_word_embeddings", table["tie_word_embeddings"])
+    tied = whole.flag("tie_word_embeddings", bool(table["tie_word_embeddings"]))
     parts = [word for key, word in _PARTS.items() if whole.values.get(key) is not None]
     parts = [f"{part} tower" for part in parts or ["vision"]]
     note = _TEXT_PART.format(" and ".join(f"the {part}" for part in parts))
     omitted: Table = {"omitted_parts": parts, "omitted_parameters": _tower_size(whole)}
-    if tower := vision_tower(_TOWERS.get(whole_name), whole, table["hidden_size"]):
+    width = int(number_in(table, "hidden_size"))
+    if tower := vision_tower(_TOWERS.get(whole_name), whole, width):
         omitted |= {"vision_tower": tower, "omitted_parameters": None}
     notes = f"{note} {table['notes']}".rstrip()
     return table | {"tie_word_embeddings": tied, "notes": notes, **omitted}
@@ -463,13 +467,6 @@ def _tower_size(whole: ConfigReader) -> float | None:
     side = float(patch) if type(patch) is int and 0 < patch < _LARGEST_SIZE else 0.0
     matrices = 3 if tower.get("hidden_act") == "silu" else 2
     return depth * (4 * h**2 + matrices * h * f) + 3 * side**2 * h
-
-
-def _why(name: str) -> str:
-    if name in UNMODELLED:
-        return f": not modelled are {UNMODELLED[name]}"
-    hint = did_you_mean(name[:40], ROWS)
-    return f" ({hint.strip()})" if hint else ""
 
 
 ROWS = _rows(_ALL["families"], _ALL["shapes"])

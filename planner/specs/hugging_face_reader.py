@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from planner.specs.model import MOST_LAYERS
 
@@ -100,7 +99,7 @@ class ConfigReader:
         if meant is not None and meant != only:
             self.fault(key, f"other than {only} is not supported: {why}")
 
-    def sequence(self, key: str, length: int | None = None) -> Sequence[Any] | None:
+    def sequence(self, key: str, length: int | None = None) -> Sequence[object] | None:
         """A list, of ``length`` where that is given, or None where it is missing."""
         value = self.values.get(key)
         if value is None:

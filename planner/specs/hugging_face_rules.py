@@ -10,10 +10,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
+from planner.base.cells import number_in
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.model import MOST_LAYERS
 
-Table = dict[str, Any]
+Table = dict[str, object]
 Label = TypeVar("Label", bound=Hashable)
 Rule = Callable[[ConfigReader, int], bool]
 
@@ -57,11 +58,11 @@ def told_apart(
     kinds = config.sequence(key, layers)
     if kinds is None:
         return [default(layer) for layer in range(layers)]
-    unknown = [kind for kind in kinds if not isinstance(kind, str) or kind not in known]
-    if unknown:
+    words = [kind for kind in kinds if isinstance(kind, str) and kind in known]
+    if len(words) < len(kinds):
         config.fault(key, f"may only name {', '.join(known)}")
         return [next(iter(known.values()))] * layers
-    return [known[kind] for kind in kinds]
+    return [known[word] for word in words]
 
 
 def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]:
@@ -249,7 +250,8 @@ def latent_attention(config: ConfigReader, **fields: object) -> Table:
 def square_attention(config: ConfigReader, **fields: object) -> Table:
     """Attention whose output projection is square, whatever the heads are."""
     table = attention(config, **fields)
-    if table["num_attention_heads"] * table["head_dim"] != config.size("hidden_size"):
+    width = number_in(table, "num_attention_heads") * number_in(table, "head_dim")
+    if width != config.size("hidden_size"):
         config.fault("head_dim", "times num_attention_heads must be hidden_size")
     return table
 
@@ -432,9 +434,9 @@ def modern_gpt_neo(config: ConfigReader) -> ConfigReader:
     )
 
 
-def _repeated(types: Sequence[Any] | None) -> list[Any]:
+def _repeated(types: Sequence[object] | None) -> list[object]:
     """The words of ``[[words, times], ...]``."""
-    kinds: list[Any] = []
+    kinds: list[object] = []
     for entry in types or ():
         match entry:
             case [list(words), int(times)] if len(words) * times <= 10_000:
@@ -494,7 +496,7 @@ def modern_mimo(config: ConfigReader) -> ConfigReader:
         ),
         "mlp_layer_types": _listed(config, "moe_layer_freq", ("dense", "sparse")),
     }
-    found: dict[str, Any] = {key: value for key, value in kinds.items() if value is not None}
+    found: dict[str, object] = {key: value for key, value in kinds.items() if value is not None}
     window = config.optional_size("sliding_window_size")
     if window is not None:
         found["sliding_window"] = window
@@ -522,7 +524,7 @@ def modern_minimax(config: ConfigReader) -> ConfigReader:
 def modern_step(config: ConfigReader) -> ConfigReader:
     """The keys of the published file: layers with experts as numbers, other heads in windows."""
     number = config.layers()
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key in ("layer_types", "mlp_layer_types"):
         kinds = config.values.get(key)
         if isinstance(kinds, list) and len(kinds) > number:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from planner.base import reading
 from planner.base.reading import SMALL, TABLE
@@ -41,7 +41,7 @@ def read_text(path: Path, limit: int = SMALL) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, object]:
     """The tables of a TOML file; those inside it are shared and must not be changed.
 
     Raises
@@ -53,7 +53,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 @kept
-def _parsed(path: Path) -> dict[str, Any]:
+def _parsed(path: Path) -> dict[str, object]:
     return remembered(path, lambda place: reading.toml_of(read_text(place), str(place)))
 
 
@@ -93,7 +93,7 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
 
 def provenance(table: Mapping[str, object]) -> dict[str, str]:
     """Dotted key of every quantity in a spec table -> the source it names."""
-    return {key: quantity["source"] for key, quantity in _quantities(table, "")}
+    return {key: str(quantity["source"]) for key, quantity in _quantities(table, "")}
 
 
 def digest(*paths: Path) -> str:
@@ -112,7 +112,7 @@ def _short(content: bytes) -> str:
 
 def _quantities(
     table: Mapping[str, object], prefix: str
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+) -> Iterator[tuple[str, Mapping[str, object]]]:
     for key, value in table.items():
         if isinstance(value, Mapping):
             if "value" in value and "source" in value:

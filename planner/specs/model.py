@@ -164,7 +164,7 @@ class FeedForwardSpec:
     router_bias: bool = False
 
     def __post_init__(self) -> None:
-        _refuse(_feed_forward_faults(self))
+        _refuse(_expert_faults(self) if self.num_experts else _dense_faults(self))
 
     @property
     def shared_width(self) -> int:
@@ -495,14 +495,6 @@ def _layer_faults(layer: LayerGroup) -> Iterator[str]:
         yield "needs attention, feed_forward, or both"
     if layer.num_blocks == 1 and layer.parallel_residual:
         yield "parallel_residual needs both attention and feed_forward"
-
-
-def _feed_forward_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
-    """Faults of one feed-forward table."""
-    if feed_forward.num_experts:
-        yield from _expert_faults(feed_forward)
-    else:
-        yield from _dense_faults(feed_forward)
 
 
 def _expert_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from planner.errors import SpecError
 from planner.specs.cache import kept
@@ -88,7 +88,7 @@ def read_power(path: Path) -> Loaded[PowerProfile]:
     return found
 
 
-def _faults(profile: Any) -> list[str]:
+def _faults(profile: PowerProfile) -> list[str]:
     """What of the shares cannot be."""
     ranges = {name: value for name, value in vars(profile).items() if isinstance(value, Between)}
     faults = [

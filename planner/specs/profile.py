@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
+from planner.base.reading import table_of
 from planner.errors import SpecError
 from planner.specs.cache import kept
 from planner.specs.efficiency import merged
@@ -60,7 +60,7 @@ def kind_of_profile(path: Path, folder: Path | None = None) -> SpecKind:
 
 def profile_table(
     kind: SpecKind, path: Path, folder: Path | None = None, seen: tuple[Path, ...] = ()
-) -> tuple[dict[str, Any], tuple[Path, ...]]:
+) -> tuple[dict[str, object], tuple[Path, ...]]:
     """The tables of a profile over those of the one it ``extends``, and the files of these.
 
     Name, aliases, notes and the release from which it holds are a profile's own.
@@ -81,7 +81,7 @@ def profile_table(
     inherited, others = profile_table(kind, below, folder, lineage)
     own = {key: table[key] for key in _OWN if key in table}
     kept = {key: value for key, value in inherited.items() if key not in _OWN}
-    return merged(own | kept, table), (below, *others)
+    return table_of(merged(own | kept, table), str(path)), (below, *others)
 
 
 @kept

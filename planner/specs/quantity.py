@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from planner.base.units import to_si
 from planner.specs.checked import Before, Interval
@@ -17,8 +17,8 @@ class FileContext:
     sources: dict[str, str] = field(default_factory=dict)
 
 
-def _read(dimension: str) -> Callable[[Any, Any], Any]:
-    def read(value: object, context: object) -> Any:
+def _read(dimension: str) -> Callable[[object, object], object]:
+    def read(value: object, context: object) -> object:
         if not isinstance(context, FileContext):
             return value
         if not isinstance(value, dict):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from planner.specs.cache import kept
 from planner.specs.checked import checked
@@ -136,7 +135,7 @@ def load_reliability(name: str, folder: Path | None = None) -> Loaded[Reliabilit
 
 def reliability_table(
     path: Path, folder: Path | None = None
-) -> tuple[dict[str, Any], tuple[Path, ...]]:
+) -> tuple[dict[str, object], tuple[Path, ...]]:
     """The tables of a file over those of the one it ``extends``, and the files of these.
 
     A frequency is replaced as a whole: the range of published ones is not that of one's own.

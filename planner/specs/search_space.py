@@ -76,9 +76,15 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[Value]:
     """
     match choice:
         case PowersOfTwo():
-            return [2**power for power in range(_most_parts(choice, bases).bit_length())]
+            most = choice.powers_of_two_up_to
+            if choice.fewest_tokens is not None:
+                most = max(min(most, bases["sequence_length"] // choice.fewest_tokens), 1)
+            return [2**power for power in range(most.bit_length())]
         case Divisors():
-            return _divisors(bases[choice.divisors_of], choice.up_to)
+            number = bases[choice.divisors_of]
+            small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
+            every = sorted({*small, *(number // k for k in small)})
+            return [k for k in every if k <= choice.up_to]
         case Dense():
             return _dense(choice)
         case Multiples():
@@ -90,20 +96,8 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[Value]:
             return list(dict.fromkeys(choice))
 
 
-def _most_parts(choice: PowersOfTwo, bases: Mapping[str, int]) -> int:
-    if choice.fewest_tokens is None:
-        return choice.powers_of_two_up_to
-    parts = bases["sequence_length"] // choice.fewest_tokens
-    return max(min(choice.powers_of_two_up_to, parts), 1)
-
-
 def _dense(choice: Dense) -> list[Value]:
     values = list(range(1, min(choice.every_up_to, choice.up_to) + 1))
     while values[-1] < choice.up_to:
         values.append(min(choice.up_to, max(values[-1] + 1, round(values[-1] * choice.growth))))
     return [*values]
-
-
-def _divisors(number: int, limit: int) -> list[Value]:
-    small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
-    return [k for k in sorted({*small, *(number // k for k in small)}) if k <= limit]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
+from planner.base.cells import Value
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import HOUR
@@ -45,7 +45,7 @@ class Site:
         return math.nan if self.offer is None else self.offer.value
 
     @property
-    def columns(self) -> Mapping[str, Any]:
+    def columns(self) -> Mapping[str, Value]:
         """Result columns that are the same for all plans of the site."""
         ends = (math.nan, math.nan)
         if self.offer is not None:

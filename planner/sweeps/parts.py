@@ -18,7 +18,7 @@ from planner.base.cells import Row, Value
 from planner.base.reading import TABLE, json_of, lines, opened
 from planner.base.records import record
 from planner.errors import PlannerError, SpecError
-from planner.optimize.collector import known_value, plain
+from planner.optimize.collector import first_row, known_value, plain
 from planner.optimize.groups import why
 from planner.optimize.other_terms import searched
 from planner.optimize.result import SearchResult, columns_of
@@ -228,7 +228,7 @@ def _common(plan: Plan) -> dict[str, Value]:
 def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
     """The recommended plan in full, and how sure it is."""
     table = full_columns(first, plan.problem.sources)
-    row = {name: plain(values[:1])[0] for name, values in table.items()}
+    row = first_row(table)
     offer = plan.source_of(row).site.offer
     if offer is not None:
         row |= {"price_offers": offer.offers, "price_date": offer.when}

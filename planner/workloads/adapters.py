@@ -190,7 +190,11 @@ def _refuse_useless(request: Request, kind: AdapterKind) -> None:
         "modules_to_save": (
             request.modules_to_save in (None, "none"), kind is not AdapterKind.NONE, "an adapter"
         ),
-        "virtual_tokens": (request.virtual_tokens is None, _is_virtual(kind), virtual),
+        "virtual_tokens": (
+            request.virtual_tokens is None,
+            kind in (AdapterKind.PROMPT, AdapterKind.PREFIX),
+            virtual,
+        ),
         "double_quantization": (
             request.double_quantization, kind is AdapterKind.QLORA, "an adapter: qlora"
         ),
@@ -198,10 +202,6 @@ def _refuse_useless(request: Request, kind: AdapterKind) -> None:
     for name, (is_default, suits, needed) in of_kind.items():
         if not (is_default or suits):
             raise SearchSpaceError(f"{name} needs {needed}.")
-
-
-def _is_virtual(kind: AdapterKind) -> bool:
-    return kind in (AdapterKind.PROMPT, AdapterKind.PREFIX)
 
 
 def _count(name: str, given: int | None, defaults: MutableMapping[str, str]) -> int:

@@ -72,7 +72,8 @@ def owned_place(request: Request, notes: Notes) -> Mapping[str, Owned]:
         The region is unknown, the PUE impossible, or a file has faults.
     """
     loaded = notes.catalogue.load_power()
-    figures = _figures(request, notes)
+    region = request.region
+    figures = {} if region is None else notes.catalogue.find_region(region).figures
     source = figures[PUE].source if PUE in figures else POWER
     source = source if request.pue is None else "given"
     found = {PUE: pue_figure(_of_building(loaded.spec, request, figures), source)}
@@ -88,11 +89,6 @@ def owned_place(request: Request, notes: Notes) -> Mapping[str, Owned]:
             date=price.year,
         )
     return found
-
-
-def _figures(request: Request, notes: Notes) -> Mapping[str, Figure]:
-    region = request.region
-    return {} if region is None else notes.catalogue.find_region(region).figures
 
 
 def _of_building(

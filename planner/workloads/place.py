@@ -220,7 +220,12 @@ def read_place(
     if request.at_shares:
         spec, cluster = ideal_hardware(spec, cluster)
     spec, cluster = with_links(spec, cluster, request)
-    share = None if request.workload == "train" else _compute_share(request, spec)
+    share = None
+    if request.workload != "train":  # of a rate that of the 16-bit peak
+        peak = spec.peak_flops.get(
+            Precision.BF16, spec.peak_flops.get(Precision.FP16, float("nan"))
+        )
+        share = share_of_peak(request.flops_efficiency, "flop/s", peak, "flops_efficiency")
     if share is not None:
         spec = with_compute_share(spec, share)
     return Place(
@@ -366,12 +371,6 @@ def with_links(gpu: GpuSpec, cluster: ClusterSpec, request: Request) -> tuple[Gp
     if between is not None:
         cluster = replace(cluster, scale_out=replace(out, efficiency=between))
     return gpu, cluster
-
-
-def _compute_share(request: Request, gpu: GpuSpec) -> float | None:
-    """The share of the peak that products of serving reach, of a rate that of the 16-bit peak."""
-    peak = gpu.peak_flops.get(Precision.BF16, gpu.peak_flops.get(Precision.FP16, float("nan")))
-    return share_of_peak(request.flops_efficiency, "flop/s", peak, "flops_efficiency")
 
 
 def share_of_peak(

@@ -137,7 +137,10 @@ def pairs(
     limits: Sequence[Constraint],
 ) -> Iterator[Pair]:
     """Undominated workers in pairs of each size, in all numbers that fill the GPUs."""
-    first, second = _prefill_front(prefill, goals, limits), _decode_front(decode, goals, limits)
+    times = (prefill.prompt_time, prefill.service_time, prefill.transfer_time)
+    allowed = _enough_room(prefill, limits)
+    first = _rows(prefill, _fronts(prefill, times, allowed, goals))
+    second = _decode_front(decode, goals, limits)
     for table in _tables(_paired(space, first, second)):
         before, after = (np.asarray(rows, dtype=np.intp) for rows in table[:2])
         yield Pair(
@@ -203,14 +206,6 @@ def _tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
             waiting, number = [], 0
     if number:
         yield np.concatenate(waiting, axis=1)
-
-
-def _prefill_front(
-    workers: PrefillWorkers, goals: Sequence[Objective], limits: Sequence[Constraint]
-) -> PrefillWorkers:
-    allowed = _enough_room(workers, limits)
-    times = (workers.prompt_time, workers.service_time, workers.transfer_time)
-    return _rows(workers, _fronts(workers, times, allowed, goals))
 
 
 def _decode_front(

@@ -446,14 +446,6 @@ def _assumed(question: Question) -> dict[str, float]:
     return {} if request.space == SINGLE else assumed_limits("serve", request.constraints)
 
 
-def _assumed_batch(question: Question) -> dict[str, float]:
-    """The same of static batches, whose answers come at their end."""
-    request = question.request
-    if request.space == SINGLE:
-        return {}
-    return assumed_for_batches(request.constraints, question.work.output_tokens)
-
-
 def _settled(source: Source) -> dict[str, Value]:
     """Answers that a plan was made with where the user gave none, or several."""
     setting = source.setting
@@ -521,7 +513,12 @@ INFERENCE = Workload(
     objectives=lambda _: ("throughput_per_gpu", "request_latency"),
     tried=tried_types,
     furthest=_furthest,
-    assumed=_assumed_batch,
+    # Answers of static batches come at their end.
+    assumed=lambda question: (
+        {}
+        if question.request.space == SINGLE
+        else assumed_for_batches(question.request.constraints, question.work.output_tokens)
+    ),
     ideal=ideal_engine,
     settled=_settled,
     fitted=on_gpus,

@@ -11,7 +11,7 @@ from planner.configurations.serving import OF_PREFILL, PoolConfigurations, Servi
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.burst import Burst, burst, pooled_burst
 from planner.estimators.inference.estimate import evaluate_serving
-from planner.optimize.source import Columns, Source
+from planner.optimize.source import Column, Source
 from planner.workloads.base import Evaluation
 from planner.workloads.deployments import Deployments
 from planner.workloads.pool_search import numbers_that_fill, one_each
@@ -71,7 +71,10 @@ def _with_burst(candidates: Deployments, served: Burst | None) -> Evaluation:
     """The configuration with the columns of its burst, if there is one."""
     if served is None:
         return Evaluation(candidates=candidates)
-    more: Columns = {"burst_requests": [served.num_requests], "makespan_s": [served.makespan]}
+    more: dict[str, Column] = {
+        "burst_requests": [served.num_requests],
+        "makespan_s": [served.makespan],
+    }
     for name, share in SHARES.items():
         more[f"burst_request_latency_{name}_s"] = [served.request_latency(share)]
     return Evaluation(candidates=candidates, more=more, detail=served)

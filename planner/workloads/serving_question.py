@@ -151,7 +151,10 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
     draft = draft_of(request, model, catalogue)
     if request.draft_model is not None and draft is not None:
         notes.digests[f"model {draft.name}"] = text_digest(repr(draft))
-    _note_quantization(request, model, notes)
+    published = model.quantization, model.expert_quantization
+    is_set = {"quantization", "expert_quantization"} & set(request.settings)
+    if any(published) and not is_set and request.precision is None:
+        notes.defaults["quantization"] = f"{words_of(model)} (published weights of {model.name})"
     return Question(
         request=request,
         model=model,
@@ -287,10 +290,3 @@ def tried_types(question: Question, space: SearchSpace) -> dict[str, list[str]]:
         for name, values in tried.items()
         if name not in given and len(values) > 1
     }
-
-
-def _note_quantization(request: Request, model: ModelSpec, notes: Notes) -> None:
-    published = model.quantization, model.expert_quantization
-    is_set = {"quantization", "expert_quantization"} & set(request.settings)
-    if any(published) and not is_set and request.precision is None:
-        notes.defaults["quantization"] = f"{words_of(model)} (published weights of {model.name})"

@@ -63,7 +63,12 @@ def _prompt_step(setting: ServingSetting, c: ServingConfigurations) -> Inference
 
 
 def _timed(step: InferenceStep) -> TimedStep:
-    parts = merged((*_operators(step), *_of_none(step)))
+    others = {name: first(getattr(step, name)) for name in _OTHERS}  # of no operator
+    of_none = (
+        TimedPart.of(name, ALL_MODULES, {name: seconds}, step.works.get(name, ()), part=name)
+        for name, seconds in others.items()
+    )
+    parts = merged((*_operators(step), *of_none))
     return TimedStep(seconds=first(step.total), parts=parts)
 
 
@@ -78,9 +83,3 @@ def _operators(step: InferenceStep) -> Iterator[TimedPart]:
                 operator.works,
                 part=operator.part,
             )
-
-
-def _of_none(step: InferenceStep) -> Iterator[TimedPart]:
-    for name in _OTHERS:
-        seconds = first(getattr(step, name))
-        yield TimedPart.of(name, ALL_MODULES, {name: seconds}, step.works.get(name, ()), part=name)

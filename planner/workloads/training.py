@@ -274,15 +274,21 @@ def mesh_of(
     refuse_unknown(space, settings, NAMES, derived=FOLLOWING)
     counts = sorted(set(num_gpus))
     said: dict[str, object] = {**space.parameters, **settings}
-    choices: dict[str, object] = {**_defaults(framework, workload), **said}
+    choices: dict[str, object] = {
+        **plain_values("train"),
+        "global_batch_size": workload.global_batch_size,
+        "zero_stage": framework.default_zero_stage,
+        **said,
+    }
     table = {
         name: checked(name, _values(choice, counts, model, workload))
         for name, choice in choices.items()
     }
     for name in set(space.parameters) - set(settings):
         table[name] = _supported(name, table[name], framework)
-    if "zero_stage" not in settings and not _is_of(space, framework):
-        table["zero_stage"] = _usual_stages(table["zero_stage"], framework)
+    is_open = "zero_stage" not in settings and not _is_of(space, framework)
+    if is_open and framework.default_zero_stage not in table["zero_stage"]:
+        table["zero_stage"] = [*framework.zero_stages]
     table["num_gpus"] = checked("num_gpus", counts)
     alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
     if alone and "zero_stage" not in said and 0 in framework.zero_stages:
@@ -302,23 +308,9 @@ def _supported(name: str, values: list[float], framework: FrameworkProfile) -> l
     return [value for value, no in zip(values, lacking, strict=True) if not no] or values
 
 
-def _usual_stages(stages: list[float], framework: FrameworkProfile) -> list[float]:
-    """ZeRO stages of another framework's space; this one's if its usual one is not among them."""
-    return stages if framework.default_zero_stage in stages else [*framework.zero_stages]
-
-
 def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
     """Whether a space was made for a framework."""
     return space.framework in (framework.name.lower().replace(" ", "-"), *framework.aliases)
-
-
-def _defaults(framework: FrameworkProfile, workload: TrainingWorkload) -> dict[str, object]:
-    """The value of each parameter that neither the space nor the user mentions."""
-    return {
-        **plain_values("train"),
-        "global_batch_size": workload.global_batch_size,
-        "zero_stage": framework.default_zero_stage,
-    }
 
 
 def _values(

@@ -335,7 +335,10 @@ class TrainingRuns(Candidates):
         """Configuration, predictions, then memory and time by part."""
         shape = self.shape
         results = {**self._predictions(), **self._memory_parts(), **self._time_parts()}
-        flat = {name: np.broadcast_to(value, shape).ravel() for name, value in results.items()}
+        flat = {
+            name: np.broadcast_to(np.asarray(value), shape).ravel()
+            for name, value in results.items()
+        }
         named = repeated(self.source.named, shape)
         return {**named, **self._configuration(), **flat}
 

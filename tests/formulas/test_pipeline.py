@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.formulas.pipeline import (
-    bubble_micro_batches,
-    micro_batches_in_flight,
-)
+from planner.formulas.pipeline import bubble_time, micro_batches_in_flight
 
 
 @pytest.mark.parametrize(
@@ -22,7 +19,7 @@ from planner.formulas.pipeline import (
     ],
 )
 def test_idle_share_of_a_pipeline(p: int, v: int, m: int, expected: float) -> None:
-    idle = bubble_micro_batches(pipeline_parallel=p, virtual_pipeline=v)
+    idle = bubble_time(all_stages=p, slowest_stage=1.0, virtual_pipeline=v)
     assert idle == pytest.approx(expected * m, rel=1e-12)
 
 

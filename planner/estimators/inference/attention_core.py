@@ -143,7 +143,12 @@ def state_bytes(rank: Rank, op: Scan | None) -> FloatArray:
 def scan(context: LayerContext, op: Scan, layer: Layer) -> Iterator[StepOperator]:
     """The chunked scan over prompts, and one step of the recurrence for what decodes."""
     yield _over_prompts(context, op)
-    yield _state_update(context, op)
+    rank = context.rank
+    # Every sequence that decodes reads and writes its state.
+    tokens = rank.decoding * rank.batch.tokens_per_sequence
+    states = 2.0 * rank.decoding * state_bytes(rank, op)
+    moved = states + 6.0 * tokens * op.mixed / rank.configurations.tensor_parallel
+    yield context.elementwise("state_update", op.module, num_bytes=moved, kernels=2)
 
 
 def _over_prompts(context: LayerContext, op: Scan) -> StepOperator:
@@ -162,12 +167,3 @@ def _over_prompts(context: LayerContext, op: Scan) -> StepOperator:
         kernels=AttentionKernels.PORTABLE,
     )
     return StepOperator(name=op.name, module=op.module, time=time, flops=flops)
-
-
-def _state_update(context: LayerContext, op: Scan) -> StepOperator:
-    """Every sequence that decodes reads and writes its state."""
-    rank = context.rank
-    tokens = rank.decoding * rank.batch.tokens_per_sequence
-    states = 2.0 * rank.decoding * state_bytes(rank, op)
-    moved = states + 6.0 * tokens * op.mixed / rank.configurations.tensor_parallel
-    return context.elementwise("state_update", op.module, num_bytes=moved, kernels=2)

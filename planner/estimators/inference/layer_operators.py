@@ -17,35 +17,15 @@ from planner.estimators.inference.attention_core import (
 )
 from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.inference.operators import LayerContext, StepOperator
-from planner.estimators.inference.setting import Rank
 from planner.estimators.inference.weights import held_experts
 from planner.formulas.collectives import distinct_share
 from planner.formulas.routing import fullest_rank_factor
+from planner.layers import operators as ops
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of
-from planner.layers.operators import (
-    AttentionCore,
-    BlockExchange,
-    Elementwise,
-    ExpertBias,
-    ExpertExchange,
-    Experts,
-    HeadExchange,
-    Holder,
-    IndexScores,
-    Lookup,
-    Loss,
-    Op,
-    Permute,
-    Product,
-    Scan,
-    Split,
-    VocabularyReduce,
-    Weights,
-)
 from planner.specs.model import LayerGroup
 
 
-def experts(context: LayerContext, op: Experts, layer: Layer) -> Iterator[StepOperator]:
+def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[StepOperator]:
     """All matrices of the experts of the rank with most of the tokens.
 
     Copies of experts share their tokens, and each that is visited is read.
@@ -65,7 +45,11 @@ def experts(context: LayerContext, op: Experts, layer: Layer) -> Iterator[StepOp
     )
     mine = pairs / c.expert_parallel * fullest
     time = context.kernels.experts(
-        tokens=_choosing(rank),
+        tokens=rank.batch.tokens
+        if not rank.setting.workload.equal_prompts
+        else np.asarray(
+            rank.batch.tokens / np.maximum(rank.batch.decoding + rank.batch.prompts, 1.0)
+        ),
         pairs=mine,
         num_experts=held,
         num_experts_per_tok=op.per_token,
@@ -87,7 +71,7 @@ def experts(context: LayerContext, op: Experts, layer: Layer) -> Iterator[StepOp
     )
 
 
-def exchange(context: LayerContext, op: ExpertExchange, layer: Layer) -> Iterator[StepOperator]:
+def exchange(context: LayerContext, op: ops.ExpertExchange, layer: Layer) -> Iterator[StepOperator]:
     """What the ranks of the experts exchange.
 
     Ranks that hold the same tokens add up their results. With data-parallel attention each
@@ -112,14 +96,6 @@ def exchange(context: LayerContext, op: ExpertExchange, layer: Layer) -> Iterato
         machine.unused(~is_apart | (gathered <= 2.0 * there), "all_to_all")
     time = np.where(is_apart, apart, together)
     yield context.communication("experts_exchange", "experts", "expert_parallel", time)
-
-
-def _choosing(rank: Rank) -> FloatArray:
-    """Tokens that choose experts each on their own."""
-    batch = rank.batch
-    if not rank.setting.workload.equal_prompts:
-        return batch.tokens
-    return np.asarray(batch.tokens / np.maximum(batch.decoding + batch.prompts, 1.0))
 
 
 _NUMBER = 2.0  # bytes of one that layers read and write
@@ -151,19 +127,19 @@ def _of(context: LayerContext, layer: Layer) -> Iterator[StepOperator]:
         yield from adapters(context, op)
 
 
-def _product(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepOperator]:
+def _product(context: LayerContext, op: ops.Product, layer: Layer) -> Iterator[StepOperator]:
     core, t = layer.core, context.rank.configurations.tensor_parallel
-    if op.reads == "residual" and op.split is Split.NONE:
+    if op.reads == "residual" and op.split is ops.Split.NONE:
         yield from _joined(context, op, layer)
         return
     if core and core.latent_width and op.reads == "key_latent":
         yield from _expansion(context, op, core)
         return
     rows = _rows(context, op)
-    columns = op.columns.on_rank(t) if op.split is Split.COLUMNS else op.columns.whole
-    depth = op.depth / t if op.split is Split.ROWS else op.depth
+    columns = op.columns.on_rank(t) if op.split is ops.Split.COLUMNS else op.columns.whole
+    depth = op.depth / t if op.split is ops.Split.ROWS else op.depth
     code = _code(context, op, layer)
-    stored = _embedding_bytes(context) if op.holder is Holder.LOGITS else None
+    stored = _embedding_bytes(context) if op.holder is ops.Holder.LOGITS else None
     yield context.linear(
         op.name, op.module, rows=rows, columns=columns, depth=depth, quantization=code,
         stored=stored,
@@ -173,12 +149,12 @@ def _product(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepO
         yield context.elementwise("choose_experts", "router", num_bytes=moved)
 
 
-def _joined(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepOperator]:
+def _joined(context: LayerContext, op: ops.Product, layer: Layer) -> Iterator[StepOperator]:
     """Projections into latent spaces, whole on every rank: engines have one product of all."""
     same = [
         each
-        for each in layer.of(Product)
-        if each.reads == op.reads and each.split is Split.NONE and each.module == op.module
+        for each in layer.of(ops.Product)
+        if each.reads == op.reads and each.split is ops.Split.NONE and each.module == op.module
     ]
     if op is same[0]:
         columns = sum(each.columns.whole for each in same)
@@ -194,7 +170,9 @@ def _joined(context: LayerContext, op: Product, layer: Layer) -> Iterator[StepOp
         )
 
 
-def _expansion(context: LayerContext, op: Product, core: AttentionCore) -> Iterator[StepOperator]:
+def _expansion(
+    context: LayerContext, op: ops.Product, core: ops.AttentionCore
+) -> Iterator[StepOperator]:
     """Prompts expand the latent; decoding folds the expansion into queries and outputs."""
     rank, t = context.rank, context.rank.configurations.tensor_parallel
     prompt = rank.prompt_tokens
@@ -214,29 +192,31 @@ def _expansion(context: LayerContext, op: Product, core: AttentionCore) -> Itera
         )
 
 
-def _code(context: LayerContext, op: Product, layer: Layer) -> CodeArray | None:
+def _code(context: LayerContext, op: ops.Product, layer: Layer) -> CodeArray | None:
     """The type of a product where it is not that of the configuration's matrices."""
-    if op.holder is Holder.LOGITS:
+    if op.holder is ops.Holder.LOGITS:
         if context.rank.setting.workload.embedding_bits is not None:
             return SIXTEEN_BIT
         return None if context.rank.setting.engine.quantized_ends else SIXTEEN_BIT
-    if op.sixteen_bit or op.holder is Holder.ROUTER:
+    if op.sixteen_bit or op.holder is ops.Holder.ROUTER:
         return SIXTEEN_BIT
-    if op.holder is Holder.ATTENTION:
+    if op.holder is ops.Holder.ATTENTION:
         return context.stored_code("attention")
-    if op.holder is Holder.FEED_FORWARD:
-        has_experts = any(layer.of(Experts))
+    if op.holder is ops.Holder.FEED_FORWARD:
+        has_experts = any(layer.of(ops.Experts))
         return context.stored_code("shared_experts" if has_experts else "feed_forward")
     return None
 
 
-def _rows(context: LayerContext, op: Op) -> FloatArray:
+def _rows(context: LayerContext, op: ops.Op) -> FloatArray:
     """Tokens of an operator: after the last layer those to be sampled."""
     at_the_end = op.module == "logits" or op.name == "final_norm"
     return context.rank.sampled if at_the_end else context.rank.tokens
 
 
-def _elementwise(context: LayerContext, op: Elementwise, layer: Layer) -> Iterator[StepOperator]:
+def _elementwise(
+    context: LayerContext, op: ops.Elementwise, layer: Layer
+) -> Iterator[StepOperator]:
     if op.module in _FUSED or op.name in _FUSED:
         return
     t, rows = context.rank.configurations.tensor_parallel, _rows(context, op)
@@ -252,7 +232,7 @@ def _elementwise(context: LayerContext, op: Elementwise, layer: Layer) -> Iterat
     yield context.elementwise(op.name, op.module, num_bytes=moved, kernels=kernels)
 
 
-def _lookup(context: LayerContext, op: Lookup, layer: Layer) -> Iterator[StepOperator]:
+def _lookup(context: LayerContext, op: ops.Lookup, layer: Layer) -> Iterator[StepOperator]:
     read = (_embedding_bytes(context) or _NUMBER) - _NUMBER
     moved = (_NUMBER * op.forward + read) * context.rank.tokens * op.columns.whole
     yield context.elementwise(op.name, op.module, num_bytes=moved)
@@ -264,7 +244,7 @@ def _embedding_bytes(context: LayerContext) -> float | None:
     return None if bits in (None, 16) else bits / 8
 
 
-def _sampling(context: LayerContext, op: Loss, layer: Layer) -> Iterator[StepOperator]:
+def _sampling(context: LayerContext, op: ops.Loss, layer: Layer) -> Iterator[StepOperator]:
     """Logits of all shards of the vocabulary come together, and tokens are drawn."""
     logits = context.rank.sampled * op.columns.whole
     time = context.collective("all_gather", _NUMBER * logits, context.rank.tensor_group)
@@ -273,7 +253,7 @@ def _sampling(context: LayerContext, op: Loss, layer: Layer) -> Iterator[StepOpe
 
 
 def _block_exchange(
-    context: LayerContext, op: BlockExchange, layer: Layer
+    context: LayerContext, op: ops.BlockExchange, layer: Layer
 ) -> Iterator[StepOperator]:
     """Experts' exchange adds up what shared ones made; blocks side by side may be added first."""
     is_last = op.module == "feed_forward"
@@ -286,31 +266,31 @@ def _block_exchange(
 
 
 def _vocabulary_reduce(
-    context: LayerContext, op: VocabularyReduce, layer: Layer
+    context: LayerContext, op: ops.VocabularyReduce, layer: Layer
 ) -> Iterator[StepOperator]:
     if not op.backward:
         yield context.tensor_all_reduce(op.module)
 
 
-def _nothing(context: LayerContext, op: Op, layer: Layer) -> Iterator[StepOperator]:
+def _nothing(context: LayerContext, op: ops.Op, layer: Layer) -> Iterator[StepOperator]:
     """Part of other kernels, or of training alone."""
     return iter(())
 
 
-_KINDS: dict[type[Op], Callable[[LayerContext, Any, Layer], Iterator[StepOperator]]] = {
-    AttentionCore: attention_core,
-    BlockExchange: _block_exchange,
-    Elementwise: _elementwise,
-    ExpertBias: _nothing,
-    ExpertExchange: exchange,
-    Experts: experts,
-    HeadExchange: _nothing,
-    IndexScores: index_scores,
-    Lookup: _lookup,
-    Loss: _sampling,
-    Permute: _nothing,
-    Product: _product,
-    Scan: scan,
-    VocabularyReduce: _vocabulary_reduce,
-    Weights: _nothing,
+_KINDS: dict[type[ops.Op], Callable[[LayerContext, Any, Layer], Iterator[StepOperator]]] = {
+    ops.AttentionCore: attention_core,
+    ops.BlockExchange: _block_exchange,
+    ops.Elementwise: _elementwise,
+    ops.ExpertBias: _nothing,
+    ops.ExpertExchange: exchange,
+    ops.Experts: experts,
+    ops.HeadExchange: _nothing,
+    ops.IndexScores: index_scores,
+    ops.Lookup: _lookup,
+    ops.Loss: _sampling,
+    ops.Permute: _nothing,
+    ops.Product: _product,
+    ops.Scan: scan,
+    ops.VocabularyReduce: _vocabulary_reduce,
+    ops.Weights: _nothing,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -79,11 +78,10 @@ class ServingMemory:
 
     def mapped(self, change: Callable[[FloatArray], FloatArray]) -> ServingMemory:
         """The memory with every array changed."""
-        changed: dict[str, Any] = {
-            name: value.mapped(change) if isinstance(value, Room) else change(value)
-            for name, value in vars(self).items()
-        }
-        return ServingMemory(**changed)
+        rooms = ("room", "host_room")
+        arrays = {name: change(one) for name, one in vars(self).items() if name not in rooms}
+        room, host_room = self.room.mapped(change), self.host_room.mapped(change)
+        return ServingMemory(room=room, host_room=host_room, **arrays)
 
     @property
     def total(self) -> FloatArray:
@@ -348,16 +346,11 @@ def _activation_bytes(
     sampling = 2.0 * tokens * kept * model.hidden_size + logits
     working = np.maximum(layer, sampling + lasting)
     if memory.warm_up_logit_bytes:
-        working = np.maximum(working, _warm_up_bytes(setting, c))
+        # The largest step of prompts, one of which is never cut: logits and hidden states.
+        tokens = np.maximum(c.max_num_batched_tokens, setting.workload.input_tokens)
+        of_token = memory.warm_up_logit_bytes * model.vocab_size + 4.0 * model.hidden_size
+        working = np.maximum(working, np.asarray(tokens * of_token))
     return np.asarray(working + queued)
-
-
-def _warm_up_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
-    """Logits and hidden states of the largest step of prompts, one of which is never cut."""
-    model, memory = setting.model, setting.engine.memory
-    tokens = np.maximum(c.max_num_batched_tokens, setting.workload.input_tokens)
-    each = memory.warm_up_logit_bytes * model.vocab_size + 4.0 * model.hidden_size
-    return np.asarray(tokens * each)
 
 
 def _expert_workspace(

@@ -32,7 +32,9 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     """
     served = estimate.served
     queue = served.queue
-    varied = _varied(estimate)
+    # Of lengths that vary a request's own prompt is no part of what all have.
+    vary = estimate.setting.workload.input_variation > 0
+    varied = estimate.served.phases.prefill if vary else np.zeros(())
     mean = served.placed_first - served.burst
     rest = np.maximum(queue.wait + varied, 0.0)
     bulk = mean - rest + gamma_quantile(share=share, mean=rest, variance=_first_variance(estimate))
@@ -111,12 +113,6 @@ def _or_piled_up(
     return np.where(
         offered.is_beyond, np.maximum(placed + offered.wait_within(share), steady), steady
     )
-
-
-def _varied(estimate: ServingEstimate) -> FloatArray:
-    """Seconds of a request's own prompt where lengths vary: it is no part of what all have."""
-    vary = estimate.setting.workload.input_variation > 0
-    return estimate.served.phases.prefill if vary else np.zeros(())
 
 
 def _first_variance(estimate: ServingEstimate) -> FloatArray:

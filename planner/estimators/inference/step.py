@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, FloatArray, Numeric, add
+from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import CacheType, Quantization
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
@@ -35,7 +35,8 @@ def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:
         return np.zeros(())
     execution = rank.setting.engine.execution
     weights = c.weight_offload * weight_bytes(rank.setting, c).total * c.pipeline_parallel
-    by_host = _host_attends(rank)
+    computes = rank.setting.engine.execution.host_attention_fraction > 0
+    by_host = np.asarray(computes and rank.configurations.kv_cache == CacheType.BF16)
     cache = np.where(by_host, 0.0, _offloaded_cache(rank))
     hidden = execution.hidden_copies * busy
     copied = machine.host_copy_time(weights + cache, execution.host_link_fraction)
@@ -44,13 +45,6 @@ def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:
         return wait
     read = np.where(by_host, _offloaded_cache(rank, for_each_head=True), 0.0)
     return wait + machine.host_memory_time(read, execution.host_attention_fraction)
-
-
-def _host_attends(rank: Rank) -> BoolArray:
-    """Where the host computes decode attention."""
-    computes = rank.setting.engine.execution.host_attention_fraction > 0
-    is_plain = rank.configurations.kv_cache == CacheType.BF16
-    return np.asarray(computes and is_plain)
 
 
 def _offloaded_cache(rank: Rank, for_each_head: bool = False) -> FloatArray:

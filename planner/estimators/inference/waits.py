@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
@@ -129,16 +127,22 @@ def _open_queue(
     mean, beside = step / (1 - load), step if mixes else np.zeros(())
     second = work.prompt * (1 + w.input_variation**2)
     busy = -np.expm1(-c.concurrency)
-    of_steps: dict[str, Any] = {
-        "decode_step": step, "load": load, "work": work.prompt, "variation": w.input_variation,
-        "mixes": mixes,
-    }  # fmt: skip
-    met = met_step(**of_steps)
+    met, met_variance = (
+        what(
+            decode_step=step,
+            load=load,
+            work=work.prompt,
+            variation=w.input_variation,
+            mixes=mixes,
+        )
+        for what in (met_step, met_step_variance)
+    )
     others, wait = _wait(work, beside, load, met, w.input_variation)
     variance, noise = running_variance(
         running=decoding, load=load, fixed=work.fixed, slope=work.slope
     )
-    most = work.places / (_time_of_answers(work, work.places) + work.places * work.prompt)
+    answers = np.asarray(work.steps * (work.fixed + work.slope * work.places))
+    most = work.places / (answers + work.places * work.prompt)
     share, time = place_wait(
         running=decoding,
         places=work.places,
@@ -151,7 +155,7 @@ def _open_queue(
         decode_step=step,
         load=load,
         met=met,
-        met_variance=met_step_variance(**of_steps),
+        met_variance=met_variance,
         wait=wait * busy,
         others=others * busy,
         stall=np.maximum(own - mean, 0.0) * load / (1 - load) * busy,
@@ -183,10 +187,6 @@ def _wait(
     queue = mean_wait(utilization=busy, service_time=alone, variation=variation) + step / 2
     gated = met / 2 + before + after
     return before + after, np.maximum(gated, queue + np.minimum(share, 0.5 * step))
-
-
-def _time_of_answers(work: Work, sequences: Numeric) -> FloatArray:
-    return np.asarray(work.steps * (work.fixed + work.slope * sequences))
 
 
 def steady_noise(work: Work, rate: FloatArray) -> FloatArray:

@@ -55,7 +55,12 @@ def weight_formats(setting: ServingSetting) -> WeightFormats:
         found = served_checkpoint(setting, code)
         if found is None:
             continue
-        weight[number] = _stored(found, code)
+        usual = FORMATS[code].weight
+        weight[number] = usual
+        if found.group_size is not None:  # with its share of a group's scale and zero point
+            bare = 0.5 if usual < 1.0 else float(np.floor(usual))
+            of_group = found.scale_bytes + found.zero_point_bytes
+            weight[number] = bare + of_group / found.group_size
         whole[number] = min(found.sixteen_bit_layers / setting.model.num_hidden_layers, 1.0)
         for part in found.sixteen_bit:
             kept.setdefault(part, np.zeros(len(codes)))[number] = 1.0
@@ -71,15 +76,6 @@ def served_checkpoint(setting: ServingSetting, code: Quantization) -> Checkpoint
         if one.quantization == code.word and one.is_served(engine, vendor)
     )
     return next(served, None)
-
-
-def _stored(checkpoint: Checkpoint, code: Quantization) -> float:
-    """Bytes of a weight with its share of a group's scale and zero point."""
-    usual = FORMATS[code].weight
-    if checkpoint.group_size is None:
-        return usual
-    bare = 0.5 if usual < 1.0 else float(np.floor(usual))
-    return bare + (checkpoint.scale_bytes + checkpoint.zero_point_bytes) / checkpoint.group_size
 
 
 _LATENT: Mapping[str, Callable[[Product], bool]] = {

@@ -23,7 +23,6 @@ from planner.estimators.timeline.spans import (
 )
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.memory import MemoryBreakdown
-from planner.estimators.training.operators import Operator
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.stages import chunk_layers
 from planner.estimators.training.step_time import Block
@@ -90,21 +89,18 @@ def _passes(block: Block, again: Recomputation, *, splits: bool) -> dict[str, di
     shown = first(block.gather) + first(block.offload)
     found = {}
     for kind, total in totals.items():
-        inside = sum(_exchanged(operator, again, kind) for operator in time.operators)
+        exchanges = [one for one in time.operators if one.part != "compute"]
+        inside = sum(
+            first(one.forward)
+            if kind == FORWARD
+            else first(one.backward) + first(one.repeated(again))
+            for one in exchanges
+        )
         found[kind] = {COMPUTE: total - inside, EXCHANGE: inside + shown * total / both}
     found[FORWARD][COMPUTE] += first(block.reference)
     weights = first(time.weights) if splits else 0.0
     found[BACKWARD][COMPUTE] -= weights
     return {**found, WEIGHTS: {COMPUTE: weights, EXCHANGE: 0.0}}
-
-
-def _exchanged(operator: Operator, again: Recomputation, kind: str) -> float:
-    """Seconds of a pass that an operator exchanges; what recomputation repeats of it, too."""
-    if operator.part == "compute":
-        return 0.0
-    if kind == FORWARD:
-        return first(operator.forward)
-    return first(operator.backward) + first(operator.repeated(again))
 
 
 ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes")
@@ -245,7 +241,10 @@ def _middle(step: _Step, lane: int, start: float, end: float) -> Span:
     pipeline = step.pipeline
     number = pipeline.micro_batches - pipeline.shown()
     within: dict[str, float] = {}
-    for chunk in _chunks_on(pipeline, lane):
+    chunks = [chunk * pipeline.ranks + lane for chunk in range(pipeline.chunks)]
+    if pipeline.schedule == PipelineSchedule.DUALPIPE:  # micro-batches come from both ends
+        chunks = [lane, pipeline.ranks - 1 - lane]
+    for chunk in chunks:
         for kind, streams in step.chunks[chunk].seconds.items():
             for stream, seconds in streams.items():
                 part = kind if stream == COMPUTE else stream
@@ -253,13 +252,6 @@ def _middle(step: _Step, lane: int, start: float, end: float) -> Span:
                 within[part] = within.get(part, 0.0) + share * seconds
     within[BUBBLE] = max(end - start - sum(within.values()), 0.0)
     return Span(lane, COMPUTE, f"{number:,} micro-batches more", MORE, start, end - start, within)
-
-
-def _chunks_on(pipeline: Pipeline, lane: int) -> list[int]:
-    """The chunks of a lane; of both directions where micro-batches come from both ends."""
-    if pipeline.schedule == PipelineSchedule.DUALPIPE:
-        return [lane, pipeline.ranks - 1 - lane]
-    return [chunk * pipeline.ranks + lane for chunk in range(pipeline.chunks)]
 
 
 def _with_bubbles(

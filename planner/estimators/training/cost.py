@@ -70,7 +70,9 @@ def goodput(setting: Setting, site: Site, num_gpus: FloatArray, end: str = "typi
     ``end`` chooses among published frequencies of interruptions: ``low`` GPU-time between them,
     ``typical`` or ``high``.
     """
-    spec, n = site.reliability, _one_if_equal(np.asarray(num_gpus, dtype=np.float64))
+    spec, n = site.reliability, np.asarray(num_gpus, dtype=np.float64)
+    first = n.flat[0] if n.size else np.nan
+    n = np.asarray(first) if np.all(n == first) else n
     is_spot = site.contract == Contract.SPOT
     rate = formulas.interruption_rate(
         num_gpus=n,
@@ -142,11 +144,6 @@ def calendar_factors(setting: Setting, site: Site, num_gpus: float) -> tuple[flo
         for end in ("low", "typical", "high")
     )
     return typical / rare, typical / often
-
-
-def _one_if_equal(num_gpus: FloatArray) -> FloatArray:
-    first = num_gpus.flat[0] if num_gpus.size else np.nan
-    return np.asarray(first) if np.all(num_gpus == first) else num_gpus
 
 
 def _at_pace_of_slowest(site: Site, num_gpus: FloatArray) -> FloatArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from planner.layers.model import Layer, layer_of
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
 from planner.layers.tower import tower_layer
 from planner.specs.efficiency import is_assumed
+from planner.specs.gpu import AttentionEfficiency, GemmEfficiency
 from planner.specs.model import ModelSpec
 
 
@@ -124,7 +124,11 @@ def adapter_parameter_count(setting: Setting) -> int:
 
     Of adapters that the experts of a rank share it is those of one rank.
     """
-    return _in_adapters(setting) + _on_experts(setting) + saved_parameter_count(setting)
+    on_experts = sum(
+        group.num_hidden_layers * int(layer_expert_parameters(setting, group, 1.0, 1.0))
+        for group in setting.model.layer_groups
+    )
+    return _in_adapters(setting) + on_experts + saved_parameter_count(setting)
 
 
 def saved_parameter_count(setting: Setting) -> int:
@@ -134,14 +138,6 @@ def saved_parameter_count(setting: Setting) -> int:
         return 0
     logits = 0 if model.ties_head else model.head_columns
     return (model.vocab_size + logits) * model.hidden_size
-
-
-def _on_experts(setting: Setting) -> int:
-    """Parameters of the adapters of routed experts."""
-    return sum(
-        group.num_hidden_layers * int(layer_expert_parameters(setting, group, 1.0, 1.0))
-        for group in setting.model.layer_groups
-    )
 
 
 def _met_on_experts(setting: Setting) -> float:
@@ -187,16 +183,11 @@ def recomputed_flops_per_token(
     )
     if selective_share:
         partly = partly + np.where(again.by_share, selective_share * matrices, 0.0)
-    spared_ones = _spared_flops_per_token(model, sequence_length, again) if again.spares else 0.0
+    spared_ones: Numeric = 0.0
+    if again.spares:
+        spared_ones = _layer_flops_per_token(model, sequence_length, lambda op: spared(op, again))
     whole = matrices + attention - spared_ones
     return np.where(again.any_full, again.full * whole, partly)
-
-
-def _spared_flops_per_token(
-    model: ModelSpec, sequence_length: int, again: Recomputation
-) -> FloatArray:
-    """Forward FLOPs of what layers that are repeated whole do not repeat."""
-    return _layer_flops_per_token(model, sequence_length, lambda op: spared(op, again))
 
 
 def _layer_flops_per_token(
@@ -208,7 +199,8 @@ def _layer_flops_per_token(
         layer = layer_of(model, group)
         core = _core_flops_per_token(layer, sequence_length)
         for op in layer.operators:
-            flops = core if isinstance(op, AttentionCore | Scan) else 2.0 * _multiplied(op)
+            met = op.met if isinstance(op, Product | Experts) else 0
+            flops = core if isinstance(op, AttentionCore | Scan) else 2.0 * met
             if flops:
                 found.append(group.num_hidden_layers * flops * share(op))
     return add(found)
@@ -216,11 +208,6 @@ def _layer_flops_per_token(
 
 def _parts(op: Op, of_core: Mapping[str, Numeric]) -> Mapping[str, Numeric]:
     return of_core if isinstance(op, AttentionCore) else {}
-
-
-def _multiplied(op: Op) -> int:
-    """Numbers of matrices that one token is multiplied with."""
-    return op.met if isinstance(op, Product | Experts) else 0
 
 
 _PASSES = 3  # forward, and twice as much backward
@@ -246,7 +233,11 @@ def most_utilization(setting: Setting) -> float:
     return counted / ((counted - attention) / products + _CAUSAL * attention / cores)
 
 
-def _reached(setting: Setting, part: str, rows: Mapping[str, Any]) -> float:
+def _reached(
+    setting: Setting,
+    part: str,
+    rows: Mapping[str, GemmEfficiency] | Mapping[str, AttentionEfficiency],
+) -> float:
     """The greatest published share of the peak of a kind of kernels; 1 without any."""
     try:
         provenance = setting.machine.catalogue.load_gpu(setting.machine.gpu.name).provenance

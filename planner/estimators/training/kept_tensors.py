@@ -85,10 +85,6 @@ def _of_core(share: Share, op: AttentionCore) -> Numeric:
     return share.tokens * heads * (share.number_bytes * op.v_dim + _SUM_BYTES * share.fused)
 
 
-def _of_scan(share: Share, op: Scan) -> Numeric:
-    return share.number_bytes * share.tokens * op.values / share.tensor_parallel
-
-
 def _of_experts(share: Share, op: Experts) -> Iterator[tuple[str, Numeric]]:
     sent = share.number_bytes * expert_pairs(share, op.per_token)
     yield MLPWI, sent * (op.matrices - 1) * op.width
@@ -98,6 +94,6 @@ def _of_experts(share: Share, op: Experts) -> Iterator[tuple[str, Numeric]]:
 _MADE: dict[type[Op], Callable[..., Numeric]] = {
     AttentionCore: _of_core,
     Product: _of_product,
-    Scan: _of_scan,
+    Scan: lambda share, op: share.number_bytes * share.tokens * op.values / share.tensor_parallel,
 }
 """Bytes of what an operator of each kind makes."""

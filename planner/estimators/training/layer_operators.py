@@ -22,27 +22,8 @@ from planner.estimators.training.expert_operators import (
 from planner.estimators.training.kept_tensors import spared
 from planner.estimators.training.operators import Operator, timed
 from planner.estimators.training.share import Share
+from planner.layers import operators as ops
 from planner.layers.model import Layer
-from planner.layers.operators import (
-    AttentionCore,
-    BlockExchange,
-    Elementwise,
-    ExpertBias,
-    ExpertExchange,
-    Experts,
-    HeadExchange,
-    Holder,
-    IndexScores,
-    Lookup,
-    Loss,
-    Op,
-    Permute,
-    Product,
-    Scan,
-    Split,
-    VocabularyReduce,
-    Weights,
-)
 from planner.layers.sizes import Columns, Spread
 
 EAGER_BYTES = 14.0
@@ -104,7 +85,7 @@ def _kernel(share: Share) -> CodeArray:
     return np.where(compiled & is_its_own, LossKernel.COMPILED, share.loss_kernel)
 
 
-def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
+def product(share: Share, op: ops.Product, layer: Layer) -> Iterator[Operator]:
     """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
 
     Operands in fewer bits are cast first, if the product's kernel does not; the weight gradient
@@ -132,16 +113,16 @@ def product(share: Share, op: Product, layer: Layer) -> Iterator[Operator]:
     )
 
 
-def product_sizes(share: Share, op: Product) -> tuple[FloatArray, FloatArray, FloatArray]:
+def product_sizes(share: Share, op: ops.Product) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Rows, columns and depth of a product on one rank."""
     rows = share.tokens if op.rows is Spread.TENSOR else share.own_tokens
     t = share.tensor_parallel
-    columns = op.columns.on_rank(t) if op.split is Split.COLUMNS else op.columns.whole
-    depth = op.depth / t if op.split is Split.ROWS else op.depth
+    columns = op.columns.on_rank(t) if op.split is ops.Split.COLUMNS else op.columns.whole
+    depth = op.depth / t if op.split is ops.Split.ROWS else op.depth
     return rows, np.asarray(columns), np.asarray(depth)
 
 
-def elementwise(share: Share, op: Elementwise, layer: Layer) -> Iterator[Operator]:
+def elementwise(share: Share, op: ops.Elementwise, layer: Layer) -> Iterator[Operator]:
     """A memory-bound operator, as the framework fuses it."""
     forward, backward = _moved(share, op)
     machine = share.setting.machine
@@ -153,7 +134,7 @@ def elementwise(share: Share, op: Elementwise, layer: Layer) -> Iterator[Operato
     )
 
 
-def lookup(share: Share, op: Lookup, layer: Layer) -> Iterator[Operator]:
+def lookup(share: Share, op: ops.Lookup, layer: Layer) -> Iterator[Operator]:
     """Reading rows of a table, and adding to their gradients unless it is frozen."""
     machine, nothing = share.setting.machine, np.zeros(())
     forward, backward = _moved(share, op)
@@ -165,7 +146,7 @@ def lookup(share: Share, op: Lookup, layer: Layer) -> Iterator[Operator]:
     )
 
 
-def loss(share: Share, op: Loss, layer: Layer) -> Iterator[Operator]:
+def loss(share: Share, op: ops.Loss, layer: Layer) -> Iterator[Operator]:
     """The passes of a loss over all logits, half of them backward."""
     logits = share.tokens * op.columns.on_rank(share.tensor_parallel)
     passes = logit_passes(share)
@@ -180,14 +161,14 @@ def numbers(share: Share, columns: Columns, spread: Spread) -> FloatArray:
     return share.own_tokens * columns.whole
 
 
-def _is_frozen(share: Share, op: Op) -> bool:
+def _is_frozen(share: Share, op: ops.Op) -> bool:
     """Whether weights get no gradient; embedding and logits may be trained beside adapters."""
     workload = share.setting.workload
-    saved = workload.saves_ends and op.holder in (Holder.EMBEDDING, Holder.LOGITS)
+    saved = workload.saves_ends and op.holder in (ops.Holder.EMBEDDING, ops.Holder.LOGITS)
     return workload.is_frozen and not saved
 
 
-def _moved(share: Share, op: Elementwise) -> tuple[FloatArray, FloatArray]:
+def _moved(share: Share, op: ops.Elementwise) -> tuple[FloatArray, FloatArray]:
     """Bytes that the framework's kernels read and write, forward and backward."""
     volume = numbers(share, op.columns, op.spread) * share.number_bytes
     forward, backward = elementwise_tensors(share, op)
@@ -205,12 +186,12 @@ def layer_operators(share: Share, layer: Layer) -> Iterator[Operator]:
         yield from timed_ones
 
 
-def _block_exchange(share: Share, op: BlockExchange, layer: Layer) -> Iterator[Operator]:
+def _block_exchange(share: Share, op: ops.BlockExchange, layer: Layer) -> Iterator[Operator]:
     time = share.block_exchange
     yield timed(op, forward=time, backward=time, part="tensor_parallel")
 
 
-def _head_exchange(share: Share, op: HeadExchange, layer: Layer) -> Iterator[Operator]:
+def _head_exchange(share: Share, op: ops.HeadExchange, layer: Layer) -> Iterator[Operator]:
     """An all-to-all before the scan and one after it, which trade its columns together."""
     t, c = share.tensor_parallel, share.context_parallel
     moved = share.number_bytes * share.tokens * op.columns.on_rank(t)
@@ -218,7 +199,7 @@ def _head_exchange(share: Share, op: HeadExchange, layer: Layer) -> Iterator[Ope
     yield timed(op, forward=time, backward=time, part="context_parallel")
 
 
-def _vocabulary_reduce(share: Share, op: VocabularyReduce, layer: Layer) -> Iterator[Operator]:
+def _vocabulary_reduce(share: Share, op: ops.VocabularyReduce, layer: Layer) -> Iterator[Operator]:
     reduce = share.setting.machine.collective(
         "all_reduce", share.number_bytes * share.tokens * share.hidden_size, share.tensor_group
     )
@@ -227,25 +208,25 @@ def _vocabulary_reduce(share: Share, op: VocabularyReduce, layer: Layer) -> Iter
     yield timed(op, forward=forward, backward=backward, part="tensor_parallel")
 
 
-def _nothing(share: Share, op: Weights, layer: Layer) -> Iterator[Operator]:
+def _nothing(share: Share, op: ops.Weights, layer: Layer) -> Iterator[Operator]:
     return iter(())
 
 
-KINDS_TIMED: dict[type[Op], Callable[[Share, Any, Layer], Iterator[Operator]]] = {
-    AttentionCore: attention_core,
-    BlockExchange: _block_exchange,
-    Elementwise: elementwise,
-    ExpertBias: expert_bias,
-    ExpertExchange: expert_exchange,
-    Experts: experts,
-    HeadExchange: _head_exchange,
-    IndexScores: index_scores,
-    Lookup: lookup,
-    Loss: loss,
-    Permute: permute,
-    Product: product,
-    Scan: scan,
-    VocabularyReduce: _vocabulary_reduce,
-    Weights: _nothing,
+KINDS_TIMED: dict[type[ops.Op], Callable[[Share, Any, Layer], Iterator[Operator]]] = {
+    ops.AttentionCore: attention_core,
+    ops.BlockExchange: _block_exchange,
+    ops.Elementwise: elementwise,
+    ops.ExpertBias: expert_bias,
+    ops.ExpertExchange: expert_exchange,
+    ops.Experts: experts,
+    ops.HeadExchange: _head_exchange,
+    ops.IndexScores: index_scores,
+    ops.Lookup: lookup,
+    ops.Loss: loss,
+    ops.Permute: permute,
+    ops.Product: product,
+    ops.Scan: scan,
+    ops.VocabularyReduce: _vocabulary_reduce,
+    ops.Weights: _nothing,
 }
 """The function of each kind of operator."""

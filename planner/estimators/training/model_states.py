@@ -91,11 +91,18 @@ class ModelStates:
         own = Gradients.of(setting.framework, c.precision)
         # What an update has beyond the framework's own is read and written, gradients are read.
         beyond = 2 * (optimizer - states.optimizer) + gradients.kept - own.kept
-        weight = _weight_bytes(states, c)
+        # Weights that are updated themselves are as wide as the updated ones.
+        narrow = c.main_params_precision == MainPrecision.BF16
+        own_width = np.where(narrow, min(states.weight, 2.0), states.weight)
+        weight = np.where(wide, WIDE_BYTES, own_width)
         if np.any(wide):
             in_sixteen = Gradients.of(setting.framework, setting.machine.sixteen_bit).kept
             of_gradients = np.asarray(own.kept) - in_sixteen
-            beyond = np.where(wide, beyond + of_gradients + _wider_weights(states), beyond)
+            # Of weights of 32 bits that are updated themselves no copy in 16 bits is written.
+            updated = 0.0 if states.main_weight else states.weight
+            copied = states.weight if states.main_weight else 0.0
+            of_weights = 2 * (WIDE_BYTES - updated) - copied
+            beyond = np.where(wide, beyond + of_gradients + of_weights, beyond)
         return cls(
             weight=_stored_bytes(setting, c, weight),
             end_weight=weight,
@@ -157,23 +164,6 @@ def _has_one_copy(setting: Setting, c: TrainingConfigurations) -> BoolArray:
     recipe = recipe_of(setting, c)
     one_scale = (recipe == Fp8Recipe.TENSORWISE) | (recipe == Fp8Recipe.DELAYED)
     return np.asarray((c.precision == ComputePrecision.FP8) & one_scale)
-
-
-def _weight_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
-    """Weights that are updated themselves are as wide as the updated ones."""
-    narrow = c.main_params_precision == MainPrecision.BF16
-    usual = np.where(narrow, min(states.weight, 2.0), states.weight)
-    return np.where(is_wide(c.precision), WIDE_BYTES, usual)
-
-
-def _wider_weights(states: States) -> float:
-    """Bytes that an update moves more where weights of 32 bits are updated themselves.
-
-    A copy of theirs in 16 bits is not written then.
-    """
-    updated = 0.0 if states.main_weight else states.weight
-    copied = states.weight if states.main_weight else 0.0
-    return 2 * (WIDE_BYTES - updated) - copied
 
 
 MAIN_BYTES = {MainPrecision.FP32: 4.0, MainPrecision.BF16: 2.0}

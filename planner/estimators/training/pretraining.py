@@ -212,7 +212,7 @@ def _blocks(
 ) -> tuple[Block, ...]:
     """The layers of each group, then embedding and logits."""
     setting = share.setting
-    launch = layer_launch_time(share)
+    launch, trained = layer_launch_time(share), parameters.trained
     blocks = []
     for index, group in enumerate(setting.model.layer_groups):
         layer = layer_of(setting.model, group)
@@ -220,7 +220,11 @@ def _blocks(
             share,
             layer_operators(share, layer),
             adapter_block(share, group),
-            gradient_accumulation(share, _trained_in_layer(parameters, index), c.num_micro_batches),
+            gradient_accumulation(
+                share,
+                np.asarray(trained.layer_dense[index] + trained.layer_experts[index]),
+                c.num_micro_batches,
+            ),
         )
         of_block, loops = launch / 2, loop_launches(share, c, layer)
         own_launches = of_block * group.num_blocks, softmax_launches(share, layer.core), loops
@@ -322,12 +326,6 @@ def _recorded(share: Share, *operators: Iterable[Operator]) -> tuple[Operator, .
     """Operators one after the other, each with its work where that is recorded."""
     ledger = share.setting.machine.ledger
     return tuple(attributed(ledger, chain(*operators), attrgetter("forward")))
-
-
-def _trained_in_layer(parameters: StageParameters, group: int) -> FloatArray:
-    """Parameters of a layer of a group that get gradients, on one GPU."""
-    trained = parameters.trained
-    return np.asarray(trained.layer_dense[group] + trained.layer_experts[group])
 
 
 def _overlap(share: Share) -> Overlap:

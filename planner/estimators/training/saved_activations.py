@@ -58,13 +58,10 @@ def remade_at_once(share: Share, group: LayerGroup) -> FloatArray:
     again, found = share.recomputation, np.zeros(())
     for module in ("attention", "mlp", "moe", "shared_experts"):
         if module in again.some:
-            inside = _sum(share, _made_in(_layer(share, group), module))
+            made = [kept for kept in _layer(share, group).kept if module in kept.remade_by]
+            inside = _sum(share, made)
             found = np.maximum(found, np.where(again.repeats((module,)), inside, 0.0))
     return found
-
-
-def _made_in(layer: Layer, module: str) -> list[Kept]:
-    return [kept for kept in layer.kept if module in kept.remade_by]
 
 
 def _remade_bytes(share: Share, group: LayerGroup) -> FloatArray:
@@ -102,20 +99,15 @@ def _bytes(share: Share, wanted: Iterable[Kept]) -> FloatArray:
             split.append(kept.columns.on_rank(share.tensor_parallel) * element)
         else:
             if kept.spread is Spread.EXPERTS:
-                element = element * _dispatched(share, kept)
+                # Ranks that split experts have their inputs and outputs of all of them whole.
+                is_inside = "moe_act" in kept.remade_by
+                is_inside = is_inside or kept.element is Element.ACTIVATION_INPUT
+                whole = 1.0 if is_inside else share.expert_tensor_parallel
+                element = element * (share.expert_load * whole)
             own.append(kept.columns.whole * element)
     every = kept_bytes(tokens=share.tokens, bytes_per_token=add(split))
     of_own = kept_bytes(tokens=share.own_tokens, bytes_per_token=add(own))
     return every + of_own
-
-
-def _dispatched(share: Share, kept: Kept) -> FloatArray:
-    """Tokens of the experts on the fullest rank over its own copies of tokens.
-
-    Ranks that split experts have the inputs and outputs of all of them whole.
-    """
-    inside = "moe_act" in kept.remade_by or kept.element is Element.ACTIVATION_INPUT
-    return share.expert_load * (1.0 if inside else share.expert_tensor_parallel)
 
 
 def _adapter_bytes(share: Share, group: LayerGroup) -> FloatArray:
@@ -148,31 +140,13 @@ def _attention_input(share: Share) -> Numeric:
     return share.linear_input_bytes if narrows else share.number_bytes
 
 
-def _feed_forward_input(share: Share) -> Numeric:
-    """The same of the feed-forward: nothing is kept of frozen matrices without adapter."""
-    workload = share.setting.workload
-    if workload.is_frozen and workload.lora_targets is not AdapterTargets.ALL_LINEAR:
-        return 0.0
-    return _attention_input(share)
-
-
 def _read_by_matrix(share: Share, name: str) -> Numeric:
     """The same in bits of its own, if any is kept."""
-    usual = _feed_forward_input(share)
+    workload = share.setting.workload
+    usual = _attention_input(share)
+    if workload.is_frozen and workload.lora_targets is not AdapterTargets.ALL_LINEAR:
+        usual = 0.0  # nothing is kept of frozen matrices without adapter
     return share.kept_in_bits(name, usual) if np.any(usual) else usual
-
-
-def _activation_input(share: Share) -> Numeric:
-    """Bytes per element of what the activation function keeps of its inputs."""
-    if not share.setting.framework.memory.fp8_activation_inputs:
-        return share.number_bytes
-    return np.where(is_narrow(share.precision), 1.0, share.number_bytes)
-
-
-def _expert_output(share: Share) -> Numeric:
-    """Bytes per element that is kept of the outputs of experts, if any is."""
-    usual = share.setting.framework.memory.expert_output
-    return widened(usual, share.precision) if usual else 0.0
 
 
 def _score(share: Share) -> Numeric:
@@ -194,9 +168,16 @@ _ELEMENTS: dict[Element, Callable[[Share], Numeric]] = {
     Element.FEED_FORWARD_INPUT: lambda share: _read_by_matrix(share, "fc1"),
     Element.DOWN_INPUT: lambda share: _read_by_matrix(share, "fc2"),
     Element.ACTIVATION_INPUT: lambda share: share.kept_in_bits(
-        "activation", _activation_input(share)
+        "activation",
+        np.where(is_narrow(share.precision), 1.0, share.number_bytes)
+        if share.setting.framework.memory.fp8_activation_inputs
+        else share.number_bytes,
     ),
-    Element.EXPERT_OUTPUT: lambda share: _expert_output(share),
+    Element.EXPERT_OUTPUT: lambda share: (
+        widened(share.setting.framework.memory.expert_output, share.precision)
+        if share.setting.framework.memory.expert_output
+        else 0.0
+    ),
     Element.DROPOUT_MASK: lambda share: dropout_mask_bytes(dropout=share.setting.workload.dropout),
     Element.SCORE: _score,
     Element.STATISTIC: lambda share: np.where(share.flash_attention, 4.0, 0.0),

@@ -89,11 +89,13 @@ def stage_parameters(
         for group in model.layer_groups
     )
     saved = saved_share(setting) * whole.end
+    prompt = np.zeros(())
+    if setting.workload.adapter is AdapterKind.PROMPT:  # embeddings of virtual tokens
+        numbers = float(setting.workload.virtual_tokens * setting.model.hidden_size)
+        prompt = np.where(whole.is_first, numbers, 0.0)
     adapters = replace(
         whole,
-        dense=_on_stages(whole.layers, dense)
-        + _saved_ends(model, whole, saved)
-        + _prompt(setting, whole),
+        dense=_on_stages(whole.layers, dense) + _saved_ends(model, whole, saved) + prompt,
         experts=np.zeros_like(whole.experts) + _on_stages(whole.layers, experts),
         layer_dense=dense,
         layer_experts=experts,
@@ -133,14 +135,6 @@ def sharded(
     )
 
 
-def _prompt(setting: Setting, whole: StageParameters) -> FloatArray:
-    """Embeddings of virtual tokens, on the first stage."""
-    workload = setting.workload
-    if workload.adapter is not AdapterKind.PROMPT:
-        return np.zeros(())
-    return np.where(whole.is_first, float(workload.virtual_tokens * setting.model.hidden_size), 0.0)
-
-
 def saved_share(setting: Setting) -> float:
     """States of a parameter of embedding and logits that is trained over those of an adapter's.
 
@@ -174,7 +168,10 @@ def _whole(
     is_first, is_last = layers.ranks == 0, layers.ranks == p - 1
     parts = [layer_of(model, group) for group in model.layer_groups]
     dense = tuple(_dense_share(layer, c.tensor_parallel) for layer in parts)
-    experts = tuple(_expert_share(layer, c.expert_ranks) for layer in parts)
+    experts = tuple(
+        np.asarray(sum(op.parameters for op in layer.of(Experts)) / c.expert_ranks)
+        for layer in parts
+    )
     ends = _end_parameters(model, c.tensor_parallel, is_first, is_last)
     ranks = c.tensor_parallel * c.context_parallel * c.data_parallel
     dense_group, expert_group = (
@@ -220,11 +217,6 @@ def _copied(product: Product, tensor_parallel: FloatArray) -> FloatArray:
     columns = product.columns
     beyond = columns.on_rank(tensor_parallel) - columns.whole / tensor_parallel
     return np.asarray(product.depth * beyond)
-
-
-def _expert_share(layer: Layer, expert_parallel: FloatArray) -> FloatArray:
-    """Parameters of a layer's routed experts on one rank of those that share them."""
-    return np.asarray(sum(op.parameters for op in layer.of(Experts)) / expert_parallel)
 
 
 def _on_stages(layers: StageLayers, per_layer: tuple[FloatArray, ...]) -> FloatArray:

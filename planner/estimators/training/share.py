@@ -97,7 +97,7 @@ class Share:
             sequences=setting.workload.sequences_per_sample * c.micro_batch_size,
             sequence_length=setting.workload.computed_length,
             precision=c.precision,
-            kernel_format=_kernel_format(setting, c),
+            kernel_format=training_format(c.precision, recipe_of(setting, c)),
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.fused_attention,
             attention_kernel=c.attention_kernel,
@@ -226,11 +226,6 @@ class Share:
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""
         return np.asarray(heads_on_rank(num_key_value_heads, self.tensor_parallel))
-
-
-def _kernel_format(setting: Setting, c: TrainingConfigurations) -> CodeArray:
-    """Which kernels multiply, where ``TRAINING_FORMATS`` has them."""
-    return training_format(c.precision, recipe_of(setting, c))
 
 
 def recipe_of(setting: Setting, c: TrainingConfigurations) -> CodeArray:

@@ -25,7 +25,7 @@ from planner.estimators.parameters import layer_parameters, tower_parameters
 from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.data_parallel import DataParallelTime
 from planner.estimators.training.layer_operators import layer_operators
-from planner.estimators.training.operators import LayerTime, Operator, layer_time
+from planner.estimators.training.operators import LayerTime, layer_time
 from planner.estimators.training.saved_activations import layer_bytes
 from planner.estimators.training.sharding import StageParameters, sharded
 from planner.estimators.training.share import Setting, Share
@@ -130,7 +130,11 @@ class TowerShare:
         if not share.setting.workload.freezes_tower:
             return layer_time(operators, share.recomputation, launch_time)
         nothing = np.zeros(())
-        alone = (_forward_alone(operator) for operator in operators)
+        # No gradient reaches frozen layers that stand before all trained ones.
+        alone = (
+            replace(one, backward=nothing, weights=0.0, repeatable=False, selective=0.0)
+            for one in operators
+        )
         time = layer_time(alone, share.recomputation, launch_time)
         return replace(time, launch_wait_backward=nothing)
 
@@ -162,11 +166,6 @@ class TowerShare:
             reference=np.asarray(sum(work.forward_passes) * time.forward_total),
             on_first=True,
         )
-
-
-def _forward_alone(operator: Operator) -> Operator:
-    """An operator of frozen layers that stand before all trained ones: no gradient reaches them."""
-    return replace(operator, backward=np.zeros(()), weights=0.0, repeatable=False, selective=0.0)
 
 
 def frozen_tower_bytes(

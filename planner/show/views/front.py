@@ -9,9 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from planner.base import text
 from planner.optimize.collector import first_row, rows_of
 from planner.optimize.result import SearchResult
+from planner.optimize.source import Columns
 from planner.plan.plan import Plan
 from planner.question.terms import glossary, percentile_of, term_of_column, terms_of
 from planner.show.page import BEST, GAP, TIE, TOTAL, Block, Cell, Column, Table, Title, fitted, said
@@ -205,14 +208,15 @@ def objective_column(
     return chosen or next(own, name)
 
 
-def tied_with_first(plan: Plan, table: Mapping[str, Sequence[Any]]) -> tuple[list[bool], float]:
+def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
     """Whether published runs tell a row's first objective from that of the first row."""
     goal = plan.problem.objectives[0].name
     row = first_row(table)
     sure = plan.source_of(row).confidence(row["num_gpus"])
     if sure is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
-    return ties(table[of_objective(plan, goal, table)], sure), sure.layout
+    values = np.asarray(table[of_objective(plan, goal, table)], dtype=np.float64)
+    return ties(values.tolist(), sure), sure.layout
 
 
 def _column(name: str, values: Sequence[object]) -> Column:

@@ -17,7 +17,7 @@ from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult, row_of
 from planner.optimize.result_columns import full_columns, intervals
 from planner.optimize.scaling import COLUMN as SCALING
-from planner.optimize.source import Candidates
+from planner.optimize.source import Candidates, Columns
 from planner.plan.pinned import answers_of, settings_of
 from planner.plan.plan import Plan
 from planner.question.request import ALL, Request
@@ -259,9 +259,7 @@ def _change(plan: Plan, loss: float) -> str:
     return f"{'-' if is_less else '+'}{share(abs(loss))}" if loss else "as good"
 
 
-def _table_blocks(
-    plan: Plan, compared: Comparison, columns: Mapping[str, object], most: int
-) -> Iterator[Block]:
+def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int) -> Iterator[Block]:
     axis, table = compared.axis, full_columns(columns, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, table)
     rows: list[tuple[str | Cell, ...]] = [

@@ -155,7 +155,7 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
 
 
 def _more_of_batch(_: Plan, found: Evaluation) -> Iterator[Block]:
-    most = found.more["largest_batch"][0]
+    most = first_row(found.more)["largest_batch"]
     room = f"largest batch: {text.count(most)} requests of full length a replica"
     yield GAP
     yield said(room, indent="")
