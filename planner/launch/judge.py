@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from planner.base.cells import Row
 from planner.optimize.result_rows import full_rows
 from planner.plan.plan import Plan, evaluated, one_configuration
 from planner.question.request import Request
@@ -100,7 +101,7 @@ def _first(value: object) -> float:
     return float(str(value[0] if isinstance(value, tuple | list) else value))
 
 
-def full_row(found: Evaluation) -> Mapping[str, object]:
+def full_row(found: Evaluation) -> Row:
     """The result columns of one configuration, unknown numbers as None."""
     (row,) = full_rows(found.table(), [found.source])
     return row
