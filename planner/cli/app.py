@@ -66,7 +66,7 @@ COMMANDS = {
     "calibrate": ("calibrate", "Fit a framework or engine profile to measured runs."),
     "validate": ("validate", "Predict measured runs and show how far off that is."),
     "sweep": ("sweep", "Run every combination of a plan of lists."),
-    "specs": ("specs", "List, show and validate specs."),
+    "specs": ("specs", "List, show, validate and add specs."),
 }
 """Of each command: the module that has its function or its group, by the command's name, and what
 the list of commands says of it."""
