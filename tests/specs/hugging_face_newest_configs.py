@@ -3,6 +3,12 @@
 from typing import Any
 
 NEWEST_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
+    "apertus1p5_text": (1_946_194_952, {
+        "model_type": "apertus1p5_text", "attention_bias": False, "hidden_size": 4096,
+        "intermediate_size": 21504, "max_position_embeddings": 65536, "num_attention_heads": 32,
+        "num_hidden_layers": 4, "num_key_value_heads": 8, "tie_word_embeddings": False,
+        "vocab_size": 131072,
+    }),
     "deepseek_v4": (1_991_195_017, {
         "model_type": "deepseek_v4", "hc_mult": 4, "head_dim": 512, "hidden_size": 2048,
         "index_head_dim": 128, "index_n_heads": 32, "index_topk": 512,
