@@ -15,7 +15,7 @@ sys.path[:0] = [str(_DOCS.parent / "scripts"), str(_DOCS.parent)]
 import site_pages  # noqa: E402
 from docutils.utils.math.latex2mathml import tex2mathml  # noqa: E402
 
-from planner.version import DISTRIBUTION, __version__  # noqa: E402
+from planner.base.version import DISTRIBUTION, __version__  # noqa: E402
 
 project = "planner"
 author = f"the authors of {DISTRIBUTION}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.version import __version__
+from planner.base.version import __version__
 
 TYPE_CHECKING = False  # without importing typing: a command listens to signals earlier
 if TYPE_CHECKING:

@@ -11,32 +11,39 @@ from typing import TYPE_CHECKING, Literal
 
 from planner.base.processes import num_cores
 from planner.decide.explaining.against import changed_request
-from planner.decide.explaining.largest import Largest
+from planner.decide.explaining.largest import Largest, Methods, methods_of_layouts
 from planner.decide.explaining.largest import largest_batch as _largest_batch
 from planner.decide.explaining.largest import largest_length as _largest_length
-from planner.decide.explaining.methods import Methods, methods_of_layouts
 from planner.decide.explaining.operators import operator_times, read_question
-from planner.decide.sizing.load import read_load
+from planner.decide.sizing.day import read_load
 from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import SearchSpaceError
 from planner.launch.assumed import LaunchFile
 from planner.launch.write import Launch, launch_of, save_launch, with_profiles
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.plan.given import make_request, question_of, read_burst, read_driver, read_request
-from planner.plan.pinned import PinnedPlan
-from planner.plan.plan import Plan, evaluated, make_plan, one_configuration
 from planner.question.inputs import shown, whole
 from planner.question.request import Request
-from planner.show.answers import Answer, Compared, Estimated, Explained, Operators, Sized
-from planner.show.views.compared_things import compared_plans, has_question, things_of
+from planner.show.answers import (
+    Answer,
+    Compared,
+    Estimated,
+    Explained,
+    Operators,
+    Sized,
+    planned,
+    recommended_of,
+)
+from planner.show.views.comparison import compared_plans, has_question, things_of
 from planner.show.views.explanation import explained_plan
-from planner.show.views.recommended import planned, recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.any_plan import pinned_in, request_in
 from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.results import Sweep
 from planner.sweeps.run import on_cores, run_sweep
 from planner.workloads.base import Evaluation
+from planner.workloads.given import make_request, question_of, read_burst, read_driver, read_request
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import Plan, evaluated, make_plan, one_configuration
 
 if TYPE_CHECKING:
     from planner.validation.logs.compare import Comparison
@@ -150,7 +157,7 @@ def size(
     ----------
     contract : one or several, or ``all``; where not given the usual one of each GPU
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
-        `planner.decide.sizing.load.read_load`. ``contract`` are those that its GPUs may be had
+        `planner.decide.sizing.day.read_load`. ``contract`` are those that its GPUs may be had
         under
     progress : is told how many GPUs are done
     workers : processes that share the GPUs

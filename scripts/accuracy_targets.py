@@ -21,7 +21,7 @@ from statistics import fmean, median
 
 from target_sets import SETS, scaling_gaps
 
-from planner.confidence.tables import read_table
+from planner.confidence.software import read_table
 from planner.validation.compare import Row, group_errors, memory_verdicts
 from planner.validation.kinds import Compared
 

@@ -16,8 +16,7 @@ import numpy as np
 from fit_profiles import STEPS, Step, calibration_runs, fitted, rows_of
 
 from planner.base.arrays import FloatArray
-from planner.calibration.measured import Measured, log_ratios
-from planner.calibration.parameters import Parameter
+from planner.validation.calibration import Measured, Parameter, log_ratios
 
 FOLDS = 5
 

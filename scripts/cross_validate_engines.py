@@ -21,7 +21,7 @@ from cross_validate import FOLDS
 from fit_engines import STEPS, EngineStep, fitted, measurements, profiles_with_runs
 
 from planner.base.arrays import FloatArray
-from planner.calibration.measured import Measured, log_ratios, thinned
+from planner.validation.calibration import Measured, log_ratios, thinned
 from planner.validation.inference.cases import Mode
 
 _NEARLY_ALL = 0.9

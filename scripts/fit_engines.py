@@ -22,9 +22,8 @@ import numpy as np
 from fit_profiles import fit_key, holders, write
 
 import planner
-from planner.calibration.fit import best_point
-from planner.calibration.measured import Measured, log_ratios, measured_runs, thinned
-from planner.calibration.parameters import Parameter
+from planner.validation.calibration import Measured, Parameter, log_ratios, measured_runs, thinned
+from planner.validation.fit import best_point
 from planner.validation.inference.cases import InferenceCase, inference_case
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted

@@ -17,11 +17,9 @@ import tomlkit
 
 import planner
 from planner.base.units import GIB
-from planner.calibration.fit import best_point
-from planner.calibration.kinds import with_values
-from planner.calibration.measured import Measured, measured_runs
-from planner.calibration.parameters import Parameter
-from planner.calibration.profile_file import table_of, unit_of
+from planner.validation.calibration import Measured, Parameter, measured_runs, with_values
+from planner.validation.fit import best_point
+from planner.validation.fitted_profile import table_of, unit_of
 from planner.validation.library import Library
 from planner.validation.runs import Run, read_runs
 

@@ -24,7 +24,7 @@ from spec_pages import table
 
 import planner
 from planner.base.text import count
-from planner.confidence.tables import read_table
+from planner.confidence.software import read_table
 from planner.validation.compare import Row
 
 ROOT = Path(planner.__file__).parents[1]

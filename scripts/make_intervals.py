@@ -19,7 +19,7 @@ from residuals import Cell, Held, cells, held_when_left_out, layout_factors, res
 
 import planner.confidence
 from planner.confidence.intervals import LEVEL, Tables
-from planner.confidence.tables import read_table
+from planner.confidence.software import read_table
 from planner.validation.compare import Row, joined
 from planner.validation.predict import predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from planner.confidence.classes import architecture_of
-from planner.confidence.engines import engine_rule
+from planner.confidence.software import engine_rule
 from planner.confidence.unmeasured import tool_of
 from planner.validation.library import Library, spelled, without_variant
 

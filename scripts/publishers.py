@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from planner.confidence.tables import read_table
+from planner.confidence.software import read_table
 from planner.validation.compare import Row
 
 _FOLDER = Path(__file__).parent / "published"

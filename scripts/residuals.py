@@ -22,8 +22,8 @@ from planner.confidence.intervals import (
     LEVEL,
     TRAINING_TABLES,
     Tables,
+    quantile,
 )
-from planner.confidence.quantiles import quantile
 from planner.confidence.unmeasured import ARCHITECTURE, LACKS, RELEASE
 from planner.validation.compare import Row, layout_problems
 from planner.validation.inference.cases import InferenceCase, Mode
@@ -218,7 +218,7 @@ def held_when_left_out(found: Sequence[Residual], quantity: str) -> list[Held]:
 def share_within(
     found: Sequence[Residual], quantity: str, confidence: float, side: int
 ) -> tuple[float, int]:
-    """How many runs that no fit saw stay within `planner.confidence.quantiles.quantile`.
+    """How many runs that no fit saw stay within `planner.confidence.intervals.quantile`.
 
     Each is judged by intervals made without its publisher. The share, and the runs.
     """

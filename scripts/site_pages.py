@@ -64,13 +64,13 @@ Results
    :members:
 .. autoclass:: planner.decide.explaining.explanation.Explanation
    :members:
-.. autoclass:: planner.decide.explaining.compared.ComparedPlans
+.. autoclass:: planner.decide.explaining.against.ComparedPlans
    :members:
 .. autoclass:: planner.decide.explaining.largest.Largest
    :members:
-.. autoclass:: planner.decide.explaining.methods.Methods
+.. autoclass:: planner.decide.explaining.largest.Methods
    :members:
-.. autoclass:: planner.decide.explaining.methods.Method
+.. autoclass:: planner.decide.explaining.largest.Method
    :members:
 .. autoclass:: planner.decide.explaining.operators.OperatorTimes
    :members:

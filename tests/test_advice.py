@@ -9,8 +9,8 @@ import pytest
 from planner.decide.advice import remedies, rounded_outward
 from planner.optimize.constraints import constraints
 from planner.optimize.exhaustive import exhaustive_search
-from planner.plan.plan import make_plan
 from planner.question.request import Request
+from planner.workloads.plan import make_plan
 
 TIGHT = Request(model="llama-65b", num_gpus=8, space="small", framework="deepspeed")
 

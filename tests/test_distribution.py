@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from planner.base.distribution import others, version_line, warn_of_others
-from planner.version import DISTRIBUTION, __version__
+from planner.base.version import DISTRIBUTION, __version__
 
 ROOT = Path(__file__).parents[1]
 LONG_AGO = 1_000_000_000

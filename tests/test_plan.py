@@ -6,9 +6,9 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError, SpecError
-from planner.plan.plan import make_plan
 from planner.question.request import Request
 from planner.specs.catalogue import names
+from planner.workloads.plan import make_plan
 
 
 def _workload(model: str) -> tuple[int, int]:

@@ -13,8 +13,8 @@ import pytest
 
 import planner
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.plan.given import make_request
 from planner.question.terms import terms_of
+from planner.workloads.given import make_request
 
 TRAIN = {"model": "llama-7b", "num_gpus": 8}
 SERVE = {"workload": "serve", "model": "llama-7b", "num_gpus": 1, "gpu": "h100"}
@@ -203,7 +203,7 @@ def test_the_package_shows_its_public_names():
     assert dir(planner) == ["Request", "__version__", *functions]
     code = "import sys, planner; dir(planner); print(*[m for m in sys.modules if 'planner' in m])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert {*ran.stdout.split()} == {"planner", "planner.version"}
+    assert {*ran.stdout.split()} == {"planner", "planner.base", "planner.base.version"}
 
 
 def test_every_short_name_is_of_one_term():
@@ -215,7 +215,7 @@ def test_every_short_name_is_of_one_term():
 
 def test_the_words_of_optuna_are_its_own():
     from planner.optimize import optuna_search
-    from planner.plan import given
+    from planner.workloads import given
 
     assert given.SAMPLERS == optuna_search.SAMPLERS
     asked = given.read_driver({"driver": "optuna"})

@@ -10,10 +10,10 @@ import pytest
 import planner
 from planner.base.enums import LinkKind
 from planner.errors import SpecError
-from planner.plan.plan import make_plan
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue, find
 from planner.validation.library import Library, replacing
+from planner.workloads.plan import make_plan
 
 GPU = "a100-sxm-80gb"
 

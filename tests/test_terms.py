@@ -79,7 +79,7 @@ def test_pools_have_the_parameters_of_both_kinds_of_workers():
 
 @pytest.mark.parametrize("workload", TABLES)
 def test_defaults_and_remedies_are_values_of_their_parameters(workload):
-    from planner.configurations.choices import checked
+    from planner.configurations.enumerate import checked
 
     for name, value in plain_values(workload).items():
         assert glossary()[name].shown(checked(name, [value])[0]) == value

@@ -44,19 +44,22 @@ def calibrate(
 ) -> None:
     """Fit a framework or engine profile to measured runs."""
     from planner.base.files import check_path, written_whole
-    from planner.calibration.profile_file import profile_text, require_fitting
     from planner.show.terminal import make_console, write
     from planner.specs.catalogue import Catalogue
+    from planner.validation.fitted_profile import profile_text, require_fitting
 
     require_fitting()
     catalogue = Catalogue(specs)
     check_path(output)
-    from planner.calibration.fit import fit, number_of_fits
-    from planner.calibration.kinds import CALIBRATED, parameters_of
-    from planner.calibration.measured import measured_runs
-    from planner.calibration.parameters import chosen_parameters
+    from planner.show.terminal import progress_bar
     from planner.show.views.calibration import calibration_blocks
-    from planner.show.views.progress import progress_bar
+    from planner.validation.calibration import (
+        CALIBRATED,
+        chosen_parameters,
+        measured_runs,
+        parameters_of,
+    )
+    from planner.validation.fit import fit, number_of_fits
     from planner.validation.library import Library
     from planner.validation.runs import read_runs
 

@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from planner.cli import options
-from planner.cli.request import given_answers
-from planner.cli.source import option_of
-from planner.plan.given import parse_settings
+from planner.cli.request import given_answers, option_of
+from planner.workloads.given import parse_settings
 
 
 @options.taking(
@@ -23,9 +22,15 @@ def compare(given: options.Given) -> None:
     """Show things side by side: what differs, who wins where, what is a tie."""
     from planner.base.files import check_outputs
     from planner.show.terminal import make_console, write
-    from planner.show.views.compared_specs import compared_specs, specs_blocks
-    from planner.show.views.compared_things import compared_plans, has_question, things_of
-    from planner.show.views.comparison import comparison_blocks, comparison_dict
+    from planner.show.views.comparison import (
+        compared_plans,
+        compared_specs,
+        comparison_blocks,
+        comparison_dict,
+        has_question,
+        specs_blocks,
+        things_of,
+    )
     from planner.show.views.documents import command_manifest, write_document
     from planner.sweeps.any_plan import request_in
 

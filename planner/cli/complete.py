@@ -22,11 +22,11 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.launch import TARGETS, WRAPPERS
-from planner.plan.given import DRIVERS, SAMPLERS
 from planner.question.inputs import full_name
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_of
 from planner.show.views.plots.names import PICTURES
+from planner.workloads.given import DRIVERS, SAMPLERS
 from planner.workloads.registry import workload_names
 
 Found: TypeAlias = list[tuple[str, str]]

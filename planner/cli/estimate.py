@@ -33,12 +33,12 @@ def estimate(given: options.Given) -> None:
     from planner.base.files import check_outputs
     from planner.decide.api_comparison import compared_with_apis
     from planner.errors import InfeasibleError
-    from planner.plan.plan import evaluated, one_configuration, result_of
     from planner.show.terminal import make_console, write
     from planner.show.views.api_comparison import api_comparison_blocks
     from planner.show.views.estimate import estimate_blocks, misfit_blocks, write_estimate
     from planner.show.views.infeasible import infeasible_message
     from planner.show.views.load import refuse_overload
+    from planner.workloads.plan import evaluated, one_configuration, result_of
 
     if given.get("imported") is not None:
         from planner.cli.imported import estimate_imported

@@ -11,9 +11,9 @@ import typer
 
 from planner.cli import complete
 from planner.launch import WRAPPERS
-from planner.plan.given import DRIVERS, SAMPLERS, TRIALS
 from planner.question.request import Request
 from planner.show.views.plots.names import PICTURES, USUAL_WIDTH
+from planner.workloads.given import DRIVERS, SAMPLERS, TRIALS
 from planner.workloads.registry import workload_names
 
 Settings = Annotated[

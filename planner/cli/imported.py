@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from planner.decide.improve import Change
     from planner.launch.imported import Imported
     from planner.launch.rewrite import Rewritten
-    from planner.plan.plan import Plan
     from planner.question.request import Request
     from planner.show.page import Block
     from planner.workloads.base import Evaluation
+    from planner.workloads.plan import Plan
 
 
 def estimate_imported(given: options.Given, request: Request) -> None:
@@ -27,12 +27,12 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     from planner.base.files import check_outputs
     from planner.errors import InfeasibleError, LaunchError
     from planner.launch.judge import full_row, judged
-    from planner.plan.plan import result_of
     from planner.show.terminal import make_console, write
     from planner.show.views.estimate import write_estimate
     from planner.show.views.imported import by_hand_blocks
     from planner.show.views.infeasible import infeasible_message
     from planner.show.views.load import refuse_overload
+    from planner.workloads.plan import result_of
 
     imported: Imported = given["imported"]
     check_outputs(None, given["json"])
@@ -70,7 +70,7 @@ def _changes(
     """What is better near the plan, and can be said in its file."""
     from planner.decide.improve import best_changes
     from planner.launch.judge import most_asked
-    from planner.plan.given import parse_settings
+    from planner.workloads.given import parse_settings
 
     imported: Imported = given["imported"]
     beside = parse_settings(given["settings"] or [])
@@ -143,8 +143,8 @@ def _rewritten(imported: Imported, plan: Plan, found: Evaluation, change: Change
 
     from planner.launch.job import Job
     from planner.launch.rewrite import rewritten
-    from planner.plan.pinned import PinnedPlan
-    from planner.plan.plan import evaluated, one_configuration
+    from planner.workloads.pinned import PinnedPlan
+    from planner.workloads.plan import evaluated, one_configuration
 
     request = PinnedPlan.of(plan, change.row).request()
     if "concurrency" in change.changed:

@@ -31,7 +31,7 @@ def launch(given: options.Given) -> None:
     request = make_request(given)
     if given["plan"] is None and given["from_file"] is None:
         from planner.launch.write import with_profiles
-        from planner.show.views.recommended import recommended_of
+        from planner.show.answers import recommended_of
 
         request = recommended_of(with_profiles(request, given["target"])).request()
     write_launch(given, request, given["target"], wrapper)
@@ -77,7 +77,7 @@ def write_launch(
     """Write the files of a request and say what they are."""
     from planner.launch.write import launch_of, save_launch
     from planner.show.terminal import make_console, write
-    from planner.show.views.launch import launch_blocks
+    from planner.show.views.imported import launch_blocks
 
     made = launch_of(request, target, wrapper)
     folder: Path = given["launch_output"]
@@ -91,7 +91,7 @@ def _list(given: options.Given) -> None:
     from planner.cli.options import is_given
     from planner.errors import LaunchError
     from planner.show.terminal import make_console, write
-    from planner.show.views.launch import targets_blocks
+    from planner.show.views.imported import targets_blocks
 
     if any(is_given(given, name) for name in given if name not in ("context", "quiet")):
         raise LaunchError("Name the target first: planner launch TARGET; without options all show.")

@@ -11,9 +11,9 @@ from planner.cli.request import as_started, given_answers, make_request
 
 if TYPE_CHECKING:
     from planner.decide.explaining.largest import Largest
-    from planner.plan.plan import Plan
     from planner.question.request import Request
     from planner.workloads.base import Evaluation
+    from planner.workloads.plan import Plan
 
 _HOW = (
     "plan", "from_file", "row", "num_gpus", "workload", "settings", "precision", "json", "specs",
@@ -24,8 +24,7 @@ _HOW = (
 @options.taking("question", "limit", without=("space",), how=(*_HOW, "csv"))
 def max_batch(given: options.Given) -> None:
     """Find the largest micro-batch, or the most requests at once, that fits and keeps limits."""
-    from planner.decide.explaining.largest import largest_batch
-    from planner.decide.explaining.methods import has_several
+    from planner.decide.explaining.largest import has_several, largest_batch
     from planner.errors import SearchSpaceError
 
     request = make_request(given)
@@ -59,7 +58,7 @@ def _is_open(given: options.Given) -> bool:
 def _show_methods(given: options.Given, request: Request) -> None:
     """A row for each method that the question lists."""
     from planner.base.files import check_outputs
-    from planner.decide.explaining.methods import methods_of_layouts
+    from planner.decide.explaining.largest import methods_of_layouts
     from planner.errors import SearchSpaceError
     from planner.show.terminal import make_console, write
     from planner.show.views.largest import add_methods, check_some, methods_blocks
@@ -86,14 +85,13 @@ def _show(
     from planner.base.files import check_outputs
     from planner.errors import InfeasibleError
     from planner.optimize.collector import first_row
-    from planner.plan.plan import result_of
+    from planner.show.answers import planned
     from planner.show.terminal import make_console, write
     from planner.show.views.documents import plan_manifest, write_document
-    from planner.show.views.engine_start import no_start
     from planner.show.views.infeasible import missed_words
     from planner.show.views.largest import largest_blocks, largest_lines
-    from planner.show.views.load import refuse_overload
-    from planner.show.views.recommended import planned
+    from planner.show.views.load import no_start, refuse_overload
+    from planner.workloads.plan import result_of
 
     json = given["json"]
     check_outputs(None, json)
@@ -119,7 +117,7 @@ def _show(
 
 def _with_limits(given: options.Given, request: Request) -> Request:
     """The request with the limits of the command line, beside a plan of a file too."""
-    from planner.plan.given import make_request as read_request
+    from planner.workloads.given import make_request as read_request
 
     _, limits = given_answers(given)
     if not limits:

@@ -13,8 +13,8 @@ from planner.base.cells import Value
 from planner.cli import complete
 from planner.cli.help import PlanningCommand
 from planner.cli.how import HOW
-from planner.plan.given import DRIVERS, read_driver
 from planner.question.terms import Term, glossary
+from planner.workloads.given import DRIVERS, read_driver
 
 Given: TypeAlias = dict[str, Any]
 """What a command was given: the value of every option by name, and its ``context``."""

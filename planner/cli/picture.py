@@ -9,8 +9,8 @@ from planner.cli.options import Given
 
 if TYPE_CHECKING:
     from planner.optimize.source import Candidates
-    from planner.plan.plan import Plan
     from planner.show.views.plots.picture import Picture
+    from planner.workloads.plan import Plan
 
 _NAMES = ("plot", "picture", "dark", "picture_width")
 

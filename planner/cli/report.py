@@ -40,7 +40,7 @@ def report(
     from planner.errors import SearchSpaceError
     from planner.pages.read import page_of
     from planner.show.html import check_installed, page_html
-    from planner.show.markdown import markdown as as_markdown
+    from planner.show.html import markdown as as_markdown
 
     targets = [path for path in (output, markdown) if path is not None]
     if not targets:

@@ -9,7 +9,7 @@ from planner.base.cells import Value, number
 from planner.cli import options
 from planner.cli.picture import picture_of
 from planner.cli.request import make_request
-from planner.plan.given import DRIVERS
+from planner.workloads.given import DRIVERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from planner.optimize.exhaustive import Sink
     from planner.optimize.problem import Problem
     from planner.optimize.result import SearchResult
-    from planner.plan.plan import Plan
     from planner.question.request import Request
     from planner.show.views.plots.picture import Picture
+    from planner.workloads.plan import Plan
 
 
 @options.taking(
@@ -48,9 +48,9 @@ def search(given: options.Given) -> None:
 
         request = with_profiles(request, given["launch"])
     from planner.base.files import check_outputs
-    from planner.plan.plan import answered, make_plan
     from planner.show.views.documents import finish_search
     from planner.show.views.rows import result_blocks, row_files
+    from planner.workloads.plan import answered, make_plan
 
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
     check_outputs(csv, json, given["save_plan"])
@@ -91,7 +91,7 @@ def search(given: options.Given) -> None:
     if wrapper is not None and result.recommended is not None:
         from planner.cli.launch import write_launch
         from planner.optimize.result import row_of
-        from planner.plan.pinned import PinnedPlan
+        from planner.workloads.pinned import PinnedPlan
 
         chosen = PinnedPlan.of(plan, row_of(result.recommended)).request()
         write_launch(given, chosen, given["launch"], wrapper, stdout_taken=_takes_stdout(given))
@@ -141,7 +141,7 @@ def _refuse(plan: Plan, result: SearchResult) -> NoReturn:
 def _drive(
     problem: Problem, how: dict[str, Value], sink: Sink | None, *, quiet: bool
 ) -> SearchResult:
-    from planner.show.views.progress import stoppable_bar
+    from planner.show.terminal import stoppable_bar
 
     if how["driver"] == DRIVERS[0]:
         from planner.optimize.exhaustive import exhaustive_search

@@ -13,7 +13,7 @@ from planner.question.inputs import whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.decide.sizing.load import Load
+    from planner.decide.sizing.day import Load
     from planner.decide.sizing.size import Sizes
     from planner.question.request import Request
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def size(given: options.Given) -> None:
     """Find the fewest and the cheapest GPUs of each type and contract that keep limits."""
     from planner.base.files import check_outputs
-    from planner.decide.sizing.load import read_load
+    from planner.decide.sizing.day import read_load
     from planner.decide.sizing.size import contracts_given
     from planner.show.terminal import make_console, write
     from planner.show.views.sizes import sizes_blocks
@@ -48,8 +48,8 @@ def size(given: options.Given) -> None:
         _refuse(sizes)
     _write(given, sizes)
     if picture is not None:
+        from planner.show.views.plots.curves import size_curves, size_title
         from planner.show.views.plots.picture import draw
-        from planner.show.views.plots.sizes import size_curves, size_title
 
         draw(picture, size_title(sizes), [size_curves(sizes)])
     if not given["quiet"]:
@@ -61,7 +61,7 @@ def _sized(
 ) -> Sizes:
     from planner.base.processes import num_cores
     from planner.decide.sizing.size import size_all, tasks_of
-    from planner.show.views.progress import progress_bar
+    from planner.show.terminal import progress_bar
 
     workers = whole(given["workers"] or num_cores(), "--workers", 1)
     number = len(tasks_of(request, contracts, load=load, said=options.option_name))

@@ -30,7 +30,7 @@ Kind = Annotated[
 def list_specs(kind: Kind = "", specs_folder: how.Specs = None) -> None:
     """Show all specs of a kind with key figures, or the kinds."""
     from planner.show.terminal import make_console, write
-    from planner.show.views.spec_lists import kinds_blocks, list_blocks, spec_kind
+    from planner.show.views.spec_numbers import kinds_blocks, list_blocks, spec_kind
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(specs_folder)
@@ -54,8 +54,7 @@ def show(
 ) -> None:
     """Show every number of a spec with its unit and its source."""
     from planner.show.terminal import make_console, write
-    from planner.show.views.spec_lists import spec_kind
-    from planner.show.views.spec_numbers import spec_blocks
+    from planner.show.views.spec_numbers import spec_blocks, spec_kind
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(specs_folder)
@@ -115,7 +114,7 @@ def add(
 ) -> None:  # fmt: skip
     """Keep a model in a folder of own specs, where requests find it by its name."""
     from planner.estimators.parameters import count_parameters
-    from planner.show.views.spec_lists import spec_kind
+    from planner.show.views.spec_numbers import spec_kind
     from planner.specs.written import add_model
 
     path, model = add_model(spec_kind(kind), source, name, specs_folder, replaces)

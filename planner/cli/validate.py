@@ -45,7 +45,7 @@ def validate_log(
     from planner.errors import CalibrationError, SpecError
     from planner.logs.formats import read_log
     from planner.show.terminal import make_console, write
-    from planner.show.views.measured import add_row, comparison_blocks
+    from planner.show.views.validation import add_row, comparison_blocks
     from planner.validation.inference.cases import Mode
     from planner.validation.logs.compare import compare
     from planner.validation.logs.planned import Planned
@@ -212,7 +212,7 @@ def _write_template(kind: TemplateKind, path: Path) -> None:
     import csv
 
     from planner.base.files import written_whole
-    from planner.validation.template import template
+    from planner.validation.runs import template
 
     with written_whole(path) as stream:
         csv.writer(stream, lineterminator="\n").writerows(template(kind))
@@ -225,7 +225,7 @@ def _library(profile: Path | None, catalogue: Catalogue) -> Library:
 
 
 def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[Row]:
-    from planner.show.views.progress import progress_bar
+    from planner.show.terminal import progress_bar
     from planner.validation.compare import joined
     from planner.validation.predict import predict
 

@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.confidence.intervals import Tables
-from planner.confidence.tables import read_table
+from planner.confidence.software import read_table
 
 
 @record(kw_only=True)

@@ -12,9 +12,7 @@ from planner.confidence.classes import (
     scale,
     training_task,
 )
-from planner.confidence.engines import rule_of_profile
 from planner.confidence.fits import MemoryErrors, default_fit_confidence, memory_errors
-from planner.confidence.frameworks import framework_rule, is_first_run, slower_at_first
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
     TRAINING_TABLES,
@@ -23,6 +21,12 @@ from planner.confidence.intervals import (
     basis_of,
     farther,
     interval_of,
+)
+from planner.confidence.software import (
+    framework_rule,
+    is_first_run,
+    rule_of_profile,
+    slower_at_first,
 )
 from planner.confidence.unmeasured import basis_words, lacks_of
 from planner.errors import PlannerError

@@ -9,7 +9,7 @@ from functools import cache
 from planner.base.records import record
 from planner.confidence.classes import architecture_of
 from planner.confidence.intervals import TRANSFERRED, farther
-from planner.confidence.tables import read_table
+from planner.confidence.software import read_table
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, distinct
 from planner.base.records import record
-from planner.configurations.choices import checked, listed
+from planner.configurations.enumerate import checked, listed
 from planner.configurations.training import TrainingConfigurations
 from planner.errors import SearchSpaceError
 from planner.question.terms import terms_about

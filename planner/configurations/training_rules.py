@@ -43,8 +43,7 @@ from planner.question.terms import terms_about
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.specs.pipeline_layout import layers_of_chunks
-from planner.specs.workload import TrainingWorkload
+from planner.specs.workload import TrainingWorkload, layers_of_chunks
 
 
 @record(kw_only=True)

@@ -15,10 +15,10 @@ from planner.optimize.problem import Problem
 from planner.optimize.relaxing import without_assumed
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
-from planner.plan.plan import Plan, make_plan, one_configuration
 from planner.question.request import Request
 from planner.question.terms import glossary, remedies_of
 from planner.specs.workload import TrainingWorkload
+from planner.workloads.plan import Plan, make_plan, one_configuration
 
 _MOST_DOUBLINGS = 12
 _MOST_REMEDIES = 5

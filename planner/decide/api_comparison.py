@@ -17,9 +17,9 @@ from planner.formulas.money import break_even_rate, cost_per_request, request_co
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Candidates, Columns
-from planner.plan.plan import Plan
 from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
 from planner.workloads.deployments import served
+from planner.workloads.plan import Plan
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,19 +10,18 @@ import numpy as np
 from planner.base.arrays import FloatArray, IndexArray
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
-from planner.confidence.quantiles import MEDIAN
+from planner.confidence.intervals import MEDIAN
 from planner.errors import PlannerError
-from planner.optimize.collector import first_row
+from planner.optimize.collector import first_row, full_rows
 from planner.optimize.problem import Objective, Problem
 from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result_columns import fit_probability
-from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
-from planner.plan.plan import Plan, make_plan
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Evaluation
 from planner.workloads.engine_options import told_at
+from planner.workloads.plan import Plan, make_plan
 
 SURE = 0.9
 """A change that fits less surely is taken where nothing else fits."""

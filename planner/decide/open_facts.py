@@ -15,8 +15,8 @@ from planner.base.records import record
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import FOLLOWING, intervals
 from planner.optimize.source import Candidates
-from planner.plan.plan import Plan
 from planner.workloads.open_facts import Chosen, OpenFact
+from planner.workloads.plan import Plan
 
 MOVES = 0.1
 """What a fact changes less than this share of is not told."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from planner.documents.tree import Leaf, Node, Place, Tree, key_path, path_keys, read_trees
-from planner.documents.writing import json_scalar, yaml_scalar
-from planner.errors import LaunchError
-from planner.shell.text import (
+from planner.documents.shell.text import (
     Changes,
     Edited,
     Span,
@@ -17,6 +14,9 @@ from planner.shell.text import (
     edited,
     first_that_reads,
 )
+from planner.documents.tree import Leaf, Node, Place, Tree, key_path, path_keys, read_trees
+from planner.documents.writing import json_scalar, yaml_scalar
+from planner.errors import LaunchError
 
 _JSON_PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 _YAML_PLAIN = re.compile(r"[-+]?\.?\d[\w.+-]*|true|false|null|~|yes|no|on|off", re.I)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from planner.base.records import record
+from planner.documents.shell import refuse_unreadable
+from planner.documents.shell.syntax import Source
+from planner.documents.shell.text import Given, Span
 from planner.errors import LaunchError
-from planner.shell import refuse_unreadable
-from planner.shell.syntax import Source
-from planner.shell.text import Given, Span
 
 if TYPE_CHECKING:
     from yaml.events import AliasEvent, Event, ScalarEvent

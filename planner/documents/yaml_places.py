@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.base.records import record
+from planner.documents.shell.text import Given
+from planner.documents.shell.values import Piece, Pieces, computed, cut, span_of
 from planner.documents.tree import Node, followed, members, read_trees
-from planner.shell.text import Given
-from planner.shell.values import Piece, Pieces, computed, cut, span_of
 
 
 @record()

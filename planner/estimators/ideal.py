@@ -8,11 +8,10 @@ import numpy as np
 
 from planner.base.enums import LinkKind, Precision
 from planner.specs.checked import Made, unchecked
-from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import CollectiveEfficiency, Fp8AttentionEfficiency, GpuSpec
+from planner.specs.gpu import ClusterSpec, CollectiveEfficiency, Fp8AttentionEfficiency, GpuSpec
 
 _KERNEL = {
     **dict.fromkeys(("compute_fraction", "bandwidth_fraction", "tile_penalty"), 1.0),

@@ -15,21 +15,23 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.base.enums import Precision
 from planner.base.records import record
-from planner.estimators.kernel_rows import (
+from planner.estimators.kernel_work import (
     SIXTEEN_BIT_BYTES,
+    Done,
     Rows,
     Shown,
     clock,
+    kernel_work,
+    moved_work,
     num_multiprocessors,
 )
-from planner.estimators.kernel_work import Done, kernel_work, moved_work
 from planner.estimators.ledger import Ledger
 from planner.formulas.attention import wave_fill_factor
-from planner.formulas.interpolation import trilinear
 from planner.formulas.roofline import (
     memory_bound_time,
     roofline_time,
     tiled_gemm_flops,
+    trilinear,
     with_more_traffic,
 )
 from planner.specs.gemm_table import GemmTable

@@ -1,15 +1,25 @@
-"""What kernels and copies do, as `planner.estimators.ledger` keeps it."""
+"""What kernels and copies do: their work, and the sizes that tables know."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric
+from planner.base.arrays import CodeArray, FloatArray, Numeric
+from planner.base.enums import AttentionKernel, AttentionKernels, Precision
 from planner.base.records import record
-from planner.estimators.kernel_rows import Rows
 from planner.estimators.ledger import COMPUTE, HOST, LAUNCH, MEMORY, Work
 from planner.question.terms import terms_about
-from planner.specs.gpu import GpuSpec
+from planner.specs.efficiency import gemm_key
+from planner.specs.gpu import (
+    AttentionKernelEfficiency,
+    Efficiency,
+    GpuSpec,
+    GroupedGemmEfficiency,
+    TiledGemmEfficiency,
+)
+from planner.specs.quantization import KernelFormat, first_of
 
 
 @record()
@@ -28,7 +38,7 @@ class Done:
 def kernel_work(formula: str, gpu: GpuSpec, e: Rows, time: FloatArray, done: Done) -> Work:
     """A kernel that computes and moves data: a product, experts, attention.
 
-    ``e`` is what it reaches of the peaks, as `planner.estimators.kernel_rows` has it.
+    ``e`` is what it reaches of the peaks, as `planner.estimators.kernel_work` has it.
     """
     compute = done.paid / (e["peak"] * e["compute_fraction"])
     memory = done.moved / (gpu.memory_bandwidth * e["bandwidth_fraction"])
@@ -146,3 +156,202 @@ def _key(gpu: GpuSpec, formula: str, e: Rows) -> str:
             if reached.sharpness == sharpness:
                 return f"efficiency.{place}.{name}"
     return f"efficiency.{places[0]}"
+
+
+Rows = Mapping[str, FloatArray]
+
+SIXTEEN_BIT_BYTES = 2.0
+_TILE_AREA = 128.0**2
+_UNKNOWN_MULTIPROCESSORS = 128
+_NO_TILES = {"row_offset": 0.0, "column_offset": 0.0, "depth_offset": 0.0, "area_floor": 0.0}
+# What stands for experts that were not measured on a GPU, if not those of 16 bit.
+_NEAREST_EXPERTS = {"fp8_tensor": "fp8"}
+_ROOFLINE = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")
+_EIGHT_BIT = (Precision.FP8, Precision.FP4)
+
+
+@record(kw_only=True)
+class Shown:
+    """What a framework or an engine shows of the kernels measured on a GPU; defaults: all.
+
+    ``sustained``: share of the way from the clock of a burst to that of hours of products.
+    ``compute``, ``bandwidth``: rates of products over the measured ones, ``dense_compute``,
+    ``expert_compute`` and ``quantized_bandwidth`` more of them in dense products, in those of
+    experts and in those of quantized weights.
+    ``latency``, ``dense_latency``, ``expert_latency``: what shows of the start of kernels, of all
+    and of products. ``vector_bandwidth``: bytes per second that a multiprocessor loads at most in
+    products of few rows. ``expert_padding``: what shows of the padding that narrow experts have in
+    the measured kernels. ``permutes``: kernels of experts sort their tokens, as the measured ones
+    do. ``fused_casts``: casts of activations are part of other kernels; ``reads_casts``: products
+    read activations once more where the measured ones cast them. ``half_accumulation``: products
+    of 16 bit sum in 16 bit.
+    """
+
+    sustained: float = 1.0
+    compute: float = 1.0
+    dense_compute: float = 1.0
+    expert_compute: float = 1.0
+    bandwidth: float = 1.0
+    quantized_bandwidth: float = 1.0
+    latency: float = 1.0
+    dense_latency: float = 1.0
+    expert_latency: float = 1.0
+    vector_bandwidth: float = 0.0
+    expert_padding: float = 1.0
+    permutes: bool = True
+    fused_casts: bool = False
+    reads_casts: bool = True
+    half_accumulation: bool = False
+
+
+def num_multiprocessors(gpu: GpuSpec) -> int:
+    """Those of the GPU, or a common number of them."""
+    return gpu.num_multiprocessors or _UNKNOWN_MULTIPROCESSORS
+
+
+def dense_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: Shown) -> Rows:
+    """Shares, peaks [FLOP/s] and bytes per element of dense products in each format.
+
+    ``cast_bytes``: what kernels of their own move for an activation; ``tabulated``: sizes are
+    those of a table of measured products.
+    """
+    rows = _columns([_dense_row(gpu, form, shown) for form in formats])
+    rows["area_floor"] = rows["area_floor"] * num_multiprocessors(gpu) * _TILE_AREA
+    is_quantized = rows["weight"] < SIXTEEN_BIT_BYTES
+    rows["compute_fraction"] = rows["compute_fraction"] * shown.dense_compute
+    read = shown.bandwidth * np.where(is_quantized, shown.quantized_bandwidth, 1.0)
+    rows["bandwidth_fraction"] = rows["bandwidth_fraction"] * read
+    rows["latency"] = rows["latency"] * (shown.latency * shown.dense_latency)
+    return rows
+
+
+def expert_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: Shown) -> Rows:
+    """The same of the grouped products of experts, whose rows contain no casts."""
+    rows = _columns([_expert_row(gpu, form, shown) for form in formats])
+    rows["read_fraction"] = rows["bandwidth_fraction"]
+    rows["compute_fraction"] = rows["compute_fraction"] * shown.expert_compute
+    rows["bandwidth_fraction"] = rows["bandwidth_fraction"] * shown.bandwidth
+    rows["latency"] = rows["latency"] * (shown.latency * shown.expert_latency)
+    rows["width_offset"] = rows["width_offset"] * shown.expert_padding
+    rows["permute_passes"] = rows["permute_passes"] * shown.permutes
+    return rows
+
+
+def clock(efficiency: Efficiency, precision: Precision | None, sustained: float) -> float:
+    """The clock that software runs products in a precision at, over that of a burst."""
+    in_hours = efficiency.sustained_compute_fraction
+    if precision in _EIGHT_BIT and efficiency.sustained_fp8_fraction is not None:
+        in_hours = efficiency.sustained_fp8_fraction
+    return 1.0 - sustained * (1.0 - in_hours)
+
+
+def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, FloatArray]:
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def _dense_row(gpu: GpuSpec, form: KernelFormat, shown: Shown) -> dict[str, float]:
+    kernel, is_bare = _dense_kernel(gpu, form)
+    row = {name: kernel[name] for name in TiledGemmEfficiency.__dataclass_fields__}
+    if shown.fused_casts and not is_bare and "fp8" in gpu.efficiency.gemm:
+        row["latency"] = min(row["latency"], gpu.efficiency.gemm["fp8"].latency)
+    activation = form.activation if shown.reads_casts else min(form.activation, SIXTEEN_BIT_BYTES)
+    peak = _peak(gpu, form)
+    sixteen = first_of(form.compute, gpu.peak_flops) in (Precision.FP16, Precision.BF16)
+    if sixteen and shown.half_accumulation and gpu.fp16_accumulate_flops:
+        peak = gpu.fp16_accumulate_flops
+    return {
+        **row,
+        **_rate(gpu, form, row["compute_fraction"], shown),
+        "peak": peak,
+        "weight": form.weight,
+        "activation": activation,
+        "cast_bytes": form.cast_bytes if is_bare and not shown.fused_casts else 0.0,
+        "tabulated": float(form.kernel == "bf16" and bool(gpu.efficiency.gemm_table)),
+    }
+
+
+def _expert_row(gpu: GpuSpec, form: KernelFormat, shown: Shown) -> dict[str, float]:
+    table = gpu.efficiency.grouped_gemm
+    nearest = table.get(_NEAREST_EXPERTS.get(form.experts, "bf16"), table["bf16"])
+    measured = vars(table.get(form.experts, nearest))
+    row = {name: measured[name] for name in GroupedGemmEfficiency.__dataclass_fields__}
+    return {
+        **row,
+        **_rate(gpu, form, row["compute_fraction"], shown),
+        "peak": _peak(gpu, form),
+        "weight": form.weight,
+        "cast_bytes": form.cast_bytes,
+    }
+
+
+def _rate(gpu: GpuSpec, form: KernelFormat, measured: float, shown: Shown) -> dict[str, float]:
+    """The reached share of the peak, and the clock that is part of it."""
+    precision = first_of(form.compute, gpu.peak_flops)
+    held = clock(gpu.efficiency, precision, shown.sustained)
+    return {"compute_fraction": measured * held * shown.compute, "clock": held}
+
+
+def _peak(gpu: GpuSpec, form: KernelFormat) -> float:
+    precision = first_of(form.compute, gpu.peak_flops)
+    return gpu.peak_flops[precision] if precision is not None else float("nan")
+
+
+def _dense_kernel(gpu: GpuSpec, form: KernelFormat) -> tuple[dict[str, float], bool]:
+    """The measured kernel of a format, and whether its casts are not part of it."""
+    efficiency = gpu.efficiency
+    if form.kernel in efficiency.gemm:
+        return {**_NO_TILES, **vars(efficiency.gemm[form.kernel])}, True
+    if form.kernel in efficiency.quantized_gemm:
+        return dict(vars(efficiency.quantized_gemm[form.kernel])), False
+    if form.kernel in efficiency.wave_gemm:
+        wave = efficiency.wave_gemm[form.kernel]
+        half_a_wave = wave.wave_rounding / 2
+        row = {**_NO_TILES, **{k: v for k, v in vars(wave).items() if k in _ROOFLINE}}
+        return {**row, "depth_offset": wave.depth_offset, "area_floor": half_a_wave}, True
+    nearest = gemm_key(form.compute[0])
+    return {**_NO_TILES, **vars(efficiency.gemm.get(nearest, efficiency.gemm["bf16"]))}, True
+
+
+_OWN = AttentionKernelEfficiency(forward=1.0, backward=1.0)
+# Written for each generation that they run on.
+_NATIVE = (AttentionKernel.FA3, AttentionKernel.FA4, AttentionKernel.CUDNN)
+_OF_CLASS = {
+    AttentionKernels.FLASH_ATTENTION_2: AttentionKernel.FA2,
+    AttentionKernels.PORTABLE: AttentionKernel.TRITON,
+}
+
+
+def rate_of_class(efficiency: Efficiency, kernels: AttentionKernels) -> float:
+    """Rate forward of a class of kernels, as engines and profiles name it."""
+    return _of_class(efficiency, kernels).forward
+
+
+def rates(
+    efficiency: Efficiency, codes: CodeArray, usual: AttentionKernels
+) -> tuple[FloatArray, FloatArray]:
+    """Rates forward and backward of codes of `AttentionKernel`; ``usual`` is what auto means."""
+    rows = [
+        _of_class(efficiency, usual) if code is AttentionKernel.AUTO else _of(efficiency, code)
+        for code in AttentionKernel
+    ]
+    forward, backward = np.array([(row.forward, row.backward) for row in rows]).T
+    return forward[codes], backward[codes]
+
+
+def _of_class(efficiency: Efficiency, kernels: AttentionKernels) -> AttentionKernelEfficiency:
+    if kernels is AttentionKernels.NATIVE:
+        return _OWN
+    return _of(efficiency, _OF_CLASS[kernels])
+
+
+def _of(efficiency: Efficiency, kernel: AttentionKernel) -> AttentionKernelEfficiency:
+    """The GPU's row of a kernel; where there is none, what the kernel is written for."""
+    row = efficiency.attention_kernels.get(kernel.word)
+    if row is not None:
+        return row
+    if kernel in _NATIVE:
+        return _OWN
+    if kernel is AttentionKernel.SDPA:
+        return _of(efficiency, AttentionKernel.FA2)
+    portable = efficiency.portable_attention_fraction
+    return AttentionKernelEfficiency(forward=portable, backward=portable)

@@ -12,9 +12,8 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.csv_table import UNDATED
 from planner.specs.gpu import GpuSpec
 from planner.specs.ownership import ASSUMED, DIMENSIONS, PRICES, Figure, ownership_of
-from planner.specs.power import POWER, PowerProfile
+from planner.specs.power import POWER, PUE, PowerProfile
 from planner.specs.price import Price
-from planner.specs.regions import PUE
 
 Place: TypeAlias = Mapping[str, Figure]
 """Figures of a building and its region, by their names, which replace those of all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.base.arrays import FloatArray
-from planner.formulas.linear_attention import chunked_scan_bytes, chunked_scan_flops
+from planner.formulas.attention import chunked_scan_bytes, chunked_scan_flops
 from planner.layers.operators import Scan
 
 

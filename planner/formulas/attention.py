@@ -112,3 +112,72 @@ def unfused_softmax_bytes(
     Derived here.
     """
     return np.asarray(element_bytes * passes * sequences * num_heads * np.square(sequence_length))
+
+
+MAMBA2_CHUNK = 128
+DELTA_CHUNK = 64
+_BYTES_PER_STATE = {False: 12.0, True: 4.0}
+"""Kernels of Mamba-2 write and read each chunk's state in fp32, then in bf16; delta's in bf16."""
+
+
+def recurrence_flops(*, tokens: Numeric, state: Numeric, delta_rule: bool) -> FloatArray:
+    r"""Update and read of a state of ``state`` numbers for every token; delta reads it twice.
+
+    .. math:: 4 T S, \quad \delta : 6 T S
+
+    Derived here: an outer product is added to the state, a vector multiplied with it, at two
+    operations a number; delta multiplies another one first.
+    """
+    return np.asarray((6.0 if delta_rule else 4.0) * tokens * state)
+
+
+def chunked_scan_flops(
+    *,
+    tokens: Numeric,
+    key_width: Numeric,
+    value_width: Numeric,
+    expanded_key_width: Numeric,
+    state: Numeric,
+    delta_rule: bool,
+) -> FloatArray:
+    r"""Forward FLOPs of the chunked form: scores and values inside a chunk, then the state.
+
+    .. math::
+
+        T \left(2 C (k + v) + 4 S\right), \quad
+        \delta : T \left(2 C (3 k_x + 2 v) + 6 S\right)
+
+    Mamba-2 scores each group of keys once, in chunks C of 128 tokens. The delta rule, in chunks
+    of 64, scores keys with queries and with keys for every value head (``expanded_key_width``),
+    and solves for what the chunk writes.
+
+    Derived here of the products of Dao and Gu, section 6, and Yang et al., section 3.3.
+    """
+    k, v = key_width, value_width
+    inside = 2.0 * MAMBA2_CHUNK * (k + v)
+    if delta_rule:
+        inside = 2.0 * DELTA_CHUNK * (3.0 * expanded_key_width + 2.0 * v)
+    return np.asarray(
+        tokens * inside + recurrence_flops(tokens=tokens, state=state, delta_rule=delta_rule)
+    )
+
+
+def chunked_scan_bytes(
+    *,
+    tokens: Numeric,
+    mixed_width: Numeric,
+    value_width: Numeric,
+    state: Numeric,
+    delta_rule: bool,
+) -> FloatArray:
+    r"""Forward bytes: 16-bit inputs read for the states and the outputs, and chunk states.
+
+    .. math:: T \left(4 m + 2 v + c S / C\right)
+
+    Mamba-2 keeps its states in c = 12 bytes, the delta rule in 4.
+
+    Derived here of what the kernels of both read and write.
+    """
+    chunk = DELTA_CHUNK if delta_rule else MAMBA2_CHUNK
+    states = _BYTES_PER_STATE[delta_rule] * np.asarray(state) / chunk
+    return np.asarray(tokens * (4.0 * np.asarray(mixed_width) + 2.0 * value_width + states))

@@ -1,7 +1,4 @@
-"""Time of collectives and of point-to-point messages.
-
-A group has n ranks, g of them in one scale-up domain of D GPUs.
-"""
+"""Time of collectives and messages, and what of it shows behind computation."""
 
 from __future__ import annotations
 
@@ -218,3 +215,29 @@ def point_to_point_time(*, num_bytes: Numeric, bandwidth: Numeric, latency: Nume
        Parallel Computing 20(3), 1994, equation 1.
     """
     return np.asarray(latency + num_bytes / bandwidth)
+
+
+def exposed_time(
+    *, communication: Numeric, computation: Numeric, interference: Numeric
+) -> FloatArray:
+    r"""Seconds that communication n adds to the computation c it runs beside.
+
+    .. math:: \max(n, c) + g \min(n, c) - c = n - (1 - g) \min(n, c)
+
+    Each slows the other by the ``interference`` g, the share of multiprocessors and bandwidth
+    they contend for.
+
+    Derived here.
+    """
+    n, c = communication, computation
+    return n - (1 - interference) * np.minimum(n, c)
+
+
+def partly_hidden(*, communication: Numeric, hidden: Numeric) -> FloatArray:
+    r"""Seconds that show when a share ``hidden`` of a transfer is pipelined with a kernel.
+
+    .. math:: n (1 - h)
+
+    Derived here.
+    """
+    return np.asarray(communication * (1 - np.asarray(hidden)))

@@ -14,10 +14,10 @@ from planner.launch.judge import full_row, judged
 from planner.launch.launchers.gpu_words import gpu_named
 from planner.launch.read import read_launch
 from planner.launch.understood import number_of
-from planner.plan.given import Said
 from planner.question.request import ALL, Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
+from planner.workloads.given import Said
 
 USUAL_GPUS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb", "b300-sxm")
 """Taken where a file names none: the first on which it fits, the one of which most is published."""

@@ -10,12 +10,12 @@ from planner.base.records import record
 from planner.base.text import chance as percent
 from planner.base.text import count, limit, printable
 from planner.base.units import DAY, GIB
+from planner.base.version import __version__
 from planner.launch.job import Job
 from planner.launch.option_table import shipped_rows
 from planner.launch.target import Argument, Draft, Process, Target, Variable
 from planner.optimize.result_columns import fit_probability
 from planner.question.terms import plain_values, terms_of
-from planner.version import __version__
 
 # What loses less than this share of the activations packs them without gaps. [1]
 _PACKED = 0.02

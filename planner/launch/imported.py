@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.records import record
+from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError, did_you_mean
 from planner.launch.option_table import Role
 from planner.launch.shape import find_model, write_model
@@ -25,14 +26,13 @@ from planner.launch.understood import (
     version_of,
 )
 from planner.launch.write import told_by_plan
-from planner.plan.given import Said, make_request
 from planner.question.inputs import LARGEST, read, shown
 from planner.question.request import PlanRequest, Request
 from planner.question.terms import glossary, terms_of
-from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
-from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
 from planner.specs.paths import SpecKind, aliased
+from planner.specs.quantization import Checkpoint, checkpoint_of
+from planner.workloads.given import Said, make_request
 from planner.workloads.registry import workload_of
 
 

@@ -8,23 +8,22 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
 
-from planner.base import software_enums
+from planner.base import enums
+from planner.base.enums import AttentionKernel
 from planner.base.records import record
-from planner.base.software_enums import AttentionKernel
 from planner.base.training_objectives import TrainingObjective
 from planner.errors import InfeasibleError, LaunchError
 from planner.launch.option_table import Quantities
-from planner.optimize.result_rows import full_rows
-from planner.plan.pinned import PinnedPlan
-from planner.plan.plan import Plan, evaluated, one_configuration
+from planner.optimize.collector import full_rows
 from planner.question.request import Request
 from planner.question.terms import glossary
-from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import GpuSpec
+from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.model import ModelSpec
 from planner.workloads.base import Evaluation
 from planner.workloads.deployments import DISAGGREGATED
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import Plan, evaluated, one_configuration
 
 _AUTO = "auto"
 
@@ -93,7 +92,7 @@ class Job:
         for name in [name for name, value in told.items() if value == _AUTO and name in terms]:
             codes = terms[name].codes
             # How software computes is its framework's where nobody says it.
-            if codes is not None and codes.__module__ == software_enums.__name__:
+            if codes is not None and codes.__module__ == enums.__name__:
                 told[name] = None
         kernel = told.get("attention_kernel")
         if kernel == AttentionKernel.EAGER.word:

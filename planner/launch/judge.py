@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from planner.base.cells import Row
-from planner.optimize.result_rows import full_rows
-from planner.plan.plan import Plan, evaluated, one_configuration
+from planner.optimize.collector import full_rows
 from planner.question.request import Request
 from planner.workloads.base import Evaluation
+from planner.workloads.plan import Plan, evaluated, one_configuration
 
 _OUT = "out_of_memory"
 _CAP = "concurrency"

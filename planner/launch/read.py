@@ -10,6 +10,9 @@ from itertools import takewhile
 from pathlib import Path
 
 from planner.base import reading
+from planner.documents.shell import HereDocument, Script, Word
+from planner.documents.shell.text import LARGEST, Given, Span, stated
+from planner.documents.shell.values import computed
 from planner.documents.tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import Imported, imported
@@ -19,9 +22,6 @@ from planner.launch.option_table import Accepted, AcceptedOption
 from planner.launch.target import Target
 from planner.launch.targets import target_of, targets
 from planner.launch.understood import REPLICAS, Found, World, number_of
-from planner.shell import HereDocument, Script, Word
-from planner.shell.text import LARGEST, Given, Span, stated
-from planner.shell.values import computed
 
 _NUMBER = re.compile(r"-\.?\d")
 _OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w./-]*)=")

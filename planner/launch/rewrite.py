@@ -8,14 +8,14 @@ from functools import cache
 
 from planner.base.records import record
 from planner.documents.edit import edit_document
+from planner.documents.shell.edit import edit_command
+from planner.documents.shell.text import Changes, Edited, Given, diff
 from planner.launch.imported import Imported
 from planner.launch.job import Job
 from planner.launch.option_table import Remark, Role
 from planner.launch.read import is_document, launches
 from planner.launch.target import Target
 from planner.launch.understood import Found, Reading
-from planner.shell.edit import edit_command
-from planner.shell.text import Changes, Edited, Given, diff
 
 _Texts = tuple[str, ...]
 # The requests at once of a plan are what engines are told to run at most.

@@ -12,6 +12,7 @@ from planner.base.reading import json_of
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
+from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
@@ -21,13 +22,11 @@ from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
 from planner.launch.understood import Answers, Gathered, Reading
 from planner.question.inputs import read
 from planner.question.terms import glossary
-from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue, in_format, stored_types
-from planner.specs.checkpoint_names import checkpoint_of
-from planner.specs.drafting import DraftMethod
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.specs.serving import ServingWorkload
+from planner.specs.quantization import checkpoint_of
+from planner.specs.serving import DraftMethod, ServingWorkload
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
 Value = TypeVar("Value")

@@ -22,11 +22,10 @@ from planner.launch.option_table import OptionTable, Quantities, Quantity, Remar
 from planner.launch.target import PORT, Argument, Draft, File, Process, Variable
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types
-from planner.specs.drafting import DraftMethod, head_of
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.specs.serving import ServingWorkload
+from planner.specs.serving import DraftMethod, ServingWorkload, head_of
 from planner.workloads.engine_options import eager, limited
 
 _NAME = "DRAFT_MODEL"

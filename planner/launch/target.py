@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
 from planner.base.records import record
+from planner.documents.shell.text import Changes
 from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.option_table import (
@@ -21,7 +22,6 @@ from planner.launch.option_table import (
 )
 from planner.launch.understood import Answers, Found, Gathered, Reading
 from planner.question.terms import terms_of
-from planner.shell.text import Changes
 
 
 @record(kw_only=True)

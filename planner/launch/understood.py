@@ -10,9 +10,9 @@ from typing import Any
 
 from planner.base.records import record
 from planner.confidence.unmeasured import Release
+from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.option_table import Meaning, OptionTable
-from planner.shell.text import Given
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from planner.base.files import written_whole
 from planner.base.reading import read_bytes, read_json
 from planner.base.records import record
+from planner.base.version import __version__
 from planner.errors import LaunchError, OutputError, PlannerError, SpecError
 from planner.launch import MANIFEST, WRAPPERS
 from planner.launch.job import Job
 from planner.launch.target import Draft, File, Target
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
-from planner.plan.pinned import PLAN_FILE, PinnedPlan
 from planner.question.request import Request
-from planner.version import __version__
+from planner.workloads.pinned import PLAN_FILE, PinnedPlan
 from planner.workloads.registry import workload_of
 
 _OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")

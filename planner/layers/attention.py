@@ -21,24 +21,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.base.enums import AdapterTargets, AttentionKind
-from planner.base.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
+from planner.base.enums import CONTEXT, OUT_PROJ, QKV_PROJ, AdapterTargets, AttentionKind
 from planner.layers.compressed import compressed_attention
 from planner.layers.operators import (
     AttentionCore,
     BlockExchange,
+    Columns,
+    Element,
     Elementwise,
     HeadExchange,
     Holder,
     IndexScores,
+    Kept,
     Op,
+    Part,
     Product,
     Scan,
     Split,
+    Spread,
     Weights,
+    columns,
+    kept,
+    plain,
 )
 from planner.layers.residual import GATED, ROTARY, added, norm, streams
-from planner.layers.sizes import Columns, Element, Kept, Part, Spread, columns, kept, plain
 from planner.specs.model import AttentionSpec, LayerGroup
 
 

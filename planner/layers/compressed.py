@@ -14,20 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.base.enums import AdapterTargets
-from planner.base.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
+from planner.base.enums import CONTEXT, OUT_PROJ, QKV_PROJ, AdapterTargets
 from planner.layers.operators import (
     AttentionCore,
+    Element,
     Elementwise,
     Holder,
     IndexScores,
+    Kept,
     Op,
+    Part,
     Product,
     Split,
+    Spread,
     Weights,
+    columns,
+    kept,
+    plain,
 )
 from planner.layers.residual import ROTARY
-from planner.layers.sizes import Element, Kept, Part, Spread, columns, kept, plain
 from planner.specs.model import AttentionSpec
 
 

@@ -12,23 +12,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.base.enums import AdapterTargets
-from planner.base.software_enums import MLPWI, MLPWO
+from planner.base.enums import MLPWI, MLPWO, AdapterTargets
 from planner.layers.operators import (
     BlockExchange,
+    Columns,
+    Element,
     Elementwise,
     ExpertBias,
     ExpertExchange,
     Experts,
     Holder,
+    Kept,
     Op,
+    Part,
     Permute,
     Product,
     Split,
+    Spread,
     Weights,
+    kept,
+    plain,
 )
 from planner.layers.residual import GATED, added, norm, streams
-from planner.layers.sizes import Columns, Element, Kept, Part, Spread, kept, plain
 from planner.specs.model import FeedForwardSpec, LayerGroup
 
 

@@ -1,4 +1,4 @@
-"""The layers and the ends of a model as operators, made once for each spec."""
+"""A model's layers, its ends and its vision tower as operators."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from planner.layers.operators import (
     AttentionCore,
     Experts,
     Holder,
+    Kept,
     Lookup,
     Loss,
     Op,
+    Part,
     Product,
     Scan,
     Split,
+    Spread,
     VocabularyReduce,
     Weights,
+    columns,
+    plain,
 )
 from planner.layers.per_layer import per_layer_block, per_layer_embedding
 from planner.layers.residual import norm, norm_weights, one_of_streams
-from planner.layers.sizes import Kept, Part, Spread, columns, plain
-from planner.specs.model import LayerGroup, ModelSpec
+from planner.specs.model import LayerGroup, ModelSpec, VisionTower
 
 
 def embedding(model: ModelSpec) -> Iterator[Op]:
@@ -221,4 +225,57 @@ def _end(operators: Iterator[Op]) -> Layer:
     """Nothing at an end is computed again, and nothing is kept that layers would keep."""
     return Layer(
         operators=tuple(replace(op, repeatable=False, repeated_by=(), keeps=()) for op in operators)
+    )
+
+
+_MODULE = "vision"
+
+
+@lru_cache(maxsize=256)
+def tower_layer(tower: VisionTower, group: LayerGroup) -> Layer:
+    """One layer of a group of the tower."""
+    return _named(describe(tower.hidden_size, group).operators)
+
+
+@lru_cache(maxsize=256)
+def patch_embedding(tower: VisionTower) -> Layer:
+    """The product that makes a vector of each patch [1]_."""
+    return _named(
+        (
+            Product(
+                name="patch_embedding",
+                module=_MODULE,
+                depth=tower.patch_width,
+                columns=plain(tower.hidden_size),
+                split=Split.NONE,
+                bias=tower.hidden_size if tower.patch_bias else 0,
+                holder=Holder.EMBEDDING,
+                reads="patches",
+            ),
+        )
+    )
+
+
+@lru_cache(maxsize=256)
+def projector(tower: VisionTower) -> Layer:
+    """What a token meets between tower and language model, as one product as large [2]_."""
+    depth = tower.patches_per_token * tower.hidden_size
+    return _named(
+        (
+            Product(
+                name="projector",
+                module=_MODULE,
+                depth=depth,
+                columns=plain(max(round(tower.projector_parameters / depth), 1)),
+                split=Split.NONE,
+                holder=Holder.EMBEDDING,
+                reads="patches",
+            ),
+        )
+    )
+
+
+def _named(operators: tuple[Op, ...]) -> Layer:
+    return Layer(
+        operators=tuple(replace(op, name=f"vision_{op.name}", module=_MODULE) for op in operators)
     )

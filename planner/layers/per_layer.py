@@ -10,9 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.layers.operators import Elementwise, Holder, Lookup, Op, Product, Split
+from planner.layers.operators import (
+    Elementwise,
+    Holder,
+    Lookup,
+    Op,
+    Product,
+    Split,
+    Spread,
+    kept,
+    plain,
+)
 from planner.layers.residual import GATED, norm
-from planner.layers.sizes import Spread, kept, plain
 from planner.specs.model import LayerGroup, ModelSpec
 
 

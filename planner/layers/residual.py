@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.layers.operators import Elementwise, Holder, Op, Product, Split
-from planner.layers.sizes import Element, Kept, Spread, kept, plain
+from planner.layers.operators import (
+    Element,
+    Elementwise,
+    Holder,
+    Kept,
+    Op,
+    Product,
+    Split,
+    Spread,
+    kept,
+    plain,
+)
 
 RMS_NORM = (18, 42)
 """Forward 18: a copy in fp32 3, its square 4, the mean 2, the product with the inverse root 4, the

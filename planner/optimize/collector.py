@@ -15,11 +15,11 @@ from planner.base.cells import Value
 from planner.base.records import record
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.configurations.table import ConfigurationTable
-from planner.optimize.narrowing import count_codes
 from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Simplest
-from planner.optimize.source import Candidates, Column, Columns, Source
+from planner.optimize.result_columns import full_columns
+from planner.optimize.source import Candidates, Column, Columns, Source, count_codes
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
 _MERGED_ROWS = 2**16
@@ -237,3 +237,9 @@ def rows_of(table: Mapping[str, Iterable[object]]) -> Iterator[dict[str, Any]]:
 def first_row(table: Columns) -> dict[str, Any]:
     """The first row of columns."""
     return {name: plain(values[:1])[0] for name, values in table.items()}
+
+
+def full_rows(table: Columns, sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """The rows of `full_columns`, each by column; a number that is not known is None."""
+    columns = full_columns(table, sources)
+    return [*rows_of({name: [*map(known_value, plain(each))] for name, each in columns.items()})]

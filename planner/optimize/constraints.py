@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray
 from planner.base.records import record
-from planner.confidence.quantiles import MEDIAN
+from planner.confidence.intervals import MEDIAN
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.source import Candidates, Source, at_load
 from planner.optimize.sureness import limit_chance, sure_factor, sure_value

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.units import to_si
-from planner.confidence.quantiles import chance_below
+from planner.confidence.intervals import chance_below
 from planner.optimize.constraints import Constraint
 from planner.optimize.result_columns import ends_of
 from planner.optimize.source import Columns

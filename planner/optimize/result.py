@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from planner.base.cells import Value
+from planner.base.cells import Value, number_in
 from planner.base.records import record
 from planner.optimize.collector import NearestMiss, first_row, in_order
 from planner.optimize.groups import (
@@ -26,11 +26,58 @@ from planner.optimize.groups import (
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Choice
 from planner.optimize.result_columns import full_columns
-from planner.optimize.scaling import ALIKE, with_scaling
 from planner.optimize.source import Candidates, Columns, Source
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+Item = TypeVar("Item")
+COLUMN, BESIDE = "scaling_efficiency", "tokens_per_s_per_gpu"
+ALIKE = ("model", "gpu", "adapter")
+"""The axes that plans must have in common."""
+
+
+def with_scaling(table: Columns, by_number: Columns) -> Columns:
+    """Columns of trained plans with their throughput per GPU over that of the fewest GPUs [1]_.
+
+    ``by_number`` are the columns of the plans that one would launch on each number of GPUs.
+    """
+    if BESIDE not in table or "step_time_s" not in table or not len(by_number["num_gpus"]):
+        return table
+    fewest = int(np.argmin(np.asarray(by_number["num_gpus"])))
+    one = float(np.asarray(by_number[BESIDE])[fewest])
+    return with_column(table, np.asarray(table[BESIDE], dtype=np.float64) / one)
+
+
+def with_column(table: Mapping[str, Item], column: Item) -> dict[str, Item]:
+    """The same with the efficiency behind the throughput per GPU."""
+    found: dict[str, Item] = {}
+    for name, values in table.items():
+        found[name] = values
+        if name == BESIDE:
+            found[COLUMN] = column
+    return found
+
+
+class FewestGpus:
+    """Throughput per GPU of the fewest GPUs, for each set of answers that else are the same."""
+
+    def __init__(self, rows: Iterable[tuple[Hashable, Mapping[str, Value]]]) -> None:
+        self._found: dict[Hashable, tuple[float, float]] = {}
+        for key, row in rows:
+            if not (row.get(BESIDE) and row.get("num_gpus") and "step_time_s" in row):
+                continue
+            rate, number = number_in(row, BESIDE), number_in(row, "num_gpus")
+            known = self._found.get(key)
+            if known is None or known[0] > number:
+                self._found[key] = (number, rate)
+
+    def scaled(self, key: Hashable, row: Mapping[str, Value]) -> Mapping[str, Value]:
+        """The row with its efficiency, None where no fewest GPUs are known."""
+        base, is_known = self._found.get(key), row.get(BESIDE) and "step_time_s" in row
+        efficiency = number_in(row, BESIDE) / base[1] if base and is_known else None
+        return {**row, COLUMN: efficiency}
 
 
 @record(kw_only=True, repr=False)

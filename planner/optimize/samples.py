@@ -10,13 +10,13 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
 from planner.base.cells import Value
-from planner.confidence.quantiles import MEDIAN
+from planner.base.version import __version__
+from planner.confidence.intervals import MEDIAN
 from planner.configurations.table import ConfigurationTable, word
 from planner.optimize.collector import Collector
 from planner.optimize.constraints import Constraint
 from planner.optimize.problem import MEMORIES, Problem
 from planner.optimize.source import Candidates, Mesh
-from planner.version import __version__
 
 _SMALLEST = 1e-12
 

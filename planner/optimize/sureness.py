@@ -10,8 +10,7 @@ from functools import cache
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.confidence.intervals import Confidence
-from planner.confidence.quantiles import MEDIAN, chance_below, quantile
+from planner.confidence.intervals import MEDIAN, Confidence, chance_below, quantile
 from planner.optimize.result_columns import FOLLOWING
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, percentile_of, term_of_column

@@ -11,8 +11,6 @@ from planner.decide.explaining.explanation import Explanation
 from planner.decide.open_facts import MovingFact
 from planner.errors import PlannerError, SpecError
 from planner.pages.document import Document, numbers
-from planner.plan.pinned import PinnedPlan
-from planner.plan.plan import evaluated, one_configuration
 from planner.question.terms import terms_about
 from planner.show.page import Block, Code, Page, Pairs, Section, grid, said
 from planner.show.views.details import details_of
@@ -20,6 +18,8 @@ from planner.show.views.explanation import sensitivities_blocks
 from planner.show.views.sure import moved_words
 from planner.specs.catalogue import Catalogue
 from planner.workloads.base import Wording
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import evaluated, one_configuration
 
 # A figure that nobody measured, or that its class of GPUs has.
 _WITHOUT_SOURCE = ("assumed", "default (")

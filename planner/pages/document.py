@@ -8,9 +8,9 @@ from dataclasses import field
 from typing import Any, NoReturn, Self
 
 from planner.base.records import record
+from planner.base.version import __version__
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.cells import cell_reader, is_result
-from planner.version import __version__
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_names, workload_of
 

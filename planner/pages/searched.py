@@ -33,10 +33,9 @@ from planner.show.page import (
     Table,
     said,
 )  # fmt: skip
-from planner.show.views.engine_start import start_pairs
 from planner.show.views.front import objective_column, percentile_columns
+from planner.show.views.load import start_pairs
 from planner.show.views.search import compared_columns, fastest_line, no_plan_lines
-from planner.show.views.short import layout_of, plan_of
 from planner.show.views.sizes import (
     A_DAY,
     BY_COST,
@@ -48,7 +47,7 @@ from planner.show.views.sizes import (
     hour_columns,
 )  # fmt: skip
 from planner.show.views.sure import fits_words, reached_pairs, sure_lines, ties, told_names
-from planner.show.views.told import Ends, ends_in, label, number_of, told
+from planner.show.views.told import Ends, ends_in, label, layout_of, number_of, plan_of, told
 from planner.specs.catalogue import Catalogue
 from planner.workloads.base import Workload
 

@@ -14,8 +14,7 @@ from planner.question.terms import Term, glossary, term_of_column, terms_about
 from planner.show.page import TOTAL, Bars, Block, Cell, Column, Head, Table, cells_of
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 from planner.show.views.front import settings_of
-from planner.show.views.short import layout_of
-from planner.show.views.told import label, number_of, scale_alike, told_in
+from planner.show.views.told import label, layout_of, number_of, scale_alike, told_in
 from planner.workloads.base import Workload
 
 Rows = Sequence[Mapping[str, object]]

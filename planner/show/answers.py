@@ -3,26 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from planner.base.records import record
 from planner.decide.api_comparison import ApiComparison, check_comparable, compared_with_apis
-from planner.decide.explaining.compared import ComparedPlans
+from planner.decide.explaining.against import ComparedPlans
 from planner.decide.explaining.explanation import Explanation
 from planner.decide.explaining.operators import OperatorTimes
 from planner.decide.open_facts import MovingFact, moving_facts
 from planner.decide.sizing.size import Sizes
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.optimize.result import SearchResult
-from planner.plan.plan import Plan, answered, result_of
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.result import SearchResult, row_of
+from planner.question.request import Request
+from planner.show.views.infeasible import infeasible_message
 from planner.workloads.base import Evaluation
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import (
+    Plan,
+    answered,
+    evaluated,
+    make_plan,
+    one_configuration,
+    result_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from planner.show.page import Block
+
+
+def recommended_of(request: Request) -> PinnedPlan:
+    """What a search of a request recommends.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible.
+    InfeasibleError
+        Nothing fits.
+    """
+    plan = make_plan(request)
+    result = exhaustive_search(plan.problem)
+    if result.recommended is None:
+        raise InfeasibleError(infeasible_message(answered(plan, result), result))
+    return PinnedPlan.of(plan, row_of(result.recommended))
+
+
+def planned(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
+    """The one plan of a request, feasible or not; the recommended one where its layout is open.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible, or there are several configurations.
+    InfeasibleError
+        The layout is open, and nothing fits.
+    """
+    chosen = request
+    if is_open:
+        chosen = replace(recommended_of(request).request(), constraints=request.constraints)
+    plan = one_configuration(chosen)
+    return plan, evaluated(plan)
+
 
 _ROWS = 10
 

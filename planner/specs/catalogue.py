@@ -11,13 +11,11 @@ from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.checkpoint_names import checkpoint_of, format_of
-from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import collectives
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gemm_table import GemmTable, load_gemm_table
-from planner.specs.gpu import CollectiveEfficiency, GpuSpec
+from planner.specs.gpu import ClusterSpec, CollectiveEfficiency, GpuSpec
 from planner.specs.hardware import (
     Loaded,
     default_cluster,
@@ -29,10 +27,10 @@ from planner.specs.hardware import (
 from planner.specs.load import check_spec, digest, read_spec, read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind, aliased, find, names, price_files, spec_folders
-from planner.specs.power import PowerProfile, load_power
+from planner.specs.power import PowerProfile, Region, find_region, load_power
 from planner.specs.price import Price, offers_of, price_of
 from planner.specs.profile import load_engine, load_framework
-from planner.specs.regions import Region, find_region
+from planner.specs.quantization import checkpoint_of, format_of
 from planner.specs.reliability import ReliabilitySpec, load_reliability
 from planner.specs.search_space import SearchSpace
 

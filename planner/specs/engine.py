@@ -9,7 +9,7 @@ from typing import Annotated
 
 from planner.base.enums import AttentionKernels, Quantization
 from planner.specs.checked import Interval, Strict, checked
-from planner.specs.quantity import (
+from planner.specs.load import (
     BytesOrZero,
     BytesPerSecondOrZero,
     Fraction,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from planner.base.adapter_names import ExpertAdapters
 from planner.base.enums import AttentionKernels, Fp8Recipe
 from planner.specs.checked import Interval, checked
-from planner.specs.quantity import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
+from planner.specs.load import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
 
 
 @checked

@@ -10,10 +10,9 @@ from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.base.units import UNITS
 from planner.specs.cache import kept
-from planner.specs.cluster import ClusterSpec, ScaleOut, ScaleUp
 from planner.specs.efficiency import with_defaults
 from planner.specs.gemm_table import gemm_table_file, read_gemm_table
-from planner.specs.gpu import GpuSpec
+from planner.specs.gpu import ClusterSpec, GpuSpec, ScaleOut, ScaleUp
 from planner.specs.load import check_spec, digest, provenance, read_toml
 from planner.specs.paths import SpecKind, find
 

@@ -364,7 +364,7 @@ class ModelSpec:
     not 16 bit; serving starts from them, training ignores them. ``checkpoints``: what published
     ones in a format have of their own. ``num_nextn_predict_layers``:
     modules of multi-token prediction that the publisher trained after ``layer_groups``;
-    ``mtp_num_layers``: those whose layers are among them, see `planner.specs.drafting`.
+    ``mtp_num_layers``: those whose layers are among them, see `planner.specs.serving`.
     ``num_labels``: numbers that a classifier, such as a reward model, has in place of the logits.
     """
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from planner.specs.cache import kept
 from planner.specs.checked import checked
 from planner.specs.hardware import Loaded, loaded
-from planner.specs.load import read_toml
+from planner.specs.load import BytesPerSecond, GpuSeconds, Seconds, Share, read_toml
 from planner.specs.paths import SpecKind, find
 from planner.specs.profile import profile_table
-from planner.specs.quantity import BytesPerSecond, GpuSeconds, Seconds, Share
 
 DEFAULT = "published"
 _FREQUENCIES = ("gpu_hours_per_interruption", "gpu_hours_per_preemption")

@@ -14,11 +14,11 @@ from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch import MANIFEST
 from planner.launch.assumed import LaunchFile
 from planner.launch.judge import as_started
-from planner.plan.given import Said
-from planner.plan.pinned import PLAN_FILE, PinnedPlan
 from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_about, terms_of
 from planner.sweeps.store import PLAN
+from planner.workloads.given import Said
+from planner.workloads.pinned import PLAN_FILE, PinnedPlan
 
 # A column that the results of one workload alone have.
 _TELLING = {"step_time_s": "train", "prefill_latency_s": "inference", "mode": "serve"}
@@ -177,9 +177,9 @@ def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedP
 
 def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None) -> PinnedPlan:
     """The plan that a sweep recommends in a scenario, by its column ``scenario``."""
-    from planner.plan.plan import make_plan
     from planner.sweeps.parts import AGAIN
     from planner.sweeps.results import Sweep
+    from planner.workloads.plan import make_plan
 
     sweep = Sweep(folder)
     if number is None:

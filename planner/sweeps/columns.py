@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from planner.base.cells import Row, number
 from planner.base.units import DAY, GIB, HOUR, parse_quantity
-from planner.decide.explaining.compared import is_better_high
+from planner.decide.explaining.against import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.result_columns import ends_of
 from planner.question.inputs import full_name

@@ -10,8 +10,7 @@ from planner.base import text
 from planner.base.cells import Row, number
 from planner.base.records import record
 from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Column, fitted, said
-from planner.show.views.short import share
-from planner.show.views.told import label, told_alike
+from planner.show.views.told import label, share, told_alike
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better, measured_alike
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep

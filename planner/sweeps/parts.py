@@ -24,7 +24,6 @@ from planner.optimize.other_terms import searched
 from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Columns
-from planner.plan.plan import Plan, make_plan
 from planner.question.cells import limit_column
 from planner.question.inputs import read
 from planner.question.terms import terms_of
@@ -32,6 +31,7 @@ from planner.show.views.infeasible import limit_texts
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import name_of
 from planner.sweeps.plan import TERMS, Scenario, SweepPlan, questions_of
+from planner.workloads.plan import Plan, make_plan
 
 AGAIN = "Run the sweep again with --fresh."
 """What to do where a file of a sweep is damaged."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -13,12 +14,19 @@ from typing import TypeAlias
 
 from planner.base.reading import part_of
 from planner.base.records import record
-from planner.errors import SearchSpaceError
-from planner.plan.given import Said, make_request
-from planner.plan.pinned import toml_value
+from planner.base.text import count
+from planner.errors import PlannerError, SearchSpaceError
+from planner.optimize.constraints import constraints
 from planner.question.cells import limit_column
-from planner.question.request import Request
-from planner.question.terms import Term, terms_of
+from planner.question.request import ALL, Request
+from planner.question.terms import Term, terms_about, terms_of
+from planner.specs.catalogue import Catalogue
+from planner.specs.paths import SpecKind
+from planner.workloads.assumed import Notes
+from planner.workloads.given import NEEDS, Said, make_request
+from planner.workloads.pinned import toml_value
+from planner.workloads.place import read_place
+from planner.workloads.plan import make_plan
 from planner.workloads.registry import known_workload
 
 MOST_SCENARIOS = 1_000_000
@@ -237,3 +245,90 @@ def _values(table: object, name: str) -> Values:
 
 def _one_or_several(value: object) -> str:
     return toml_value(value[0] if isinstance(value, tuple | list) and len(value) == 1 else value)
+
+
+SPECS = {name: SpecKind(f"{name.removeprefix('prefill_')}s") for name in terms_about("spec")}
+"""Questions that name spec files, and what kind of."""
+
+# Stands for the others where one answer is looked at alone.
+_ANY_MODEL = "llama-7b"
+
+
+def faults_of(plan: SweepPlan, said: Said = str) -> Iterator[str]:
+    """Every answer is looked at alone; where none is wrong, whether some go together."""
+    number = plan.num_scenarios
+    if number > MOST_SCENARIOS:
+        yield (
+            f"{count(number)} scenarios are more than {count(MOST_SCENARIOS)}: leave out some "
+            "values, or make several plans."
+        )
+        return
+    catalogue = Catalogue(plan.specs)
+    found = [
+        fault
+        for work in plan.works
+        for name, values in work.axes.items()
+        for value in values
+        for fault in _faults(work, name, value, catalogue, said)
+    ]
+    found += [fault for work in plan.works for fault in _contradictions(work, said)]
+    yield from found or (fault for work in plan.works for fault in _everywhere(work, plan, said))
+
+
+def _faults(
+    work: Work, name: str, value: object, catalogue: Catalogue, said: Said
+) -> Iterator[str]:
+    """What is wrong with an answer whatever the others are."""
+    if name in NEEDS:
+        return
+    given = {"model": _ANY_MODEL, "num_gpus": 1, name: value}
+    alone = Scenario(number=0, work=replace(work, settings={}, objectives=()), values=given)
+    try:
+        request = alone.request(catalogue.folder, said)
+        if request.constraints:
+            constraints(work.workload, request.constraints)
+        if name == "model":
+            catalogue.load_model(str(value))
+        elif name in SPECS and value != ALL:
+            catalogue.find(SPECS[name], str(value))
+        else:  # hardware and terms, which no model decides
+            read_place(request, None, (), Notes(catalogue), is_only=False)
+    except PlannerError as error:
+        yield str(error)
+
+
+def _everywhere(work: Work, plan: SweepPlan, said: Said) -> Iterator[str]:
+    """Why no scenario at all can be planned; nothing where one of the first can."""
+    reasons = []
+    for scenario in _one_at_a_time(work):
+        try:
+            make_plan(scenario.request(plan.specs, said))
+        except PlannerError as error:
+            reasons.append(str(error))
+        else:
+            return
+    yield from dict.fromkeys(reasons)
+
+
+def _one_at_a_time(work: Work) -> Iterator[Scenario]:
+    """Every value of every axis once, beside the first ones of the others."""
+    first = {name: values[0] for name, values in work.axes.items()}
+    yield Scenario(number=0, work=work, values=first)
+    for name, values in work.axes.items():
+        for value in values[1:]:
+            yield Scenario(number=0, work=work, values={**first, name: value})
+
+
+def _contradictions(work: Work, said: Said) -> Iterator[str]:
+    """Answers that cannot go together, whatever the others are."""
+    axes = work.axes
+    if "gpu" in axes and "cluster" in axes:
+        yield f"{work.name}: give {said('gpu')} or {said('cluster')}, which has GPUs of its own."
+    if "price" in axes and len(axes.get("contract", ())) > 1:
+        yield (
+            f"{work.name}: at a {said('price')} of its own every contract costs the same: leave "
+            "out one."
+        )
+    counts, most = axes.get("num_gpus", ()), axes.get("max_gpus", ())
+    if counts and most and min(map(int, map(str, counts))) > max(map(int, map(str, most))):
+        yield f"{work.name}: every number of GPUs is above {said('max_gpus')}."

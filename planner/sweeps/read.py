@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.errors import PlannerError, SearchSpaceError, did_you_mean
-from planner.plan.given import Said
 from planner.question.inputs import full_name, read, several
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_of
@@ -15,17 +14,19 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.load import read_toml
 from planner.specs.paths import SpecKind
 from planner.specs.price import CONTRACTS
-from planner.sweeps.check import SPECS, faults_of
 from planner.sweeps.plan import (
     DEFAULT_NAME,
     OBJECTIVES,
     SETTINGS,
+    SPECS,
     TERMS,
     SweepPlan,
     Values,
     Work,
     askable,
+    faults_of,
 )
+from planner.workloads.given import Said
 from planner.workloads.place import every_count
 from planner.workloads.registry import workload_names
 

@@ -22,8 +22,7 @@ from planner.show.page import (
     grid,
     said,
 )
-from planner.show.views.short import plan_of, share
-from planner.show.views.told import label, told, told_alike
+from planner.show.views.told import label, plan_of, share, told, told_alike
 from planner.sweeps.columns import (
     COST,
     MEASURES,

@@ -16,11 +16,11 @@ import numpy as np
 
 from planner.base.files import remove_unfinished, written_bytes, written_whole
 from planner.base.reading import RESULT, TABLE, opened, read_bytes, read_json, table_of
+from planner.base.version import __version__
 from planner.errors import OutputError, SpecError
 from planner.specs.paths import data_files
 from planner.sweeps.parts import Part, is_whole, parts_of
 from planner.sweeps.plan import SweepPlan
-from planner.version import __version__
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _VERSIONS = ("version", "numpy")

@@ -4,27 +4,274 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from markupsafe import Markup
 from starlette.requests import ClientDisconnect
 
+from planner.base.enums import ComputePrecision, Quantization
+from planner.base.records import record
+from planner.base.version import __version__
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
-from planner.question.terms import Term
+from planner.question.terms import Term, terms_of
 from planner.show.html import environment, plotly_script, static, style
-from planner.ui.form import choices, groups_of
+from planner.specs.catalogue import Catalogue
+from planner.specs.paths import SpecKind
+from planner.specs.price import CONTRACTS
+from planner.sweeps.plan import SPECS
 from planner.ui.guard import Guard
-from planner.ui.kept import Asked, Kept
 from planner.ui.limits import Limits, Refused
 from planner.ui.pool import Job, Pool
-from planner.ui.question import COMMANDS, OBJECTIVES, SETTINGS, WORKLOAD, Question, fields_of
+from planner.ui.question import (
+    COMMANDS,
+    OBJECTIVES,
+    PRECISION,
+    SETTINGS,
+    WORKLOAD,
+    Question,
+    fields_of,
+    option_of,
+)
 from planner.ui.work import Answer
-from planner.version import __version__
 from planner.workloads.registry import workload_names
+
+FIRST = "first"
+"""The group of fields that are always seen."""
+
+_FORM_TITLES = {
+    FIRST: "",
+    "question": "The work",
+    "hardware": "Hardware and software",
+    "money": "Money, failures, energy",
+    "limits": "Limits",
+    "search": "The configuration",
+}
+_LISTS = {**SPECS, "draft_model": SpecKind.MODELS, "reliability": SpecKind.RELIABILITY}
+_TITLED = {
+    PRECISION: ("number format of the matrix products, several, or all", "search"),
+    SETTINGS: ("parameters that are pinned or narrowed, such as tp=4,8 mbs=1", "search"),
+    OBJECTIVES: ("what is best: one to three names", "search"),
+}
+_LONG = "long"
+_EXAMPLES = {
+    "second": "30s, 2h, 30d",
+    "byte": "4GiB",
+    "usd": "2M",
+    "watt": "800kW",
+    "kg": "10t",
+    "share": "0.9",
+    SETTINGS: "tp=4,8 mbs=1",
+    OBJECTIVES: "throughput,memory_headroom",
+}
+
+
+@record(kw_only=True)
+class Field:
+    """A field of a form: the text that it has, what may be chosen, what its option is called.
+
+    ``is_long``: it needs a line for itself.
+    """
+
+    name: str
+    option: str
+    label: str
+    title: str
+    value: str
+    example: str
+    is_flag: bool
+    is_long: bool
+    choices: str
+
+
+@record(kw_only=True)
+class Group:
+    """Fields that are seen or opened together."""
+
+    name: str
+    title: str
+    fields: Sequence[Field]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something in it was given."""
+        return self.name == FIRST or any(field.value for field in self.fields)
+
+
+def groups_of(question: Question) -> list[Group]:
+    """The fields of a question's command, in groups, with what it answers."""
+    found: dict[str, list[Field]] = {name: [] for name in _FORM_TITLES}
+    asked = {question.workload, question.command}
+    for name, term in fields_of(question.command, question.workload).items():
+        group = _TITLED[name][1] if term is None else term.group
+        is_first = term is not None and bool(asked & {*term.form})
+        place = FIRST if is_first else group if group in found else "question"
+        found[place].append(_field(name, term, question.fields.get(name, "")))
+    return [
+        Group(name=name, title=_FORM_TITLES[name], fields=fields)
+        for name, fields in found.items()
+        if fields
+    ]
+
+
+def _field(name: str, term: Term | None, value: str) -> Field:
+    title = _TITLED[name][0] if term is None else term.description
+    kind = "" if term is None else term.type
+    limit = ""
+    if term is not None and "limit" in term.kind and "question" not in term.kind:
+        limit = "at most: " if term.sign > 0 else "at least: "
+    return Field(
+        name=name,
+        option=option_of(name),
+        label=_label(name, term),
+        title=f"{limit}{title}",
+        value=value,
+        example=_EXAMPLES.get(name)
+        or (term and term.example)
+        or _EXAMPLES.get(kind)
+        or (term.default if term else ""),
+        is_flag=kind == "flag",
+        is_long=name in (SETTINGS, OBJECTIVES) if term is None else _LONG in term.form,
+        choices=name if name in _LISTS or name in ("contract", PRECISION, OBJECTIVES) else "",
+    )
+
+
+def _label(name: str, term: Term | None) -> str:
+    words = name.replace("_", " ").replace("num gpus", "number of GPUs")
+    words = words.replace("gpu", "GPU") if words in ("gpu", "prefill gpu", "max gpus") else words
+    is_limit = term is not None and "limit" in term.kind and "question" not in term.kind
+    side = "" if not is_limit or term is None else (" at most" if term.sign > 0 else " at least")
+    return f"{words}{side}"
+
+
+@cache
+def choices(specs: Path | None, workload: str) -> Mapping[str, Sequence[str]]:
+    """What fields propose: names of specs, contracts, formats, objectives."""
+    catalogue = Catalogue(specs)
+    lists: dict[str, Sequence[str]] = {n: catalogue.names(kind) for n, kind in _LISTS.items()}
+    formats = ComputePrecision if workload == "train" else Quantization
+    return lists | {
+        "contract": CONTRACTS,
+        PRECISION: [one.word for one in formats],
+        OBJECTIVES: [*terms_of(workload, "objective")],
+    }
+
+
+Key: TypeAlias = tuple[str, str, int]
+
+_LEFT_S = 30.0
+_KEPT_FAULTS = 200
+
+
+@dataclass
+class Asked:
+    """A job of one client: how many connections watch it, and when somebody last asked for it."""
+
+    name: str
+    job: Job
+    asked: float
+    watchers: int = 0
+
+
+class Kept:
+    """What was answered, by question, the latest last; and what is being worked on, by client.
+
+    All of it is used by one thread, that of the event loop.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._answers: OrderedDict[Key, Answer] = OrderedDict()
+        self._faults: OrderedDict[Key, PlannerError] = OrderedDict()
+        self._asked: dict[str, Asked] = {}
+        self._size = 0
+
+    def answer(self, question: Question) -> Answer | PlannerError | None:
+        """The answer to a question, or what is wrong with it; None where it is not known.
+
+        That something lasted too long or was lost is told once: the next time it is tried again.
+        """
+        key = self._key(question)
+        if key in self._answers:
+            self._answers.move_to_end(key)
+            return self._answers[key]
+        fault = self._faults.get(key)
+        if isinstance(fault, Refused):
+            del self._faults[key]
+        return fault
+
+    def ask(self, question: Question, client: str) -> Asked:
+        """The job of a client's question: one that is worked on, or a new one.
+
+        Raises
+        ------
+        Refused
+            Too many wait already.
+        """
+        self.settle()
+        for asked in self._asked.values():
+            if asked.job.client == client and asked.job.question == question:
+                asked.asked = time.monotonic()
+                return asked
+        name, job = secrets.token_urlsafe(12), self._pool.submit(question, client)
+        self._asked[name] = Asked(name=name, job=job, asked=time.monotonic())
+        return self._asked[name]
+
+    def find(self, name: str) -> Asked | None:
+        """A job by its name."""
+        return self._asked.get(name)
+
+    def cancel(self, asked: Asked) -> None:
+        """Nobody waits for a job any more."""
+        asked.job.cancel()
+        self._asked.pop(asked.name, None)
+
+    def settle(self) -> None:
+        """Keep what has been answered since; cancel what nobody watches or asked for in a while."""
+        now = time.monotonic()
+        for name, asked in [*self._asked.items()]:
+            if asked.job.future.done():
+                del self._asked[name]
+                self._keep(asked.job)
+            elif not asked.watchers and now - asked.asked > _LEFT_S:
+                self.cancel(asked)
+
+    def _keep(self, job: Job) -> None:
+        key, error = self._key(job.question), job.future.exception()
+        if error is None:
+            found = job.future.result()
+            old = self._answers.pop(key, None)
+            self._size -= 0 if old is None else old.size
+            self._answers[key] = found
+            self._size += found.size
+            while self._size > self._pool.limits.kept_bytes and len(self._answers) > 1:
+                _, oldest = self._answers.popitem(last=False)
+                self._size -= oldest.size
+        elif isinstance(error, PlannerError):
+            self._faults[key] = error
+            while len(self._faults) > _KEPT_FAULTS:
+                self._faults.popitem(last=False)
+
+    def _key(self, question: Question) -> Key:
+        """A question, and when the folder of own specs was changed last."""
+        return question.command, question.query, changed(self._pool.specs)
+
+
+def changed(folder: Path | None) -> int:
+    """When the last of a folder's files was changed [ns]; 0 without one."""
+    if folder is None:
+        return 0
+    times = (path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file())
+    return max(times, default=0)
+
 
 _SUMMARIES = {
     "search": "The Pareto front and the plan one would launch, as planner search --json",

@@ -10,10 +10,10 @@ from urllib.parse import urlencode
 
 from planner.base.records import record
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.plan.given import make_request, parse_settings
 from planner.question.inputs import shown
 from planner.question.request import Request
 from planner.question.terms import Term, glossary, terms_of
+from planner.workloads.given import make_request, parse_settings
 from planner.workloads.registry import known_workload, workload_names
 
 COMMANDS = ("search", "estimate", "size")

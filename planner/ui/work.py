@@ -12,7 +12,6 @@ from planner.errors import InfeasibleError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.pages.document import Document
 from planner.pages.read import document_page
-from planner.plan.plan import answered, evaluated, make_plan, one_configuration, result_of
 from planner.show.html import environment, page_data
 from planner.show.views.documents import add_estimate, finish_search, object_text
 from planner.show.views.infeasible import infeasible_message
@@ -21,6 +20,7 @@ from planner.show.views.sizes import add_sizes, question_lines, reason_lines
 from planner.specs.catalogue import Catalogue
 from planner.ui.limits import Limits, Refused
 from planner.ui.question import Question, option_of
+from planner.workloads.plan import answered, evaluated, make_plan, one_configuration, result_of
 
 Tell = Callable[[int, int], None]
 """Is told how much is done, and of how much."""

@@ -8,14 +8,39 @@ template leaves it out).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 
 from planner.base.records import record
-from planner.confidence.tables import read_table
+from planner.confidence.software import read_table
 from planner.errors import did_you_mean
-from planner.validation.tables import FOLDER
+
+FOLDER = Path(__file__).parent
+
+
+@record(kw_only=True)
+class ModelRule:
+    """The built-in model behind a name, or why none of the kind is predicted."""
+
+    pattern: str
+    model: str
+    reason: str
+
+
+@cache
+def model_rule(name: str) -> ModelRule | None:
+    """The first rule whose pattern is in a model's name, if there is one."""
+    found = (rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower()))
+    return next(found, None)
+
+
+@cache
+def _model_rules() -> tuple[ModelRule, ...]:
+    return tuple(ModelRule(**row) for row in read_table("models.csv", FOLDER))
+
 
 MEASURED = "measured_"
 # Columns that `planner validate --output` adds: its files can be read again.

@@ -3,23 +3,61 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
-from planner.confidence.intervals import LEVEL
+from planner.confidence.intervals import LEVEL, Rule
+from planner.errors import did_you_mean
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.question.terms import terms_about
-from planner.validation.assumed import assumed
+from planner.specs.model import ModelSpec
 from planner.validation.columns import MEASURED
 from planner.validation.kinds import Compared, Kind, kind_of
+from planner.validation.library import spelled
+from planner.validation.models import OF_COLUMNS
 from planner.validation.predict import ranges
-from planner.validation.prediction import RATES, Prediction, Range
+from planner.validation.prediction import RATES, Case, Prediction, Range
 from planner.validation.runs import Run, Runs
+
+UNKNOWN = "is not known"
+"""What is said of software that no rule names."""
+_OTHER = "other"
+
+
+def assumed(run: Run, case: Case, kind: Kind) -> tuple[str, ...]:
+    """Every choice that was made for a run, one text each."""
+    return (
+        *_software(run.text("framework"), case.software, kind.labels()),
+        *_model(run.text("model"), case.model),
+        *kind.choices(run, case),
+    )
+
+
+def _software(text: str, rule: Rule, labels: Iterable[str]) -> Iterator[str]:
+    """Which profile stands for the software of a run, unless it is plainly its own."""
+    if rule.label == _OTHER:
+        known = {name.lower(): name for name in labels if name != _OTHER}
+        what = f"framework {text!r} {UNKNOWN}" if text else "framework is not given"
+        yield f"{what}: {rule.profile} stands in.{did_you_mean(text, known)}"
+    elif rule.nearest:
+        yield f"framework {rule.label}: {rule.profile} stands in as the closest profile"
+    elif not text.lower().startswith(re.split(r"[-.]", spelled(rule.label))[0]):
+        yield f"framework {text!r} is taken for {rule.label}"
+
+
+def _model(name: str, model: ModelSpec) -> Iterator[str]:
+    """Which model stands for the name of a run, unless it is its own."""
+    if model.source == OF_COLUMNS:
+        yield f"model {name!r} is made of the row's columns"
+    elif spelled(name) not in map(spelled, (model.name, *model.aliases)):
+        yield f"model {name!r} is taken for {model.name}"
+
 
 # One layout problem: the same model, GPUs, batch and length on the same software.
 _PROBLEM = (

@@ -7,18 +7,15 @@ from functools import cached_property
 from typing import Any
 
 from planner.base.records import record
-from planner.confidence.engines import engine_labels
-from planner.confidence.frameworks import framework_labels, framework_rule
 from planner.confidence.intervals import INFERENCE_TABLES, TRAINING_TABLES, Tables
+from planner.confidence.software import engine_labels, framework_labels, framework_rule
 from planner.validation.columns import TableKind
-from planner.validation.inference.assumed import inference_choices
-from planner.validation.inference.cases import inference_case
+from planner.validation.inference.cases import inference_case, inference_choices
 from planner.validation.inference.evaluate import predict_inference_group
 from planner.validation.library import Library
 from planner.validation.prediction import MEMORY, Case, Prediction
 from planner.validation.runs import Run, Runs
-from planner.validation.training.assumed import training_choices
-from planner.validation.training.cases import training_case
+from planner.validation.training.cases import training_case, training_choices
 from planner.validation.training.evaluate import predict_training_group
 
 

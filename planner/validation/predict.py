@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 
-from planner.confidence.intervals import basis_of, interval_of
-from planner.confidence.quantiles import SUREST
+from planner.confidence.intervals import SUREST, basis_of, interval_of
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.validation.columns import MEASURED
 from planner.validation.inference.cases import InferenceCase, impossible_layout

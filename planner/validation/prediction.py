@@ -14,8 +14,7 @@ from planner.confidence.intervals import BASES, Rule
 from planner.confidence.unmeasured import basis_words
 from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
-from planner.specs.cluster import ClusterSpec
-from planner.specs.gpu import GpuSpec
+from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.model import ModelSpec
 
 RATES = (*terms_about("rate"), "total_tokens_per_s")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric, Values, ranking
 from planner.base.cells import Value
 from planner.base.records import record
-from planner.configurations.table import ConfigurationTable
+from planner.configurations.table import ConfigurationTable, word
 from planner.estimators.inference.burst import Burst
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
@@ -18,7 +21,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
-from planner.workloads.notes import Notes
+from planner.workloads.assumed import Notes
 from planner.workloads.open_facts import Chosen, OpenFact
 from planner.workloads.place import Place
 from planner.workloads.timed import TimedStep
@@ -64,9 +67,9 @@ class Scene:
 class Evaluation:
     """One configuration judged.
 
-    ``rejected_by`` is what `planner.plan.plan.evaluated` finds that rejects it, empty where it is
-    feasible. ``more`` are result columns beside those of its candidates, ``detail`` what they
-    come from.
+    ``rejected_by`` is what `planner.workloads.plan.evaluated` finds that rejects it, empty
+    where it is feasible. ``more`` are result columns beside those of its candidates,
+    ``detail`` what they come from.
     """
 
     candidates: Candidates
@@ -222,3 +225,35 @@ def only(source: Source) -> ConfigurationTable:
 def judged_once(source: Source, _: int | None = None) -> Evaluation:
     """The one configuration of a source."""
     return Evaluation(candidates=source.judged(only(source)))
+
+
+Item = TypeVar("Item")
+
+
+def repeated(values: Mapping[str, Item], shape: tuple[int, ...]) -> dict[str, list[Item]]:
+    """Columns of the same value in every row of a table of this shape."""
+    number = int(np.prod(shape))
+    return {name: [value] * number for name, value in values.items()}
+
+
+def worded(
+    name: str, values: Values, shape: tuple[int, ...], of: str | None = None
+) -> list[str | float]:
+    """The values of the parameter ``of``, or of this name, as they are shown."""
+    flat = np.broadcast_to(values, shape).ravel()
+    if flat.size == 1:
+        return [word(of or name, flat[0])]
+    each, which = ranking(flat)
+    words = np.array([word(of or name, value) for value in each], dtype=object)
+    shown: list[str | float] = words[which].tolist()
+    return shown
+
+
+def floats(value: object, shape: tuple[int, ...]) -> FloatArray:
+    """Numbers, one per row."""
+    return np.broadcast_to(np.asarray(value, dtype=np.float64), shape).ravel()
+
+
+def counts(value: Numeric, shape: tuple[int, ...]) -> list[int]:
+    """Whole numbers, one per row."""
+    return [int(number) for number in np.broadcast_to(value, shape).ravel()]

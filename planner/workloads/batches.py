@@ -26,8 +26,7 @@ from planner.formulas.power import board_share
 from planner.optimize.source import Columns, Need, Source
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.workloads.base import Evaluation, judged_once
-from planner.workloads.columns import counts, floats, repeated
+from planner.workloads.base import Evaluation, counts, floats, judged_once, repeated
 from planner.workloads.deployments import (
     MILLION,
     PARAMETERS,
@@ -41,8 +40,8 @@ from planner.workloads.deployments import (
 )
 from planner.workloads.electricity import energy_columns, serving_confidence
 from planner.workloads.room import most_at_once
-from planner.workloads.serving_simplicity import batch_complexity
 from planner.workloads.serving_space import spans_nodes
+from planner.workloads.simplicity import batch_complexity
 
 _BLOCK_ROWS = 2**16
 

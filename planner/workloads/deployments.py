@@ -23,9 +23,9 @@ from planner.estimators.inference.memory import (
     needed_to_start,
     sequence_bytes,
 )
-from planner.estimators.inference.offered import Offered
 from planner.estimators.inference.serving import cached_tokens
 from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.waits import Offered
 from planner.estimators.power import PowerDraw
 from planner.formulas.money import cost_per_million
 from planner.formulas.power import carbon
@@ -34,7 +34,7 @@ from planner.optimize.source import Candidates, Columns, Need
 from planner.question.terms import percentile_of, terms_of
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
-from planner.workloads.columns import counts, floats, repeated, worded
+from planner.workloads.base import counts, floats, repeated, worded
 from planner.workloads.electricity import energy_columns
 
 if TYPE_CHECKING:

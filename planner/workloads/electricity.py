@@ -18,10 +18,9 @@ from planner.formulas.power import range_of_product
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.specs.ownership import Figure as Owned
-from planner.specs.power import POWER, Between, PowerProfile
-from planner.specs.regions import CARBON, ELECTRICITY, PUE, Figure
+from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, Between, Figure, PowerProfile
 from planner.specs.site import Site
-from planner.workloads.notes import Notes
+from planner.workloads.assumed import Notes
 
 if TYPE_CHECKING:
     from planner.optimize.source import Source

@@ -12,7 +12,7 @@ from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.specs.model import ModelSpec
 from planner.specs.workload import TrainingWorkload
-from planner.workloads.notes import Notes
+from planner.workloads.assumed import Notes
 
 if TYPE_CHECKING:
     from planner.specs.serving import ServingWorkload

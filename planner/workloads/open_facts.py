@@ -15,8 +15,8 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Candidates, Setting, Source
 from planner.question.request import Request
 from planner.question.terms import glossary
-from planner.specs.drafting import acceptance
 from planner.specs.search_space import SearchSpace
+from planner.specs.serving import acceptance
 
 if TYPE_CHECKING:
     from planner.workloads.deployments import Serving

@@ -15,17 +15,16 @@ from planner.estimators.ownership import assumed_figures, owned
 from planner.question.request import Request
 from planner.specs.cache import kept
 from planner.specs.catalogue import default_cluster
-from planner.specs.cluster import ClusterSpec
 from planner.specs.efficiency import is_assumed
-from planner.specs.gpu import GpuSpec
+from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.load import digest
 from planner.specs.ownership import OWNERSHIP
 from planner.specs.paths import SpecKind, beside_specs
 from planner.specs.price import Price, contracts_of, one_price, price_of, providers_of, unknown_gpus
 from planner.specs.reliability import DEFAULT, IDEAL, ReliabilitySpec
 from planner.specs.site import Site
+from planner.workloads.assumed import Notes
 from planner.workloads.electricity import owned_place, with_power
-from planner.workloads.notes import Notes
 
 
 def reliability_of(request: Request, notes: Notes) -> ReliabilitySpec:

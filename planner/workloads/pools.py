@@ -40,12 +40,11 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.constraints import Constraint
-from planner.optimize.narrowing import count_codes
 from planner.optimize.problem import Objective
-from planner.optimize.source import Block, Columns, Need, Source
+from planner.optimize.source import Block, Columns, Need, Source, count_codes
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.workloads.columns import counts, floats, repeated
+from planner.workloads.base import counts, floats, repeated
 from planner.workloads.deployments import (
     DISAGGREGATED,
     PARAMETERS,
@@ -60,7 +59,7 @@ from planner.workloads.deployments import (
 )
 from planner.workloads.electricity import serving_confidence
 from planner.workloads.pool_search import PoolSpace, headroom, pairs
-from planner.workloads.serving_simplicity import pool_complexity
+from planner.workloads.simplicity import pool_complexity
 
 
 @record(kw_only=True)

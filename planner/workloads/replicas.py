@@ -32,11 +32,10 @@ from planner.estimators.inference.serving import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
-from planner.optimize.narrowing import possible_mesh
-from planner.optimize.source import Columns, Need, Source
+from planner.optimize.source import Columns, Need, Source, possible_mesh
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.workloads.columns import counts, floats, repeated
+from planner.workloads.base import counts, floats, repeated
 from planner.workloads.deployments import (
     AGGREGATED,
     PARAMETERS,
@@ -52,8 +51,8 @@ from planner.workloads.deployments import (
 )
 from planner.workloads.electricity import serving_confidence
 from planner.workloads.room import filled
-from planner.workloads.serving_simplicity import replica_complexity
 from planner.workloads.serving_space import spans_nodes
+from planner.workloads.simplicity import replica_complexity
 
 _BLOCK_ROWS = 2**16
 

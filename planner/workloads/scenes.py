@@ -10,7 +10,7 @@ from typing import Any
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.unmeasured import RELEASE_NUMBER, Release
-from planner.configurations.choices import checked
+from planner.configurations.enumerate import checked
 from planner.configurations.table import word
 from planner.errors import PlannerError, SearchSpaceError, SpecError
 from planner.optimize.problem import Cell
@@ -20,8 +20,8 @@ from planner.question.terms import glossary
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.search_space import SearchSpace
+from planner.workloads.assumed import Notes
 from planner.workloads.base import Question, Scene, Workload
-from planner.workloads.notes import Notes
 from planner.workloads.place import Place, read_place
 
 # More would fill a screen.

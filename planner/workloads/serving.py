@@ -9,8 +9,7 @@ from dataclasses import replace
 from planner.base.cells import Value, number_in
 from planner.base.text import percent
 from planner.confidence.plans import sure_share
-from planner.configurations.choices import checked, listed
-from planner.configurations.enumerate import OpenMesh
+from planner.configurations.enumerate import OpenMesh, checked, listed
 from planner.configurations.serving import PREFILL, ServingConfigurations
 from planner.configurations.table import ConfigurationTable
 from planner.errors import SearchSpaceError, did_you_mean
@@ -35,15 +34,15 @@ from planner.workloads.pools import PoolSource
 from planner.workloads.replicas import ReplicaSource
 from planner.workloads.room import most_at_once
 from planner.workloads.serving_once import serve_once
-from planner.workloads.serving_question import (
+from planner.workloads.serving_space import (
     SINGLE,
     ask_serving,
     draft_of,
     on_gpus,
+    serving_mesh,
     tried_types,
     weights_note,
 )
-from planner.workloads.serving_space import serving_mesh
 from planner.workloads.serving_timed import serving_steps
 
 _DEGREES = {

@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
-from planner.configurations.choices import checked, listed, refuse_unknown
-from planner.configurations.enumerate import Factor, OpenMesh, factor, joined, numbers
+from planner.base.adapter_names import served_targets
+from planner.base.enums import AdapterTargets, Quantization
+from planner.configurations.enumerate import (
+    Factor,
+    OpenMesh,
+    checked,
+    factor,
+    joined,
+    listed,
+    numbers,
+    refuse_unknown,
+)
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
-from planner.errors import SearchSpaceError
+from planner.configurations.table import word
+from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.machine import Machine
-from planner.question.terms import plain_values, terms_about
+from planner.question.request import Request
+from planner.question.terms import plain_values, terms_about, terms_of
+from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.engine import EngineProfile
-from planner.specs.model import ModelSpec
+from planner.specs.gpu import GpuSpec
+from planner.specs.load import check_spec, text_digest
+from planner.specs.model import Checkpoint, ModelSpec
+from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, compute_precision
 from planner.specs.search_space import SearchSpace
+from planner.specs.serving import DraftMethod, ServingWorkload, acceptance, head_of
+from planner.workloads.assumed import Notes
+from planner.workloads.base import Question, Scene
+from planner.workloads.images import image_fields
+from planner.workloads.place import gpu_counts
 
 _ALL = "all"
 _LARGEST_REPLICA = 64
@@ -144,3 +167,259 @@ def _quantizations(
         pairs = [(code, expert) for code in others for expert in own]
     columns = np.asarray(pairs, dtype=np.int8)
     return {"quantization": columns[:, 0], "expert_quantization": columns[:, 1]}
+
+
+_PUBLISHED_TYPES = ("quantization", "expert_quantization")
+_SIXTEEN = FORMATS[Quantization.W16A16].compute
+
+
+def on_gpus(scene: Scene) -> Scene:
+    """The scene with the checkpoint of its model that all its GPUs multiply as it is stored.
+
+    It takes the place of the publisher's where that one is unpacked to 16 bit on them: what is
+    published in integers of 4 bit is served in NVFP4 on Blackwell. A checkpoint that is named, by
+    its repository or by the types of its weights, stays.
+    """
+    question = scene.question
+    model, name = question.model, str(question.request.model)
+    is_named = "/" in name and not name.endswith(".toml")
+    if is_named or _has_types(scene) or not _is_unpacked(stored_types(model)[1], _gpus(scene)):
+        return scene
+    found = next((one for one in _others(scene) if _suits(one.quantization, _gpus(scene))), None)
+    if found is None:
+        return scene
+    return replace(scene, question=replace(question, model=in_format(model, found.quantization)))
+
+
+def weights_note(scene: Scene) -> Mapping[str, str]:
+    """Of a scene that `on_gpus` made, the types of its weights where several are published."""
+    model = scene.question.model
+    suited = [one for one in _others(scene) if _suits(one.quantization, _gpus(scene))]
+    if not suited or _has_types(scene):
+        return {}
+    name = str(scene.question.request.model)
+    published = scene.place.machine.catalogue.load_model(name)
+    served = next((one for one in suited if one.quantization in stored_types(model)), None)
+    if served is not None and stored_types(model) != stored_types(published):
+        of = f"of {served.repository}, not {stored_types(published)[1]} as published"
+        why = "which is unpacked to 16 bit"
+        return {"quantization": f"{words_of(model)} {of}, {why} ({served.source})"}
+    also = [f"{one.quantization} as {one.repository}" for one in suited if one is not served]
+    beside = f", published in {' and '.join(also)} too" if also else ""
+    return {"quantization": f"{words_of(model)}{beside} (published weights of {model.name})"}
+
+
+def words_of(model: ModelSpec) -> str:
+    """The types of a model's published weights in words."""
+    dense, experts = stored_types(model)
+    return f"{dense}, experts {experts}"
+
+
+def _has_types(scene: Scene) -> bool:
+    """Whether the types of weights are set."""
+    return bool({*_PUBLISHED_TYPES} & set(scene.question.request.settings))
+
+
+def _gpus(scene: Scene) -> list[GpuSpec]:
+    return [place.machine.gpu for place in (scene.place, *scene.others.values())]
+
+
+def _others(scene: Scene) -> list[Checkpoint]:
+    """Checkpoints beside the publisher's that the engine serves on all the GPUs."""
+    engine, vendors = scene.profile, {gpu.vendor for gpu in _gpus(scene)}
+    return [
+        one
+        for one in scene.question.model.checkpoints
+        if one.repository
+        and one.quantization in engine.quantizations
+        and all(one.is_served(engine.name, vendor) for vendor in vendors)
+    ]
+
+
+def _is_unpacked(word: str, gpus: Sequence[GpuSpec]) -> bool:
+    """Whether narrow weights of a type are multiplied in 16 bit on every GPU."""
+    code = Quantization[word.upper()]
+    return FORMATS[code].weight < SIXTEEN_BIT_BYTES and not any(
+        _is_multiplied(code, gpu) for gpu in gpus
+    )
+
+
+def _suits(word: str, gpus: Sequence[GpuSpec]) -> bool:
+    """Whether every GPU multiplies a type as narrow as it is stored."""
+    return all(_is_multiplied(Quantization[word.upper()], gpu) for gpu in gpus)
+
+
+def _is_multiplied(code: Quantization, gpu: GpuSpec) -> bool:
+    return compute_precision(code, gpu.peak_flops) not in (None, *_SIXTEEN)
+
+
+SINGLE = "serve_single"
+_SPACE = "serve"
+_TOKENS = 1024
+_TYPES = terms_about("format", "serve")
+
+
+def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
+    """The model, the requests and the space of a request.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible, or nothing says how many GPUs there are.
+    """
+    counts = () if request.num_gpus is None else tuple(sorted(set(gpu_counts(request.num_gpus))))
+    if not counts and request.request_rate is None and request.space != SINGLE:
+        raise SearchSpaceError(
+            "Give the number of GPUs with --gpus, or the requests per second to serve with "
+            "--request-rate."
+        )
+    model = catalogue.load_model(str(request.model))
+    notes.copy(str(request.model), model.name)
+    notes.digests[f"model {model.name}"] = text_digest(repr(model))
+    work = _work(request, model, notes)
+    draft = draft_of(request, model, catalogue)
+    if request.draft_model is not None and draft is not None:
+        notes.digests[f"model {draft.name}"] = text_digest(repr(draft))
+    published = model.quantization, model.expert_quantization
+    is_set = {"quantization", "expert_quantization"} & set(request.settings)
+    if any(published) and not is_set and request.precision is None:
+        is_copy = notes.catalogue.copied_from(str(request.model))
+        source = "the name of the copy" if is_copy else f"published weights of {model.name}"
+        notes.defaults["quantization"] = f"{words_of(model)} ({source})"
+    return Question(
+        request=request,
+        model=model,
+        work=work,
+        counts=counts,
+        space=(_SPACE, "default") if request.space is None else (request.space, None),
+    )
+
+
+def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
+    lengths: dict[str, Any] = {}
+    for name in terms_about("length", "serve"):
+        given = getattr(request, name)
+        if given is None:
+            notes.defaults[name] = f"{_TOKENS:,} (default)"
+        lengths[name] = _TOKENS if given is None else given
+    fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
+    asked = [name for name in terms_of("serve", "question") if name in fields_of]
+    values = {name: getattr(request, name) for name in asked}
+    values["lora_rank"] = request.lora_rank or 0
+    values["lora_targets"] = _targets(request)
+    values["draft_method"] = method = _method(request, model)
+    drafted, steps = _drafted(request), request.draft_steps
+    values["draft_tokens"] = drafted
+    if drafted and steps and steps > drafted:
+        raise SpecError(
+            f"--draft-steps {steps} are drafted one after the other, of {drafted} with "
+            "--draft-tokens: give no more."
+        )
+    if request.acceptance_rate is None:
+        values["acceptance_rate"] = 0.0
+        if drafted:
+            usual = acceptance(method, is_tree=(steps or drafted) < drafted)
+            values["acceptance_rate"] = usual.usual
+            notes.defaults["acceptance_rate"] = (
+                f"{usual.usual:g} (as published for {method or 'drafts'}; {usual.low:g} to "
+                f"{usual.high:g} is usual)"
+            )
+    images = image_fields(request, model, lengths["input_tokens"], notes)
+    workload = check_spec(ServingWorkload, {**values, **lengths, **images}, where="the workload")
+    if request.redundant_experts and not model.num_experts:
+        raise SpecError(f"{model.name} has no experts to copy: leave out --redundant-experts.")
+    if workload.shared_prefix_tokens > workload.input_tokens:
+        raise SpecError(
+            f"--shared-prefix-tokens {workload.shared_prefix_tokens:,} are part of the prompts, "
+            f"which have {workload.input_tokens:,} with --input-tokens: give no more."
+        )
+    limit, most = model.max_position_embeddings, workload.max_model_len
+    length = workload.input_tokens + workload.output_tokens
+    if most is not None and length > most:
+        raise SpecError(
+            f"Requests of {length:,} tokens ({workload.input_tokens:,} in, "
+            f"{workload.output_tokens:,} out) are longer than the engine takes: max_model_len is "
+            f"{most:,}. Give --input-tokens and --output-tokens of fewer, or raise it."
+        )
+    if limit is not None and length > limit:
+        raise SpecError(
+            f"{model.name} has positions for {limit:,} tokens, not {length:,} "
+            f"({workload.input_tokens:,} in, {workload.output_tokens:,} out): give fewer, or a "
+            "model file with more max_position_embeddings."
+        )
+    return workload
+
+
+def _drafted(request: Request) -> int:
+    """Drafted tokens of a step; of several numbers each is a request of its own."""
+    given = request.draft_tokens
+    return given if isinstance(given, int) else max(given)
+
+
+def _method(request: Request, model: ModelSpec) -> DraftMethod:
+    """What drafts: as it is said, a model that is named, or modules that the model has."""
+    given = request.draft_method
+    modules = max(model.num_nextn_predict_layers, model.mtp_num_layers)
+    if given is None:
+        if request.draft_model is not None:
+            return DraftMethod.DRAFT_MODEL
+        return DraftMethod.MTP if modules and request.draft_tokens else DraftMethod.UNSAID
+    try:
+        method = DraftMethod(given)
+    except ValueError:
+        known = ", ".join(filter(None, DraftMethod))
+        raise SpecError(f"Unknown draft_method {given!r}. Known: {known}.") from None
+    if (method is DraftMethod.DRAFT_MODEL) != (request.draft_model is not None):
+        raise SpecError("--draft-method draft_model needs --draft-model, and no other method does.")
+    if method is DraftMethod.MTP and not modules:
+        raise SpecError(f"{model.name} has no modules of multi-token prediction: choose another.")
+    return method
+
+
+def _targets(request: Request) -> AdapterTargets:
+    given = request.lora_targets
+    if given and not request.lora_rank:
+        raise SpecError("--lora-targets needs --lora-rank.")
+    try:
+        return served_targets(given)
+    except ValueError:
+        known = ", ".join(AdapterTargets)
+        raise SpecError(
+            f"Unknown lora_targets {given!r}. Known: {known}; or names of modules such as "
+            "q_proj,v_proj."
+        ) from None
+
+
+def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelSpec | None:
+    """The model that drafts tokens: one that is named, or what the method adds to the model.
+
+    Raises
+    ------
+    SpecError
+        It is unknown or faulty, or has other tokens than the model.
+    """
+    if not request.draft_tokens:
+        return None
+    if request.draft_model is None:
+        return head_of(model, _method(request, model))
+    draft = catalogue.load_model(request.draft_model)
+    if draft.vocab_size != model.vocab_size:
+        raise SpecError(
+            f"{draft.name} cannot draft for {model.name}: it has {draft.vocab_size:,} tokens, not "
+            f"{model.vocab_size:,}."
+        )
+    return draft
+
+
+def tried_types(question: Question, space: SearchSpace) -> dict[str, list[str]]:
+    """The types that a space has several of, where nobody set one and none are published."""
+    given = {*question.request.settings}
+    published = question.model.quantization, question.model.expert_quantization
+    if question.request.precision is not None or any(published):
+        given.add("quantization")
+    tried = {name: listed(space.parameters.get(name, ()), {}) for name in _TYPES}
+    return {
+        name: [str(word(name, code)) for code in checked(name, values)]
+        for name, values in tried.items()
+        if name not in given and len(values) > 1
+    }

@@ -12,23 +12,31 @@ from planner.base.cells import Value, number_in
 from planner.base.enums import (
     AdapterKind,
     AdapterTargets,
+    AttentionKernel,
     AttentionKernels,
     ComputePrecision,
+    ExpertCompute,
+    LossKernel,
     Precision,
+    TorchCompile,
 )
-from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
 from planner.base.text import large
-from planner.confidence.frameworks import framework_rule, is_first_run, slower_at_first
+from planner.confidence.software import framework_rule, is_first_run, slower_at_first
 from planner.configurations.as_given import FOLLOWING, AsGiven
-from planner.configurations.choices import checked, listed, refuse_unknown
-from planner.configurations.enumerate import OpenMesh, training_mesh
+from planner.configurations.enumerate import (
+    OpenMesh,
+    checked,
+    listed,
+    refuse_unknown,
+    training_mesh,
+)
 from planner.configurations.option_rules import has_kernel
 from planner.configurations.table import word
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.ideal import ideal_framework
-from planner.estimators.kernel_rows import rates
+from planner.estimators.kernel_work import rates
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.estimators.training.share import Setting
 from planner.estimators.training.step_time import StepTime

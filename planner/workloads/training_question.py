@@ -16,16 +16,15 @@ from planner.question.inputs import whole
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
-from planner.specs.drafting import with_mtp
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
-from planner.specs.pipeline_layout import layers_of_chunks
-from planner.specs.workload import TrainingWorkload
+from planner.specs.serving import with_mtp
+from planner.specs.workload import TrainingWorkload, layers_of_chunks
 from planner.workloads.adapters import adapter_fields, adapter_kind, mtp_num_layers, sample_fields
+from planner.workloads.assumed import Notes
 from planner.workloads.base import Question
 from planner.workloads.images import image_fields
-from planner.workloads.notes import Notes
 from planner.workloads.place import gpu_counts
 
 LENGTHS = {name: glossary()[name].option_name for name in terms_about("run_length")}

@@ -31,7 +31,7 @@ from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.workloads.columns import repeated, worded
+from planner.workloads.base import repeated, worded
 from planner.workloads.electricity import with_energy
 from planner.workloads.simplicity import Step, packed, total
 

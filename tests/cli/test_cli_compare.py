@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.decide.explaining.compared import is_better_high
+from planner.decide.explaining.against import is_better_high
 
 QUESTION = (
     "--model",

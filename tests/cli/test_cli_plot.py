@@ -105,7 +105,7 @@ def test_faults_are_told_before_the_work_starts(
     planner, tmp_path, monkeypatch, command, options, code, words
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("planner.plan.plan.Plan.__init__", None)  # no plan is made
+    monkeypatch.setattr("planner.workloads.plan.Plan.__init__", None)  # no plan is made
     ran = planner(*command, *options)
     assert ran.exit_code == code, ran.err
     assert words in " ".join(ran.err.split())

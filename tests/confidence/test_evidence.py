@@ -12,8 +12,6 @@ import pytest
 import planner
 from planner.confidence import intervals
 from planner.confidence.classes import gpu_class
-from planner.confidence.engines import engine_labels, engine_rule, rule_of_profile
-from planner.confidence.frameworks import framework_labels, framework_rule, slower_at_first
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
     TRAINING_TABLES,
@@ -22,7 +20,15 @@ from planner.confidence.intervals import (
     basis_of,
     interval_of,
 )
-from planner.confidence.tables import read_table
+from planner.confidence.software import (
+    engine_labels,
+    engine_rule,
+    framework_labels,
+    framework_rule,
+    read_table,
+    rule_of_profile,
+    slower_at_first,
+)
 from planner.specs.catalogue import Catalogue
 from planner.specs.efficiency import is_assumed
 

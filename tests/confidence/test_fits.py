@@ -10,7 +10,7 @@ import pytest
 import planner
 from planner.confidence.fits import MemoryErrors, default_fit_confidence, memory_errors
 from planner.confidence.intervals import INFERENCE_TABLES, TRAINING_TABLES
-from planner.confidence.tables import read_table
+from planner.confidence.software import read_table
 
 TRAIN = {"model": "llama-65b", "num_gpus": 512, "framework": "megatron-lm"}
 SERVE = {"workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 4}

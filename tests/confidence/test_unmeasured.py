@@ -11,7 +11,7 @@ import pytest
 
 import planner
 from planner.confidence.intervals import INFERENCE_TABLES, interval_of
-from planner.confidence.tables import read_table
+from planner.confidence.software import read_table
 from planner.confidence.unmeasured import Release, lacks_of
 from planner.specs.catalogue import Catalogue
 

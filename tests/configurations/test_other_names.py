@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.base.enums import CacheType, ComputePrecision, Quantization
-from planner.configurations.choices import checked
+from planner.configurations.enumerate import checked
 from planner.errors import SearchSpaceError, SpecError
 from planner.specs.model import quantization_word
 from planner.specs.quantization import GGUF_BITS

@@ -12,7 +12,7 @@ from planner.configurations.as_given import AsGiven
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import RULES, Context, first_broken_rule
 from planner.estimators.training.stages import logits_in_layers
-from planner.plan.plan import make_plan
+from planner.workloads.plan import make_plan
 
 ONE = {"num_gpus": 1, "global_batch_size": 1, "zero_stage": 0}
 FOUR = {"num_gpus": 4, "global_batch_size": 4}

@@ -8,7 +8,7 @@ from typing import Any
 from planner import Request
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.training.share import Setting
-from planner.plan.plan import make_plan
+from planner.workloads.plan import make_plan
 
 ONE = {"zero_stage": 0}
 

@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from planner import Request
-from planner.base.enums import AttentionKernels
-from planner.base.software_enums import AttentionKernel
+from planner.base.enums import AttentionKernel, AttentionKernels
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.ideal import ideal_hardware
-from planner.estimators.kernel_rows import rate_of_class, rates
+from planner.estimators.kernel_work import rate_of_class, rates
 from planner.estimators.training.layer_operators import layer_operators
 from planner.estimators.training.share import Share
 from planner.layers.model import layer_of
-from planner.plan.plan import evaluated, make_plan, one_configuration
 from planner.specs.catalogue import Catalogue
+from planner.workloads.plan import evaluated, make_plan, one_configuration
 
 
 def _row(**asked: Any) -> dict[str, Any]:

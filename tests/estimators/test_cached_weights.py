@@ -7,7 +7,7 @@ import pytest
 from planner import Request
 from planner.launch.judge import full_row
 from planner.launch.read import read_launch
-from planner.plan.plan import evaluated, one_configuration
+from planner.workloads.plan import evaluated, one_configuration
 
 # Llama 3 8B: 32 layers of 218.1 million, embedding and logits of 525.3 million each.
 LAYERS = 32 * 218_112_000 / 2**30

@@ -13,10 +13,10 @@ from planner.estimators.inference.drafts import draft_weights, drafting_time
 from planner.estimators.inference.memory import sequence_bytes
 from planner.estimators.inference.serving import decode_batch, tokens_per_step
 from planner.estimators.inference.setting import ServingSetting
-from planner.plan.given import make_request
-from planner.plan.plan import Plan, evaluated, make_plan, one_configuration
-from planner.specs.drafting import DraftMethod, acceptance, head_of
+from planner.specs.serving import DraftMethod, acceptance, head_of
+from planner.workloads.given import make_request
 from planner.workloads.open_facts import Chosen, open_serving
+from planner.workloads.plan import Plan, evaluated, make_plan, one_configuration
 
 
 def setting_of(model: str = "llama-3.1-8b", engine: str = "sglang", **work: Any) -> ServingSetting:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner import Request
-from planner.plan.plan import evaluated, make_plan, one_configuration
+from planner.workloads.plan import evaluated, make_plan, one_configuration
 
 ASKED: dict[str, Any] = {
     "model": "qwen3-30b-a3b",

@@ -10,9 +10,9 @@ from planner.base.units import GIB
 from planner.errors import SearchSpaceError
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count, matmul_parameters
-from planner.formulas.adapters import NF4_BYTES
-from planner.plan.plan import make_plan
+from planner.formulas.memory import NF4_BYTES
 from planner.question.request import Request
+from planner.workloads.plan import make_plan
 
 
 def tuned(**request: Any) -> Estimate:

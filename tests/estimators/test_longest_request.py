@@ -14,8 +14,8 @@ from planner.errors import SpecError
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import longest_that_fits, needed_to_start, serving_memory
 from planner.estimators.inference.setting import ServingSetting
-from planner.plan.plan import evaluated, one_configuration
 from planner.question.request import Request
+from planner.workloads.plan import evaluated, one_configuration
 
 
 def setting_of(most: int | None, gpu: str = "l4", engine: str = "vllm") -> ServingSetting:

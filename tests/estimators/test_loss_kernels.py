@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner import Request
-from planner.plan.plan import evaluated, make_plan, one_configuration
+from planner.workloads.plan import evaluated, make_plan, one_configuration
 
 # Qwen2.5-7B: 152,064 entries of the vocabulary, at 8,192 tokens 1.246 billion logits.
 LOGITS = 152_064 * 8_192

@@ -11,8 +11,8 @@ from planner.errors import PlannerError
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
-from planner.plan.plan import evaluated, one_configuration
 from planner.question.request import Request
+from planner.workloads.plan import evaluated, one_configuration
 
 
 def setting_of(engine: str, model: str = "llama-3.1-8b", gpu: str = "h100-sxm") -> ServingSetting:

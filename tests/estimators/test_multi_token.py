@@ -14,9 +14,9 @@ from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.stages import chunk_sizes, stage_layers
-from planner.plan.plan import Plan, make_plan
 from planner.specs.catalogue import find, load_model
-from planner.specs.drafting import with_mtp
+from planner.specs.serving import with_mtp
+from planner.workloads.plan import Plan, make_plan
 
 
 def made(**request: Any) -> Plan:

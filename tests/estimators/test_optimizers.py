@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import planner
-from planner.base.optimizer_names import optimizer_of
+from planner.base.adapter_names import optimizer_of
 from planner.base.units import GIB
-from planner.formulas.model_states import newton_schulz_flops
+from planner.formulas.memory import newton_schulz_flops
 
 LLAMA = {"model": "llama-7b", "gpu": "a100-sxm-80gb", "num_gpus": 8, "sequence_length": 2048}
 PARAMETERS = 6_738_415_616

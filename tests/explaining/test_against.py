@@ -99,7 +99,7 @@ def test_serving_is_compared_step_by_step():
 
 def test_a_file_is_the_other_plan(tmp_path):
     path = tmp_path / "plan.toml"
-    from planner.plan.pinned import PinnedPlan
+    from planner.workloads.pinned import PinnedPlan
 
     found = against(tp=4, pp=2, vp=20)
     path.write_text(

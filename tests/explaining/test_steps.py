@@ -9,14 +9,21 @@ from typing import Any
 import pytest
 
 import planner
-from planner.decide.explaining.formulas import FORMULAS, UNITS, quantity, references_of
-from planner.decide.explaining.sources import Sources
-from planner.decide.explaining.steps import explained_steps, recorded, step_dict
+from planner.decide.explaining.steps import (
+    FORMULAS,
+    UNITS,
+    Sources,
+    explained_steps,
+    quantity,
+    recorded,
+    references_of,
+    step_dict,
+)
 from planner.formulas.roofline import roofline_time
-from planner.plan.plan import Plan
 from planner.show.terminal import terminal_text
 from planner.show.views.explanation import explanation_blocks
 from planner.workloads.base import Evaluation
+from planner.workloads.plan import Plan
 
 LLAMA = {
     "model": "llama-65b",

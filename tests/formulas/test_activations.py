@@ -12,7 +12,7 @@ from planner.configurations.training import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.saved_activations import layer_bytes
 from planner.estimators.training.share import Share
-from planner.plan.plan import make_plan
+from planner.workloads.plan import make_plan
 
 S = 2048
 # Table 3: attention heads, hidden size, layers, pipeline stages, chunks, micro-batch, batch.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.formulas.adapters import NF4_BYTES, adapter_parameters, dequantize_bytes
+from planner.formulas.memory import NF4_BYTES, adapter_parameters, dequantize_bytes
 
 
 def test_nf4_with_double_quantization_takes_4_127_bits() -> None:

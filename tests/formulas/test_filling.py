@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.formulas.filling import filling_share
+from planner.formulas.queueing import filling_share
 
 FIXED, SLOPE, STEPS = 7e-3, 8e-5, 255.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.formulas.interpolation import trilinear
+from planner.formulas.roofline import trilinear
 
 AXES = (np.array([0.0, 1.0, 4.0]), np.array([0.0, 2.0]), np.array([-1.0, 0.0, 3.0]))
 

@@ -12,8 +12,8 @@ from planner.formulas.attention import (
     unfused_softmax_bytes,
     wave_fill_factor,
 )
+from planner.formulas.collectives import exposed_time, partly_hidden
 from planner.formulas.money import gpu_seconds, time_to_train
-from planner.formulas.overlap import exposed_time, partly_hidden
 from planner.formulas.power import energy
 from planner.formulas.roofline import (
     gemm_flops,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.formulas.linear_attention import (
+from planner.formulas.attention import (
     DELTA_CHUNK,
     MAMBA2_CHUNK,
     chunked_scan_bytes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.base.enums import ZeroStage
-from planner.formulas.model_states import sharded_bytes
+from planner.formulas.memory import sharded_bytes
 
 # Weights and gradients in 16 bit, K = 12 bytes of fp32 Adam states.
 STATES = ((2, ZeroStage.WEIGHTS), (2, ZeroStage.GRADIENTS), (12, ZeroStage.OPTIMIZER))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from planner.formulas.kv_cache import (
+from planner.formulas.memory import (
     cache_bytes_per_token,
     latent_cache_bytes_per_token,
     paged_tokens,

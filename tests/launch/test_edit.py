@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.documents.edit import edit_document
+from planner.documents.shell import read_shell
+from planner.documents.shell.edit import edit_command
+from planner.documents.shell.text import Given, shell_word
 from planner.documents.tree import key_path, read_tree
 from planner.documents.writing import yaml_scalar
 from planner.launch.option_table import Accepted, AcceptedOption
 from planner.launch.read import read_arguments
-from planner.shell import read_shell
-from planner.shell.edit import edit_command
-from planner.shell.text import Given, shell_word
 
 NAMES = [f"--option-{letter}" for letter in "abcdef"]
 FLAGS = ["--flag-a", "--flag-b"]

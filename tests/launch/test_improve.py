@@ -12,8 +12,8 @@ from planner.decide.improve import SURE, best_changes, recommended_change
 from planner.errors import PlannerError
 from planner.launch.judge import full_row
 from planner.optimize.result_columns import fit_probability
-from planner.plan.plan import evaluated, make_plan, one_configuration
 from planner.question.request import Request
+from planner.workloads.plan import evaluated, make_plan, one_configuration
 
 ASKED: dict[str, dict[str, Any]] = {
     "runs": {

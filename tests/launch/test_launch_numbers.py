@@ -18,11 +18,11 @@ from planner.launch.targets import target_of
 from planner.logs.formats import read_log
 from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step, steady_state
 from planner.optimize.collector import first_row
-from planner.plan.pinned import PinnedPlan
-from planner.plan.plan import evaluated, one_configuration
 from planner.question.request import Request
 from planner.validation.logs.compare import compare
 from planner.validation.logs.planned import Planned
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import evaluated, one_configuration
 
 GIB = 2**30
 

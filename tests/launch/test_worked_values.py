@@ -20,11 +20,11 @@ from worked.asked import job
 from worked.plans import PLANS
 from worked.said import FLAG, said
 
+from planner.documents.shell.text import Given
 from planner.launch.option_table import OptionTable, Role, Row
 from planner.launch.target import Draft
 from planner.launch.targets import target_of, targets
 from planner.launch.understood import Found, World
-from planner.shell.text import Given
 
 FOLDER = Path(__file__).parent / "worked"
 ELSEWHERE = "~"

@@ -6,8 +6,7 @@ import pytest
 
 from planner.base.enums import AdapterTargets
 from planner.layers.model import Layer, describe
-from planner.layers.operators import Elementwise, Op, Product
-from planner.layers.sizes import Element, Part, Spread, columns
+from planner.layers.operators import Element, Elementwise, Op, Part, Product, Spread, columns
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
 
 H = 64

@@ -13,9 +13,9 @@ import pytest
 import planner
 from planner.__main__ import run
 from planner.optimize.collector import first_row
-from planner.plan.given import make_request
-from planner.plan.pinned import PinnedPlan
-from planner.plan.plan import evaluated, one_configuration
+from planner.workloads.given import make_request
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import evaluated, one_configuration
 
 LOGS = Path(__file__).parent / "printed"
 TRAINED: dict[str, Any] = {

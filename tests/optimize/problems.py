@@ -12,8 +12,8 @@ from planner.configurations.training import NAMES
 from planner.optimize.collector import plain
 from planner.optimize.problem import Problem
 from planner.optimize.source import Candidates
-from planner.plan.plan import make_plan
 from planner.question.request import Request
+from planner.workloads.plan import make_plan
 
 COLUMNS = {
     "throughput": ("tokens_per_s", -1),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.configurations.training import TrainingConfigurations
-from planner.optimize.narrowing import count_codes, possible_mesh
+from planner.optimize.source import count_codes, possible_mesh
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 2**16 - 1, 2**16, 2**16 + 1, 200_001])

@@ -8,8 +8,8 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.groups import grouped
 from planner.optimize.optuna_search import SAMPLERS, optuna_search
 from planner.optimize.samples import Samples
-from planner.plan.plan import make_plan
 from planner.question.request import Request
+from planner.workloads.plan import make_plan
 
 LIMITS = {"time_to_first_token": 1.0, "time_per_output_token": 0.04}
 EXAMPLE = {

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import planner
 from planner.optimize.recommendation import Simplest, reach
 from planner.optimize.result import row_of
-from planner.plan.plan import make_plan
 from planner.question.request import Request
+from planner.workloads.plan import make_plan
 
 
 @dataclass

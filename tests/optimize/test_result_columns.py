@@ -8,9 +8,9 @@ import pytest
 
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import FOLLOWING, ends_of, full_columns
-from planner.plan.plan import make_plan
 from planner.question.request import Request
 from planner.question.terms import term_of_column
+from planner.workloads.plan import make_plan
 
 TRAIN = Request(model="llama-7b", num_gpus=(8, 16), space="small", framework="megatron-lm")
 SERVE = Request(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner import Request, search
-from planner.optimize.scaling import FewestGpus
+from planner.optimize.result import FewestGpus
 
 
 def test_rows_are_told_beside_the_fewest_gpus_of_the_same_answers() -> None:

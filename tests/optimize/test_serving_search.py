@@ -8,8 +8,8 @@ import planner
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.relaxing import without_assumed
-from planner.plan.plan import make_plan
 from planner.question.request import Request
+from planner.workloads.plan import make_plan
 
 SMALL = {
     "model": "llama-3.1-8b",

@@ -5,7 +5,7 @@ from problems import problem
 
 from planner.configurations.training import NAMES
 from planner.errors import SearchSpaceError
-from planner.plan.given import parse_settings
+from planner.workloads.given import parse_settings
 
 
 def choices(**request):

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import planner
-from planner.confidence.quantiles import MEDIAN, SUREST, checked_confidence, quantile
+from planner.confidence.intervals import MEDIAN, SUREST, checked_confidence, quantile
 from planner.errors import SearchSpaceError
 from planner.optimize.constraints import constraints
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.sureness import sure_factor
-from planner.plan.given import make_request
-from planner.plan.plan import make_plan
+from planner.workloads.given import make_request
+from planner.workloads.plan import make_plan
 
 TRAINING = {"model": "llama-7b", "gpu": "h100", "total_tokens": "100B", "framework": "megatron-lm"}
 SERVING = {

@@ -9,8 +9,7 @@ import pytest
 
 from planner.pages.read import page_of
 from planner.pages.table import breakdowns
-from planner.show.html import page_html
-from planner.show.markdown import markdown
+from planner.show.html import markdown, page_html
 from planner.show.page import (
     BEST,
     GAP,

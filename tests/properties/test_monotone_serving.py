@@ -14,7 +14,7 @@ from planner import Request
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.loop import Served
-from planner.plan.plan import make_plan
+from planner.workloads.plan import make_plan
 from planner.workloads.replicas import ReplicaSource
 
 SLOW = settings(max_examples=examples(25, 5))

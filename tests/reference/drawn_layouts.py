@@ -11,33 +11,31 @@ from scalar_machine import Layout, World
 
 from planner import Request
 from planner.base.enums import (
+    MODULES,
+    AttentionKernel,
     ComputePrecision,
     ContextExchange,
+    ExpertCompute,
     Fp8Recipe,
+    KeptTensors,
+    LossKernel,
     MainPrecision,
     Offload,
     OptimizerKind,
     PipelineSchedule,
     Recompute,
+    RecomputedModules,
     StatePrecision,
     TokenDispatcher,
-)
-from planner.base.software_enums import (
-    MODULES,
-    AttentionKernel,
-    ExpertCompute,
-    KeptTensors,
-    LossKernel,
-    RecomputedModules,
     TorchCompile,
 )
 from planner.configurations.training import NAMES, TrainingConfigurations
 from planner.estimators.training.share import Setting
-from planner.plan.plan import make_plan
 from planner.specs.catalogue import Catalogue, names
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.workload import TrainingWorkload
+from planner.workloads.plan import make_plan
 
 MODELS = {
     "llama-7b": {},

@@ -13,9 +13,8 @@ from typing import Any
 from scalar_attention import attention_kernels, kernel_rates
 from scalar_table import tabulated_flops
 
-from planner.specs.cluster import ClusterSpec
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import GpuSpec
+from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.model import AttentionSpec, ModelSpec
 from planner.specs.workload import TrainingWorkload
 

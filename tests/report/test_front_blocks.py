@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.show.terminal import terminal_text
-from planner.show.views.front_points import FrontPoints, Points, block_lines, points_blocks
+from planner.show.views.front import FrontPoints, Points, block_lines, points_blocks
 
 
 def _points(column: str, values: list[float]) -> Points:

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.documents.shell import Script, read_shell
+from planner.documents.shell.inner import read_inner
+from planner.documents.shell.text import Span, edited
+from planner.documents.shell.values import Piece
 from planner.errors import LaunchError
-from planner.shell import Script, read_shell
-from planner.shell.inner import read_inner
-from planner.shell.text import Span, edited
-from planner.shell.values import Piece
 
 
 def _inside(text: str) -> Script:

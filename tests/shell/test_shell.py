@@ -10,9 +10,9 @@ from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.documents.shell import Script, Word, expand, read_shell
+from planner.documents.shell.text import Span, edited
 from planner.errors import LaunchError
-from planner.shell import Script, Word, expand, read_shell
-from planner.shell.text import Span, edited
 
 
 def words(text: str, place: int = -1) -> tuple[Word, ...]:

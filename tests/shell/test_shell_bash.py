@@ -10,7 +10,7 @@ from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.shell import Script, read_shell
+from planner.documents.shell import Script, read_shell
 
 BASH = shutil.which("bash") or ""
 NAMES = ("A", "B", "C1", "_d")

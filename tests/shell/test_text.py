@@ -14,9 +14,9 @@ from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.documents.shell.text import Span, diff, edited, shell_word
 from planner.documents.writing import json_scalar, yaml_scalar
 from planner.errors import LaunchError
-from planner.shell.text import Span, diff, edited, shell_word
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 SCALARS = st.one_of(

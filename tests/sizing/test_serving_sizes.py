@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 
 import planner
-from planner.decide.sizing.day import Hour, Terms, cheapest_base, day_cost, fleets_by_rate
+from planner.decide.sizing.day import (
+    Hour,
+    Period,
+    Terms,
+    cheapest_base,
+    day_cost,
+    fleets_by_rate,
+    read_load,
+)
 from planner.decide.sizing.fleet import Fleet
-from planner.decide.sizing.load import Period, read_load
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.optimize.sureness import sure_factor
-from planner.plan.given import make_request
+from planner.workloads.given import make_request
 
 SERVICE = {
     "model": "llama-3.1-8b",

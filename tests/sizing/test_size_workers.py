@@ -17,7 +17,7 @@ import pytest
 from planner.base.processes import TRIES, Lost, on_workers
 from planner.decide.sizing import size as sizing
 from planner.errors import WorkersLost
-from planner.plan.given import make_request
+from planner.workloads.given import make_request
 
 SIZE = (
     "size", "--model", "llama-65b", "--tokens", "1T", "--deadline", "30d",

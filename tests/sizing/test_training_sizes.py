@@ -221,7 +221,7 @@ def test_without_a_gpu_the_current_ones_of_data_centers_are_sized():
 
 def _tasks():
     from planner.decide.sizing.size import tasks_of
-    from planner.plan.given import make_request
+    from planner.workloads.given import make_request
 
     return tasks_of(make_request({**RUN, "constraints": {"cost": 1e6}}))
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from planner.errors import SpecError
-from planner.plan.plan import make_plan
 from planner.question.request import Request
 from planner.specs import cache, load
 from planner.specs.cache import kept, remembered, stamp
@@ -21,6 +20,7 @@ from planner.specs.catalogue import find, load_gpu, load_model, names
 from planner.specs.gemm_table import read_gemm_table
 from planner.specs.price import price_of
 from planner.specs.profile import load_framework
+from planner.workloads.plan import make_plan
 
 GPU = "h100-sxm-80gb"
 

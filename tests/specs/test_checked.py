@@ -12,12 +12,11 @@ import pytest
 from annotated_types import Interval, MinLen
 
 from planner.specs.checked import Faults, Strict, checked, checked_of
-from planner.specs.cluster import ClusterSpec
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.load import read_toml
+from planner.specs.gpu import ClusterSpec
+from planner.specs.load import FileContext, read_toml
 from planner.specs.model import ModelSpec
-from planner.specs.quantity import FileContext
 from planner.specs.search_space import PowersOfTwo, SearchSpace
 from planner.specs.serving import ServingWorkload
 from planner.specs.workload import TrainingWorkload

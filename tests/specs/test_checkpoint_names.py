@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import planner
 from planner.base.enums import Quantization
 from planner.specs.catalogue import copied_from, load_model
-from planner.specs.checkpoint_names import Checkpoint, checkpoint_of
+from planner.specs.quantization import Checkpoint, checkpoint_of
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError, SpecError
-from planner.plan.plan import make_plan
 from planner.question.request import Request
 from planner.specs.paths import beside_specs
-from planner.specs.power import Between, load_power
-from planner.specs.regions import CARBON, COLUMNS, PUE, find_region, read_regions
+from planner.specs.power import CARBON, COLUMNS, PUE, Between, find_region, load_power, read_regions
+from planner.workloads.plan import make_plan
 
 QUESTION = {"model": "llama-7b", "num_gpus": 16, "gpu": "h100", "framework": "megatron-lm"}
 SPACE = {**QUESTION, "space": "small"}

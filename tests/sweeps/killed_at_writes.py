@@ -22,13 +22,13 @@ from typing import Any
 
 import planner.sweeps.run as run_module
 from planner.launch.write import launch_of, save_launch
-from planner.plan.given import make_request
 from planner.show.views.rows import row_files
 from planner.sweeps import store
 from planner.sweeps.parts import Part, run_part
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
 from planner.sweeps.run import Done, Run, run_sweep
+from planner.workloads.given import make_request
 
 WRITES = ((os, "replace"), (os, "fsync"), (os, "unlink"))
 BEGINNINGS = ((fcntl, "flock"), (io, "open"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from made import COUNTS, GPUS, plan_of, row_of, rows_of
 
-from planner.confidence.quantiles import chance_below, quantile
+from planner.confidence.intervals import chance_below, quantile
 from planner.sweeps.plan import work_questions
 from planner.sweeps.screen import overtaking_line, tie_lines, winner_lines
 from planner.sweeps.summary import Found, reason_mark, summarize, tied

@@ -14,7 +14,7 @@ from served import OWN_HOST
 
 from planner.errors import SearchSpaceError
 from planner.ui import pool as pools
-from planner.ui.kept import Kept
+from planner.ui.app import Kept
 from planner.ui.limits import Limits, Refused
 from planner.ui.pool import Pool
 from planner.ui.question import Question

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from planner.errors import PlannerError, SearchSpaceError
-from planner.ui.form import groups_of
+from planner.ui.app import groups_of
 from planner.ui.guard import is_loopback
 from planner.ui.question import COMMANDS, Question, fields_of, option_of
 from planner.workloads.registry import workload_names

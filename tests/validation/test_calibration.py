@@ -8,16 +8,21 @@ import pytest
 from sample_runs import row, runs_of
 
 from planner.base.units import GIB
-from planner.calibration import fit as fitting
-from planner.calibration.fit import fit, number_of_fits
-from planner.calibration.kinds import CALIBRATED, parameters_of, with_values
-from planner.calibration.measured import log_ratios, measured_runs
-from planner.calibration.parameters import chosen_parameters
-from planner.calibration.profile_file import profile_text, unit_of
 from planner.errors import CalibrationError
 from planner.specs.catalogue import find
 from planner.specs.framework import Execution
 from planner.specs.profile import load_framework
+from planner.validation import fit as fitting
+from planner.validation.calibration import (
+    CALIBRATED,
+    chosen_parameters,
+    log_ratios,
+    measured_runs,
+    parameters_of,
+    with_values,
+)
+from planner.validation.fit import fit, number_of_fits
+from planner.validation.fitted_profile import profile_text, unit_of
 from planner.validation.training.evaluate import predict_training_group
 
 ROWS = [

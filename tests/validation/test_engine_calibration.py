@@ -7,13 +7,17 @@ import pytest
 from sample_inference import DISAGGREGATED, row, runs_of
 
 from planner.__main__ import run
-from planner.calibration.fit import fit
-from planner.calibration.kinds import parameters_of
-from planner.calibration.measured import log_ratios, measured_runs, thinned
-from planner.calibration.parameters import chosen_parameters
-from planner.calibration.profile_file import unit_of
 from planner.errors import CalibrationError
 from planner.specs.engine import EngineExecution
+from planner.validation.calibration import (
+    chosen_parameters,
+    log_ratios,
+    measured_runs,
+    parameters_of,
+    thinned,
+)
+from planner.validation.fit import fit
+from planner.validation.fitted_profile import unit_of
 from planner.validation.predict import predict
 
 TIMES = ("_time", "_overhead")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.confidence.engines import engine_rule
+from planner.confidence.software import engine_rule
 from planner.validation.kinds import kind_of
 from planner.validation.library import Library
 from planner.validation.predict import why_impossible

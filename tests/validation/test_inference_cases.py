@@ -4,7 +4,7 @@ import pytest
 from sample_inference import DISAGGREGATED, run_of
 
 from planner.base.enums import CacheType, Quantization
-from planner.confidence.engines import engine_rule
+from planner.confidence.software import engine_rule
 from planner.validation.inference.cases import Mode, inference_case
 from planner.validation.models import NotPredicted
 from planner.validation.runs import read_runs

@@ -19,8 +19,8 @@ from make_recipes import (
 )
 
 from planner import Request
-from planner.configurations.choices import checked
-from planner.plan.plan import make_plan
+from planner.configurations.enumerate import checked
+from planner.workloads.plan import make_plan
 
 # What was reached: more is welcome, less is a step back.
 ACCEPTED = 103

@@ -7,8 +7,7 @@ import pytest
 from planner.__main__ import run
 from planner.base.enums import TemplateKind
 from planner.validation.columns import INFERENCE, TRAINING, ColumnType
-from planner.validation.runs import read_runs
-from planner.validation.template import template
+from planner.validation.runs import read_runs, template
 
 
 @pytest.mark.parametrize("kind", TemplateKind)

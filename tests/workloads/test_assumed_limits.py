@@ -12,9 +12,9 @@ import pytest
 import planner
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.relaxing import without_assumed
-from planner.plan.plan import answered, make_plan
 from planner.question.request import Request
 from planner.question.terms import glossary
+from planner.workloads.plan import answered, make_plan
 
 SMALL: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,

@@ -19,10 +19,10 @@ from planner.estimators.training.cost import (
     goodput,
     run_cost,
 )
-from planner.plan.given import make_request
-from planner.plan.plan import make_plan
 from planner.specs.catalogue import Catalogue
 from planner.specs.site import Site
+from planner.workloads.given import make_request
+from planner.workloads.plan import make_plan
 
 RUN = {
     "model": "llama-65b",

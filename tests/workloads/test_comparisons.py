@@ -13,9 +13,9 @@ from planner.errors import SearchSpaceError
 from planner.optimize.pareto import pareto_front
 from planner.optimize.result import row_of
 from planner.optimize.result_columns import full_columns
-from planner.plan.pinned import PinnedPlan
-from planner.plan.plan import make_plan
 from planner.question.request import Request
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import make_plan
 
 GPUS = ("h100-sxm-80gb", "a100-sxm-80gb")
 QUESTION: dict[str, Any] = {"model": "llama-2-13b", "num_gpus": 16, "space": "small"}

@@ -15,8 +15,7 @@ import pytest
 
 import planner
 from planner.base.arrays import CodeArray, FloatArray
-from planner.configurations.choices import checked, listed
-from planner.configurations.enumerate import OpenMesh, factor
+from planner.configurations.enumerate import OpenMesh, checked, factor, listed
 from planner.configurations.rule import Rule, first_broken, indivisible, predicted
 from planner.configurations.table import ConfigurationTable
 from planner.errors import SearchSpaceError
@@ -29,9 +28,18 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.workloads import registry
-from planner.workloads.base import Question, Scene, Wording, Workload, judged_once
-from planner.workloads.columns import counts, floats, repeated, worded
-from planner.workloads.notes import Notes
+from planner.workloads.assumed import Notes
+from planner.workloads.base import (
+    Question,
+    Scene,
+    Wording,
+    Workload,
+    counts,
+    floats,
+    judged_once,
+    repeated,
+    worded,
+)
 from planner.workloads.place import gpu_counts
 
 NAME = "score"

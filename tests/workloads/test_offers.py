@@ -11,13 +11,13 @@ import pytest
 import planner
 from planner.errors import PlannerError, SearchSpaceError, SpecError
 from planner.optimize.collector import first_row
-from planner.plan.given import make_request
-from planner.plan.pinned import PinnedPlan
-from planner.plan.plan import Plan, evaluated, make_plan, one_configuration
 from planner.show.views.search import assumed_line
 from planner.specs.catalogue import find
 from planner.specs.price import price_of
 from planner.specs.site import Site
+from planner.workloads.given import make_request
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import Plan, evaluated, make_plan, one_configuration
 
 H100, B200, H800 = "h100-sxm-80gb", "b200-sxm-180gb", "h800-sxm-80gb"
 QUESTION = {"model": "llama-7b", "num_gpus": 8, "space": "small"}

@@ -10,8 +10,8 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError
-from planner.plan.plan import make_plan
 from planner.question.request import Request
+from planner.workloads.plan import make_plan
 
 QUESTION: dict[str, Any] = {
     "workload": "serve",

@@ -7,11 +7,11 @@ import pytest
 import planner
 from planner.base.enums import ComputePrecision
 from planner.pages.assumptions import facts_section
-from planner.plan.given import make_request
-from planner.plan.plan import Plan, make_plan, one_configuration
 from planner.show.page import Table
 from planner.show.views.sizes import note_lines
 from planner.show.views.sure import other_formats
+from planner.workloads.given import make_request
+from planner.workloads.plan import Plan, make_plan, one_configuration
 
 
 def plan(**request: Any) -> Plan:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from planner.optimize.exhaustive import exhaustive_search
-from planner.plan.plan import make_plan
 from planner.question.request import Request
 from planner.workloads import pool_search
+from planner.workloads.plan import make_plan
 from planner.workloads.pool_search import numbers_of_prefill
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from planner.estimators.inference.memory import serving_memory
 from planner.optimize.collector import first_row
-from planner.plan.plan import evaluated, one_configuration
 from planner.question.request import Request
+from planner.workloads.plan import evaluated, one_configuration
 
 
 @pytest.mark.parametrize("asked", [10, 12, 64, 500, 5000])

@@ -11,10 +11,10 @@ from planner.errors import SpecError
 from planner.launch.read import read_launch
 from planner.optimize.collector import first_row
 from planner.optimize.result import row_of
-from planner.plan.given import make_request
-from planner.plan.pinned import PinnedPlan
-from planner.plan.plan import evaluated, one_configuration
 from planner.show.views.search import estimate_command
+from planner.workloads.given import make_request
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import evaluated, one_configuration
 
 
 def row(**request: Any) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from planner.configurations.serving import PoolConfigurations, ServingConfigurat
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.recommendation import Simplest
-from planner.plan.plan import make_plan
 from planner.question.request import Request
+from planner.workloads.plan import make_plan
 from planner.workloads.pools import PoolSource
-from planner.workloads.serving_simplicity import (
+from planner.workloads.simplicity import (
     HIGHEST_LOAD,
     LONGEST_BATCH,
     batch_complexity,

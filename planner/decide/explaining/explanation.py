@@ -10,8 +10,7 @@ from functools import cached_property
 from planner.base.cells import Row, number
 from planner.base.records import record
 from planner.decide.explaining.against import Difference, Seen
-from planner.decide.explaining.sources import Sources
-from planner.decide.explaining.steps import ExplainedStep, keys_of, step_dict
+from planner.decide.explaining.steps import ExplainedStep, Sources, keys_of, step_dict
 from planner.decide.explaining.what_if import (
     STEP,
     Sensitivity,
@@ -24,10 +23,10 @@ from planner.decide.explaining.what_if import (
 from planner.decide.open_facts import MovingFact
 from planner.errors import PlannerError
 from planner.optimize.collector import first_row, known_value
-from planner.plan.pinned import PinnedPlan
-from planner.plan.plan import Plan, evaluated
 from planner.question.terms import terms_about
 from planner.workloads.base import Evaluation
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import Plan, evaluated
 
 _OF_MEMORY = ("peak_memory_gib", "memory_headroom_gib")
 _PARTS_OF_KERNELS = 3  # efficiency.gemm.bf16

@@ -10,13 +10,11 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.base.cells import Value
-from planner.base.enums import AttentionKernels, ComputePrecision, Fp8Recipe
+from planner.base.enums import AttentionKernel, AttentionKernels, ComputePrecision, Fp8Recipe
 from planner.base.records import record
-from planner.base.software_enums import AttentionKernel
-from planner.decide.explaining.formulas import FORMULAS
-from planner.decide.explaining.steps import largest_term
+from planner.decide.explaining.steps import FORMULAS, largest_term
 from planner.errors import SearchSpaceError
-from planner.estimators.kernel_rows import rates
+from planner.estimators.kernel_work import rates
 from planner.estimators.ledger import Ledger, Work
 from planner.estimators.machine import Group, Machine
 from planner.estimators.training.attention_core import fused_work
@@ -26,7 +24,7 @@ from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
-from planner.workloads.notes import Notes
+from planner.workloads.assumed import Notes
 from planner.workloads.place import every_count, hardware
 from planner.workloads.timed import Done
 

@@ -17,10 +17,10 @@ from planner.base.records import record
 from planner.errors import PlannerError
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.source import Setting, Source
-from planner.plan.plan import Plan, evaluated, one_configuration
 from planner.question.request import Request
 from planner.specs.checked import unchecked
 from planner.workloads.base import Evaluation
+from planner.workloads.plan import Plan, evaluated, one_configuration
 
 Made = TypeVar("Made")
 

@@ -12,14 +12,14 @@ from planner.base.arrays import first
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.base.units import DAY, GIB
-from planner.confidence.quantiles import MEDIAN
+from planner.confidence.intervals import MEDIAN
 from planner.decide.open_facts import MovingFact
 from planner.optimize.collector import first_row
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates
 from planner.optimize.sureness import is_unknown, sure_value
-from planner.plan.plan import Plan
 from planner.question.terms import glossary
+from planner.workloads.plan import Plan
 from planner.workloads.scenes import EACH_ITS_OWN
 
 if TYPE_CHECKING:

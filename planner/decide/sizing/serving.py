@@ -8,15 +8,14 @@ from dataclasses import replace
 
 from planner.base.cells import number
 from planner.decide.sizing.fleet import Fleet, Size
-from planner.decide.sizing.floor import MORE_EFFICIENT
-from planner.decide.sizing.reasons import Missed, reason_of
+from planner.decide.sizing.floor import MORE_EFFICIENT, Missed, reason_of
 from planner.optimize.collector import Collector
 from planner.optimize.constraints import Constraint
 from planner.optimize.other_terms import searched
 from planner.optimize.result import SearchResult
-from planner.plan.plan import Plan, make_plan
 from planner.question.request import Request
 from planner.workloads.deployments import DISAGGREGATED
+from planner.workloads.plan import Plan, make_plan
 
 _FEWEST = ("num_gpus", "request_latency")
 _CHEAPEST = ("cost_per_hour", *_FEWEST)

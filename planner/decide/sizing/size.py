@@ -14,22 +14,21 @@ from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.classes import gpu_class
-from planner.confidence.quantiles import checked_confidence
-from planner.decide.sizing.day import day_of
+from planner.confidence.intervals import checked_confidence
+from planner.decide.sizing.day import Load, day_of
 from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.floor import DEADLINES
-from planner.decide.sizing.load import Load
 from planner.decide.sizing.serving import Searches, serving_size
 from planner.decide.sizing.training import TrainingSizer
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.optimize.result import SearchResult
-from planner.plan.given import Said
-from planner.plan.plan import make_plan
 from planner.question.inputs import read, several
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
+from planner.workloads.given import Said
+from planner.workloads.plan import make_plan
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,15 +10,14 @@ from functools import cached_property
 from planner.base.cells import number
 from planner.decide.open_facts import MovingFact, moving_facts
 from planner.decide.sizing.fleet import Fleet, Size
-from planner.decide.sizing.floor import Floor
-from planner.decide.sizing.reasons import Missed, reason_of
+from planner.decide.sizing.floor import Floor, Missed, reason_of
 from planner.estimators.training.share import Setting
 from planner.optimize.other_terms import searched
 from planner.optimize.result import SearchResult
-from planner.plan.plan import make_plan
 from planner.question.request import ALL, Request
-from planner.specs.cluster import ClusterSpec
+from planner.specs.gpu import ClusterSpec
 from planner.workloads.place import LARGEST_OF_ALL, every_count, gpu_counts
+from planner.workloads.plan import make_plan
 
 _PRIMES = (2, 3, 5, 7)
 

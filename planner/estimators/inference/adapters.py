@@ -24,7 +24,7 @@ from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank, ServingSetting
 from planner.estimators.inference.weights import held_experts
-from planner.formulas.adapters import served_adapter_bytes
+from planner.formulas.memory import served_adapter_bytes
 from planner.formulas.routing import experts_touched
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Holder, Op, Product, Split

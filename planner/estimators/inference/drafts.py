@@ -18,8 +18,8 @@ from planner.estimators.inference.step import step_time
 from planner.estimators.inference.weights import weight_bytes
 from planner.layers.model import layer_of
 from planner.layers.operators import Product
-from planner.specs.drafting import DraftMethod
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
+from planner.specs.serving import DraftMethod
 
 
 def drafter(

@@ -10,16 +10,16 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.base.enums import AttentionKernels, CacheType, Precision, Quantization
 from planner.base.records import record
-from planner.estimators.kernel_rows import (
+from planner.estimators.kernel_table import KernelTable, chosen
+from planner.estimators.kernel_work import (
     SIXTEEN_BIT_BYTES,
     Rows,
     Shown,
+    cache_work,
     dense_rows,
     expert_rows,
     num_multiprocessors,
 )
-from planner.estimators.kernel_table import KernelTable, chosen
-from planner.estimators.kernel_work import cache_work
 from planner.estimators.machine import Group, Machine
 from planner.formulas.routing import experts_touched, fullest_rank_touched
 from planner.specs.engine import EngineProfile

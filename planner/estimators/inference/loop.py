@@ -11,7 +11,6 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
-from planner.estimators.inference.offered import Offered
 from planner.estimators.inference.serving import (
     Phases,
     decode_steps,
@@ -24,9 +23,8 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.inference.waits import Queue, Work, queue_of, steady_noise
-from planner.formulas.filling import filling_share
-from planner.formulas.queueing import balanced_rate, mean_if_any, together_in_waves
+from planner.estimators.inference.waits import Offered, Queue, Work, queue_of, steady_noise
+from planner.formulas.queueing import balanced_rate, filling_share, mean_if_any, together_in_waves
 
 
 @record(kw_only=True)

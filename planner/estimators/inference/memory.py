@@ -22,7 +22,7 @@ from planner.estimators.inference.drafts import draft_weights, drafter
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.tower import tower_weights
 from planner.estimators.inference.weights import weight_bytes
-from planner.formulas.kv_cache import paged_tokens, typical_cache_bytes
+from planner.formulas.memory import paged_tokens, typical_cache_bytes
 from planner.formulas.queueing import residual_mean
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Holder, Product, Split

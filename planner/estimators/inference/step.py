@@ -2,26 +2,310 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import CacheType, Quantization
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
-from planner.estimators.inference.adapters import adapter_launches
-from planner.estimators.inference.attention_core import cached_bytes, visible
-from planner.estimators.inference.layer_operators import end_operators, layer_operators
+from planner.estimators.inference.adapters import adapter_launches, adapters
+from planner.estimators.inference.attention_core import (
+    attention_core,
+    cached_bytes,
+    index_scores,
+    scan,
+    visible,
+)
+from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
-from planner.estimators.inference.weights import weight_bytes
+from planner.estimators.inference.weights import held_experts, weight_bytes
 from planner.estimators.ledger import Work, attributed
-from planner.layers.model import layer_of
+from planner.formulas.collectives import distinct_share
+from planner.formulas.routing import fullest_rank_factor
+from planner.layers import operators as ops
+from planner.layers.model import Layer, embedding_of, layer_of, logits_of
 from planner.layers.operators import AttentionCore
 from planner.specs.model import LayerGroup
+
+
+def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[StepOperator]:
+    """All matrices of the experts of the rank with most of the tokens.
+
+    Copies of experts share their tokens, and each that is visited is read.
+    """
+    rank, c = context.rank, context.rank.configurations
+    pairs = rank.batch.tokens * op.per_token
+    width = op.width / c.expert_tensor_parallel
+    dispersion = rank.setting.workload.expert_dispersion
+    uneven = np.asarray(c.expert_parallel)
+    if context.kernels.engine.execution.balanced_experts:
+        uneven = np.ones(())
+    held = held_experts(rank.setting, op.num_experts, c)
+    # Copies are of the popular ones: they even out what ranks have to do.
+    popularity = np.where(held > op.num_experts, 0.0, dispersion)
+    fullest = fullest_rank_factor(
+        pairs=pairs, ranks=uneven, num_experts=op.num_experts, dispersion=popularity
+    )
+    mine = pairs / c.expert_parallel * fullest
+    time = context.kernels.experts(
+        tokens=rank.batch.tokens
+        if not rank.setting.workload.equal_prompts
+        else np.asarray(
+            rank.batch.tokens / np.maximum(rank.batch.decoding + rank.batch.prompts, 1.0)
+        ),
+        pairs=mine,
+        num_experts=held,
+        num_experts_per_tok=op.per_token,
+        local_experts=held / c.expert_parallel,
+        hidden_size=op.depth,
+        width=width,
+        matrices=op.matrices,
+        quantization=c.expert_quantization,
+        dispersion=dispersion,
+        uneven_ranks=uneven,
+    )
+    # It reads and writes as many tensors as there are matrices.
+    activation = context.kernels.elementwise(2.0 * op.matrices * mine * width, kernels=0)
+    yield StepOperator(
+        name=op.name,
+        module=op.module,
+        time=time + activation,
+        flops=2.0 * op.matrices * op.depth * width * mine,
+    )
+
+
+def exchange(context: LayerContext, op: ops.ExpertExchange, layer: Layer) -> Iterator[StepOperator]:
+    """What the ranks of the experts exchange.
+
+    Ranks that hold the same tokens add up their results. With data-parallel attention each
+    sends its tokens: to all ranks, or to those of their experts, whichever is faster.
+    """
+    rank, c = context.rank, context.rank.configurations
+    machine = context.kernels.machine
+    num_bytes = 2.0 * rank.batch.tokens * rank.hidden_size
+    group = rank.stage_group
+    together = context.kernels.all_reduce(num_bytes, group)
+    gathered = context.collective("all_gather", num_bytes, group) + context.collective(
+        "reduce_scatter", num_bytes, group
+    )
+    sent = distinct_share(num_copies=op.per_token, num_domains=machine.num_domains(group))
+    own = 2.0 * rank.tokens * op.columns.whole * np.minimum(op.per_token, c.expert_parallel)
+    there = machine.collective("all_to_all", own, group, sent_across=sent)
+    apart = np.minimum(gathered, 2.0 * there)
+    is_apart = c.attention_data_parallel > 1
+    if machine.ledger is not None:
+        machine.unused(is_apart, "all_reduce", "custom_all_reduce")
+        machine.unused(~is_apart | (gathered > 2.0 * there), "all_gather", "reduce_scatter")
+        machine.unused(~is_apart | (gathered <= 2.0 * there), "all_to_all")
+    time = np.where(is_apart, apart, together)
+    yield context.communication("experts_exchange", "experts", "expert_parallel", time)
+
+
+_NUMBER = 2.0  # bytes of one that layers read and write
+# What it reads and writes: the sum with the residual stream is part of the norm after it.
+_NORM_TENSORS = 4
+_SAMPLING_BYTES = 12.0  # fp32 logits are read by softmax, top-k and sampling
+_CHOICE_BYTES = 8.0  # scores of experts in fp32, and what is chosen of them
+# Parts of other kernels: sums of norms, gates of the attention before them.
+_FUSED = ("residual", "output_gate")
+# Prompts have one kernel, sequences that decode another.
+_KERNELS = {"convolution": 2}
+
+
+def layer_operators(context: LayerContext, group: LayerGroup) -> Iterator[StepOperator]:
+    """Those of one layer of a group."""
+    yield from _of(context, layer_of(context.rank.setting.model, group))
+
+
+def end_operators(context: LayerContext) -> Iterator[StepOperator]:
+    """Embedding, final norm, logits of the tokens to be sampled, sampling."""
+    model = context.rank.setting.model
+    yield from _of(context, embedding_of(model))
+    yield from _of(context, logits_of(model))
+
+
+def _of(context: LayerContext, layer: Layer) -> Iterator[StepOperator]:
+    for op in layer.operators:
+        yield from _KINDS[type(op)](context, op, layer)
+        yield from adapters(context, op)
+
+
+def _product(context: LayerContext, op: ops.Product, layer: Layer) -> Iterator[StepOperator]:
+    core, t = layer.core, context.rank.configurations.tensor_parallel
+    if op.reads == "residual" and op.split is ops.Split.NONE:
+        yield from _joined(context, op, layer)
+        return
+    if core and core.latent_width and op.reads == "key_latent":
+        yield from _expansion(context, op, core)
+        return
+    rows = _rows(context, op)
+    columns = op.columns.on_rank(t) if op.split is ops.Split.COLUMNS else op.columns.whole
+    depth = op.depth / t if op.split is ops.Split.ROWS else op.depth
+    code = _code(context, op, layer)
+    stored = _embedding_bytes(context) if op.holder is ops.Holder.LOGITS else None
+    yield context.linear(
+        op.name, op.module, rows=rows, columns=columns, depth=depth, quantization=code,
+        stored=stored,
+    )  # fmt: skip
+    if op.module == "router":
+        moved = _CHOICE_BYTES * rows * op.columns.whole
+        yield context.elementwise("choose_experts", "router", num_bytes=moved)
+
+
+def _joined(context: LayerContext, op: ops.Product, layer: Layer) -> Iterator[StepOperator]:
+    """Projections into latent spaces, whole on every rank: engines have one product of all."""
+    same = [
+        each
+        for each in layer.of(ops.Product)
+        if each.reads == op.reads and each.split is ops.Split.NONE and each.module == op.module
+    ]
+    if op is same[0]:
+        columns = sum(each.columns.whole for each in same)
+        rows = context.rank.tokens
+        name = f"{op.module}_down"
+        yield context.linear(
+            name,
+            op.module,
+            rows=rows,
+            columns=columns,
+            depth=op.depth,
+            quantization=context.stored_code("attention"),
+        )
+
+
+def _expansion(
+    context: LayerContext, op: ops.Product, core: ops.AttentionCore
+) -> Iterator[StepOperator]:
+    """Prompts expand the latent; decoding folds the expansion into queries and outputs."""
+    rank, t = context.rank, context.rank.configurations.tensor_parallel
+    prompt = rank.prompt_tokens
+    columns = op.columns.on_rank(t)
+    code = context.stored_code("attention")
+    yield context.linear(
+        op.name, op.module, rows=prompt, columns=columns, depth=op.depth, quantization=code
+    )
+    for name, width in (("keys", core.qk_dim - core.rope_dim), ("values", core.v_dim)):
+        yield context.linear(
+            f"absorb_{name}",
+            op.module,
+            rows=rank.tokens - prompt,
+            columns=core.heads / t * width,
+            depth=op.depth,
+            quantization=SIXTEEN_BIT,
+        )
+
+
+def _code(context: LayerContext, op: ops.Product, layer: Layer) -> CodeArray | None:
+    """The type of a product where it is not that of the configuration's matrices."""
+    if op.holder is ops.Holder.LOGITS:
+        if context.rank.setting.workload.embedding_bits is not None:
+            return SIXTEEN_BIT
+        return None if context.rank.setting.engine.quantized_ends else SIXTEEN_BIT
+    if op.sixteen_bit or op.holder is ops.Holder.ROUTER:
+        return SIXTEEN_BIT
+    if op.holder is ops.Holder.ATTENTION:
+        return context.stored_code("attention")
+    if op.holder is ops.Holder.FEED_FORWARD:
+        has_experts = any(layer.of(ops.Experts))
+        return context.stored_code("shared_experts" if has_experts else "feed_forward")
+    return None
+
+
+def _rows(context: LayerContext, op: ops.Op) -> FloatArray:
+    """Tokens of an operator: after the last layer those to be sampled."""
+    at_the_end = op.module == "logits" or op.name == "final_norm"
+    return context.rank.sampled if at_the_end else context.rank.tokens
+
+
+def _elementwise(
+    context: LayerContext, op: ops.Elementwise, layer: Layer
+) -> Iterator[StepOperator]:
+    if op.module in _FUSED or op.name in _FUSED:
+        return
+    t, rows = context.rank.configurations.tensor_parallel, _rows(context, op)
+    if op.module == "norm":
+        moved = _NUMBER * _NORM_TENSORS * rows * op.columns.whole
+    elif op.module == "rope":
+        # Of the keys, what is rotated is written to the cache by the same kernel.
+        queries = _NUMBER * op.forward * op.columns.split / t
+        own = layer.core if layer.core and not layer.core.shares_cache else None
+        moved = rows * (queries + _NUMBER * cached_bytes(context.rank, own))
+    else:
+        is_whole = op.module == "residual_streams"
+        width = op.columns.whole if is_whole else op.columns.on_rank(t)
+        moved = _NUMBER * op.forward * rows * width
+    kernels = _KERNELS.get(op.name, 1)
+    yield context.elementwise(op.name, op.module, num_bytes=moved, kernels=kernels)
+
+
+def _lookup(context: LayerContext, op: ops.Lookup, layer: Layer) -> Iterator[StepOperator]:
+    read = (_embedding_bytes(context) or _NUMBER) - _NUMBER
+    moved = (_NUMBER * op.forward + read) * context.rank.tokens * op.columns.whole
+    yield context.elementwise(op.name, op.module, num_bytes=moved)
+
+
+def _embedding_bytes(context: LayerContext) -> float | None:
+    """Bytes of a weight of embedding and logits, where others than 16 bits are said."""
+    bits = context.rank.setting.workload.embedding_bits
+    return None if bits in (None, 16) else bits / 8
+
+
+def _sampling(context: LayerContext, op: ops.Loss, layer: Layer) -> Iterator[StepOperator]:
+    """Logits of all shards of the vocabulary come together, and tokens are drawn."""
+    logits = context.rank.sampled * op.columns.whole
+    time = context.collective("all_gather", _NUMBER * logits, context.rank.tensor_group)
+    yield context.communication("logits_gather", "logits", "tensor_parallel", time)
+    yield context.elementwise("sampling", "logits", num_bytes=_SAMPLING_BYTES * logits, kernels=3)
+
+
+def _block_exchange(
+    context: LayerContext, op: ops.BlockExchange, layer: Layer
+) -> Iterator[StepOperator]:
+    """Experts' exchange adds up what shared ones made; blocks side by side may be added first."""
+    is_last = op.module == "feed_forward"
+    if is_last and layer.experts:
+        return
+    joined = context.rank.setting.engine.execution.joined_all_reduce
+    if not is_last and joined and layer.side_by_side:
+        return
+    yield context.tensor_all_reduce(op.module)
+
+
+def _vocabulary_reduce(
+    context: LayerContext, op: ops.VocabularyReduce, layer: Layer
+) -> Iterator[StepOperator]:
+    if not op.backward:
+        yield context.tensor_all_reduce(op.module)
+
+
+def _nothing(context: LayerContext, op: ops.Op, layer: Layer) -> Iterator[StepOperator]:
+    """Part of other kernels, or of training alone."""
+    return iter(())
+
+
+_KINDS: dict[type[ops.Op], Callable[[LayerContext, Any, Layer], Iterator[StepOperator]]] = {
+    ops.AttentionCore: attention_core,
+    ops.BlockExchange: _block_exchange,
+    ops.Elementwise: _elementwise,
+    ops.ExpertBias: _nothing,
+    ops.ExpertExchange: exchange,
+    ops.Experts: experts,
+    ops.HeadExchange: _nothing,
+    ops.IndexScores: index_scores,
+    ops.Lookup: _lookup,
+    ops.Loss: _sampling,
+    ops.Permute: _nothing,
+    ops.Product: _product,
+    ops.Scan: scan,
+    ops.VocabularyReduce: _vocabulary_reduce,
+    ops.Weights: _nothing,
+}
 
 
 def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:

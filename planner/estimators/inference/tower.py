@@ -21,9 +21,8 @@ from planner.formulas.attention import (
     attention_core_flops,
     mean_keys_per_query,
 )
-from planner.layers.model import Layer
+from planner.layers.model import Layer, patch_embedding, projector, tower_layer
 from planner.layers.operators import AttentionCore, BlockExchange, Elementwise, Product
-from planner.layers.tower import patch_embedding, projector, tower_layer
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, first
 from planner.base.enums import PipelineSchedule
 from planner.base.records import record
-from planner.estimators.timeline.placed import Pipeline, placed
-from planner.estimators.timeline.schedules import BACKWARD, FORWARD, WEIGHTS, Work
+from planner.estimators.timeline.placed import BACKWARD, FORWARD, WEIGHTS, Pipeline, Work, placed
 from planner.estimators.timeline.spans import (
     BUBBLE,
     COMPUTE,

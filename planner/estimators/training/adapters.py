@@ -12,10 +12,9 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterKind, AdapterTargets
 from planner.base.records import record
 from planner.estimators.parameters import layer_parameters
-from planner.estimators.training.expert_operators import expert_pairs
-from planner.estimators.training.operators import Operator
+from planner.estimators.training.operators import Operator, expert_pairs
 from planner.estimators.training.share import Setting, Share
-from planner.formulas.adapters import adapter_parameters, dequantize_bytes
+from planner.formulas.memory import adapter_parameters, dequantize_bytes
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Product, Split
 from planner.specs.model import LayerGroup, ModelSpec

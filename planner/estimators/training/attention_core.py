@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import AttentionKernels, ContextExchange
-from planner.estimators.kernel_rows import rates
+from planner.estimators.kernel_work import rates
 from planner.estimators.machine import Group
 from planner.estimators.scans import scan_work
 from planner.estimators.training.compilation import layer_launch_time
@@ -20,7 +20,7 @@ from planner.formulas.attention import (
     mean_keys_per_query,
     unfused_softmax_bytes,
 )
-from planner.formulas.overlap import exposed_time
+from planner.formulas.collectives import exposed_time
 from planner.layers.model import Layer
 from planner.layers.operators import AttentionCore, IndexScores, Scan
 

@@ -14,7 +14,7 @@ from planner.estimators.machine import Group
 from planner.estimators.training.number_bytes import Gradients, compute_bytes, widened
 from planner.estimators.training.sharding import StageParameters, sharded
 from planner.estimators.training.share import Setting
-from planner.formulas.adapters import nf4_bytes
+from planner.formulas.memory import nf4_bytes
 from planner.specs.workload import TrainingWorkload
 
 END_BYTES = 2.0

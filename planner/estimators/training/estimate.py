@@ -2,25 +2,463 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from operator import attrgetter
+
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, Numeric
-from planner.base.enums import ComputePrecision
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
+from planner.base.enums import ComputePrecision, PipelineSchedule, ZeroStage
 from planner.base.records import record
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
+from planner.estimators.ledger import attributed
+from planner.estimators.training.adapters import adapter_block, adapter_launches, without_adapters
+from planner.estimators.training.attention_core import softmax_launches
+from planner.estimators.training.compilation import layer_launch_time
+from planner.estimators.training.data_parallel import DataParallelTime, data_parallel_time
 from planner.estimators.training.flops import (
     forward_flops_per_token,
     model_flops_per_token,
     recomputed_flops_per_token,
 )
+from planner.estimators.training.layer_operators import layer_operators
 from planner.estimators.training.memory import Memory, peak_memory
-from planner.estimators.training.pretraining import step_time
-from planner.estimators.training.sharding import stage_parameters
-from planner.estimators.training.share import Setting, fullest_and_mean_share, tokens_of_sample
+from planner.estimators.training.model_states import ModelStates, muon_time
+from planner.estimators.training.offload import (
+    HostCopies,
+    host_copies,
+    host_update_time,
+    host_updates,
+    keeps_states,
+    moved_activations,
+    paging_time,
+    streamed_states_time,
+)
+from planner.estimators.training.operators import (
+    LayerTime,
+    Operator,
+    gradient_accumulation,
+    layer_time,
+    loop_launches,
+)
+from planner.estimators.training.sharding import StageParameters, stage_parameters
+from planner.estimators.training.share import (
+    Setting,
+    Share,
+    fullest_and_mean_share,
+    tokens_of_sample,
+)
 from planner.estimators.training.stages import logits_in_layers
-from planner.estimators.training.step_time import StepTime
+from planner.estimators.training.step_time import Block, StepTime
+from planner.estimators.training.tower import TowerShare
+from planner.formulas.collectives import exposed_time, partly_hidden
+from planner.formulas.pipeline import (
+    bubble_time,
+    dualpipe_bubble_time,
+    turns_time,
+    zero_bubble_time,
+)
+from planner.layers.model import embedding_of, layer_of, logits_of, prediction_of
+from planner.specs.framework import Overlap
+
+
+def pipeline_bubble(
+    c: TrainingConfigurations,
+    blocks: Sequence[Block],
+    stages: Sequence[FloatArray],
+    transfer: FloatArray,
+) -> FloatArray:
+    """Seconds that the slowest stage is idle in a step.
+
+    ``stages`` are the seconds of a micro-batch on each candidate stage, ``transfer`` those that
+    show of sending it on.
+    """
+    p, slowest = c.pipeline_parallel, largest(stages)
+    whole = add((*(block.total * block.whole for block in blocks), p * transfer))
+    usual = bubble_time(
+        all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
+    )
+    if c.layer_split.any():
+        turns = turns_time(
+            all_stages=whole, slowest_stage=slowest, num_micro_batches=c.num_micro_batches
+        )
+        usual = np.where(c.layer_split, turns, usual)
+    schedule = c.pipeline_schedule
+    if np.all(schedule <= PipelineSchedule.INTERLEAVED):
+        return usual
+    weights = [block.time.weights for block in blocks]
+    on_stages = [
+        add(one * block.counts[stage] for one, block in zip(weights, blocks, strict=True))
+        for stage in range(len(stages))
+    ]
+    all_weights = add(one * block.whole for one, block in zip(weights, blocks, strict=True))
+    filled = zero_bubble_time(
+        all_stages=whole,
+        slowest_stage=slowest,
+        all_weights=all_weights,
+        slowest_weights=_of_slowest(stages, on_stages),
+    )
+    from_both_ends = dualpipe_bubble_time(
+        stages=p,
+        mean_stage=whole / p,
+        mean_backward=add(block.time.backward_total * block.whole for block in blocks) / p,
+        mean_weights=all_weights / p,
+    )
+    return np.where(
+        schedule == PipelineSchedule.DUALPIPE,
+        from_both_ends,
+        np.where(schedule == PipelineSchedule.ZERO_BUBBLE, filled, usual),
+    )
+
+
+def _of_slowest(stages: Sequence[FloatArray], values: Sequence[FloatArray]) -> FloatArray:
+    """The value of the first stage that is as slow as the slowest."""
+    times = np.stack(np.broadcast_arrays(*stages, *values)[: len(stages)])
+    every = np.stack(np.broadcast_arrays(*stages, *values)[len(stages) :])
+    which = np.argmax(times, axis=0)
+    return np.asarray(np.take_along_axis(every, which[None], axis=0)[0])
+
+
+_Passes = tuple[FloatArray, FloatArray]
+"""Seconds of the forward and of the backward pass of one layer or end."""
+
+
+def step_time(
+    share: Share,
+    c: TrainingConfigurations,
+    parameters: StageParameters,
+    paged: FloatArray | None = None,
+) -> StepTime:
+    """Seconds of a step of every configuration.
+
+    ``m t + (T - t)/v`` for m micro-batches on the slowest stage t, T all stages together,
+    v chunks per stage; then what shows of the gradient exchange, the optimizer, and what many
+    nodes wait for each other. ``paged``: bytes of optimizer states that go to the host and back.
+    """
+    exchange = data_parallel_time(share.setting, c, parameters)
+    close = share.setting.machine.close
+    copies = _copies(share, c, parameters)
+    close("offload")
+    blocks = _blocks(share, c, parameters, exchange, copies)
+    close("")
+    transfer = _pipeline_transfer(share, c)
+    close("pipeline_transfer")
+    stages = tuple(
+        add((*(block.total * block.counts[stage] for block in blocks), transfer))
+        for stage in range(len(parameters.dense))
+    )
+    slowest = largest(stages)
+    bubble = pipeline_bubble(c, blocks, stages, transfer)
+    data_parallel = _shown_exchange(share, exchange, slowest, late_share(share, parameters))
+    optimizer = _optimizer_time(share, c, parameters)
+    if paged is not None and np.any(paged):
+        optimizer = optimizer + paging_time(share.setting, paged)
+    close("optimizer")
+    overhead = _overhead(share, c, parameters)
+    m = c.num_micro_batches
+    alone = add((m * slowest, bubble, data_parallel, optimizer, overhead))
+    slow_nodes = share.setting.machine.large_scale_wait(alone, c.num_gpus)
+    return StepTime(
+        total=alone + slow_nodes,
+        blocks=blocks,
+        stage_times=stages,
+        recomputation=share.recomputation,
+        num_micro_batches=m,
+        pipeline_transfer=transfer,
+        pipeline_bubble=bubble,
+        data_parallel=data_parallel,
+        optimizer=optimizer,
+        overhead=overhead,
+        slow_nodes=slow_nodes,
+        works=share.setting.machine.recorded_parts(),
+    )
+
+
+def _behind_others(
+    share: Share, c: TrainingConfigurations, operators: Iterable[Operator]
+) -> tuple[Operator, ...]:
+    """Operators with what shows of the experts' exchange beside another micro-batch's layer.
+
+    DualPipe, and ``overlap_expert_parallel``, run the forward pass of one beside the backward
+    pass of another.
+    """
+    every = tuple(operators)
+    beside = _side_by_side(c)
+    if not np.any(beside):
+        return every
+    window = add(o.forward + o.backward for o in every if o.part == "compute") / 2
+    g = _overlap(share).interference
+
+    def shown(time: FloatArray) -> FloatArray:
+        behind = exposed_time(communication=time, computation=window, interference=g)
+        return np.where(beside, behind, time)
+
+    return tuple(
+        replace(o, forward=shown(o.forward), backward=shown(o.backward))
+        if o.part == "expert_parallel"
+        else o
+        for o in every
+    )
+
+
+def _side_by_side(c: TrainingConfigurations) -> BoolArray:
+    """Where the forward pass of one micro-batch runs beside the backward pass of another."""
+    dual = c.pipeline_schedule == PipelineSchedule.DUALPIPE
+    return np.asarray(c.overlap_expert_parallel | dual)
+
+
+def _copies(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> HostCopies:
+    groups = share.setting.model.layer_groups
+    moved = [moved_activations(share, group, c) for group in groups]
+    return host_copies(share.setting, c, parameters, moved)
+
+
+def _blocks(
+    share: Share,
+    c: TrainingConfigurations,
+    parameters: StageParameters,
+    exchange: DataParallelTime,
+    copies: HostCopies,
+) -> tuple[Block, ...]:
+    """The layers of each group, then embedding and logits."""
+    setting = share.setting
+    launch, trained = layer_launch_time(share), parameters.trained
+    blocks = []
+    for index, group in enumerate(setting.model.layer_groups):
+        layer = layer_of(setting.model, group)
+        operators: Iterable[Operator] = _recorded(
+            share,
+            layer_operators(share, layer),
+            adapter_block(share, group),
+            gradient_accumulation(
+                share,
+                np.asarray(trained.layer_dense[index] + trained.layer_experts[index]),
+                c.num_micro_batches,
+            ),
+        )
+        of_block, loops = launch / 2, loop_launches(share, c, layer)
+        own_launches = of_block * group.num_blocks, softmax_launches(share, layer.core), loops
+        own_parts = {"attention": of_block + softmax_launches(share, layer.core)}
+        own_parts["moe" if layer.experts else "mlp"] = of_block + loops
+        of_modules = {name: own_parts[name] for name in own_parts if name in layer.modules}
+        waits = setting.framework.execution.expert_host_wait if layer.experts else 0.0
+        operators = _behind_others(share, c, operators)
+        timed = partial(
+            layer_time,
+            again=share.recomputation,
+            block_launch_times=of_modules,
+            expert_wait=waits,
+            every_wait=share.reduce_wait,
+        )
+        of_adapters = adapter_launches(share, group)
+        time = reference = timed(operators, launch_time=add((*own_launches, of_adapters)))
+        if setting.workload.is_frozen and any(setting.workload.forward_passes):
+            without = adapter_launches(share, group, switched_off=True)
+            launches = add((*own_launches, without))
+            reference = timed(without_adapters(operators), launch_time=launches)
+        gathers = exchange.layer_forward[index], exchange.layer_backward[index]
+        moves = copies.layer_forward[index], copies.layer_backward[index]
+        blocks.append(
+            Block(
+                time=time,
+                gather=_shown_gather(share, time, gathers, _side_by_side(c)),
+                offload=_shown_copies(share, time, gathers, moves),
+                counts=parameters.layers.counts[:, index],
+                whole=float(group.num_hidden_layers),
+                reference=_without_gradients(share, time, reference, gathers, moves),
+            )
+        )
+    ends = _end_blocks(share, c, parameters, exchange, copies)
+    if (images := TowerShare.of(share, c)) is None:
+        return (*blocks, *ends)
+    return (*blocks, *ends, *images.blocks(parameters, exchange))
+
+
+def _end_blocks(
+    share: Share,
+    c: TrainingConfigurations,
+    parameters: StageParameters,
+    exchange: DataParallelTime,
+    copies: HostCopies,
+) -> Iterable[Block]:
+    model = share.setting.model
+    on_stages = {
+        embedding_of(model): (1.0, parameters.is_first),
+        logits_of(model): (1.0, parameters.is_last),
+    }
+    if model.mtp_num_layers:
+        on_stages[prediction_of(model)] = (float(model.mtp_num_layers), parameters.is_last)
+    summed = _recorded(
+        share, gradient_accumulation(share, parameters.trained.end, c.num_micro_batches)
+    )
+    for end, (whole, is_there) in on_stages.items():
+        operators = (*_recorded(share, layer_operators(share, end)), *summed)
+        time = layer_time(operators, share.recomputation, 0.0)
+        gathers = exchange.end_forward, exchange.end_backward
+        gather = _shown_gather(share, time, gathers, np.zeros((), dtype=np.bool_))
+        offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
+        moves = copies.end_forward, copies.end_backward
+        yield Block(
+            time=time,
+            gather=gather,
+            offload=offload,
+            counts=whole * is_there.astype(np.float64),
+            whole=whole,
+            reference=_without_gradients(share, time, time, gathers, moves),
+            on_first=end is embedding_of(model),
+        )
+
+
+def _without_gradients(
+    share: Share, time: LayerTime, reference: LayerTime, gathers: _Passes, copies: _Passes
+) -> FloatArray:
+    """Seconds of the passes without gradients: of the policy, and of the ``reference`` model.
+
+    Nothing runs beside them but their own gathers and copies.
+    """
+    of_policy, of_reference = share.setting.workload.forward_passes
+    nothing = np.zeros(())
+    if not of_policy + of_reference:
+        return nothing
+
+    def one(layer: LayerTime) -> FloatArray:
+        alone = replace(layer, backward=nothing, recompute=nothing, launch_wait_backward=nothing)
+        gathered = gathers[0], nothing
+        gather = _shown_gather(share, alone, gathered, np.zeros((), dtype=np.bool_))
+        copied = _shown_copies(share, alone, gathered, (copies[0], nothing))
+        return add((alone.forward_total, gather, copied))
+
+    each = (of_policy, time), (of_reference, reference)
+    return add((nothing, *(passes * one(layer) for passes, layer in each if passes)))
+
+
+def _recorded(share: Share, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
+    """Operators one after the other, each with its work where that is recorded."""
+    ledger = share.setting.machine.ledger
+    return tuple(attributed(ledger, chain(*operators), attrgetter("forward")))
+
+
+def _overlap(share: Share) -> Overlap:
+    return share.setting.framework.overlap
+
+
+def _shown_gather(share: Share, time: LayerTime, gathers: _Passes, beside: BoolArray) -> FloatArray:
+    """What shows of ZeRO's gathers and scatters, forward and backward of one layer.
+
+    Passes ``beside`` each other hide those of both: experts' exchanges have hidden behind both.
+    """
+    overlap = _overlap(share)
+    windows = time.forward_total, time.backward_total
+    apart = _shown(gathers, windows, overlap.weight_gather, overlap.interference)
+    if not np.any(beside):
+        return apart
+    nothing = np.zeros(())
+    both = (gathers[0] + gathers[1], nothing)
+    joint = (windows[0] + windows[1], nothing)
+    side_by_side = _shown(both, joint, overlap.weight_gather, overlap.interference)
+    return np.where(beside, side_by_side, apart)
+
+
+def _shown_copies(share: Share, time: LayerTime, gathers: _Passes, copies: _Passes) -> FloatArray:
+    """What shows of copies to and from the host; gathers hide first, and copies then."""
+    if not (np.any(copies[0]) or np.any(copies[1])):
+        return np.zeros(())
+    totals = time.forward_total, time.backward_total
+    forward, backward = (
+        np.maximum(total - gather, 0.0) for total, gather in zip(totals, gathers, strict=True)
+    )
+    return _shown(copies, (forward, backward), share.setting.framework.offloading.hidden, 0.0)
+
+
+def _shown(transfers: _Passes, windows: _Passes, hidden: float, interference: float) -> FloatArray:
+    """What shows of transfers when a share of them can hide behind the windows."""
+    if not (np.any(transfers[0]) or np.any(transfers[1])):
+        return np.zeros(())
+    behind = [
+        exposed_time(communication=n, computation=t, interference=interference)
+        for n, t in zip(transfers, windows, strict=True)
+    ]
+    return add((*(hidden * part for part in behind), (1 - hidden) * (transfers[0] + transfers[1])))
+
+
+def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
+    """What shows of sending activations and their gradients on, per micro-batch and stage."""
+    p = c.pipeline_parallel
+    num_bytes = share.number_bytes * share.own_tokens * share.setting.model.stream_width
+    distance = c.num_gpus / p
+    send = share.setting.machine.send_time(num_bytes, distance)
+    shown = partly_hidden(
+        communication=2 * c.virtual_pipeline * send, hidden=_overlap(share).pipeline_parallel
+    )
+    return np.where(p > 1, shown, 0.0)
+
+
+def late_share(share: Share, parameters: StageParameters) -> FloatArray:
+    """Share of the exchanged gradients that only the end of a backward pass makes.
+
+    Those of a saved embedding, half of all and more beside adapters. In frameworks that train
+    every weight they are part of what measured overlap leaves.
+    """
+    trained = parameters.trained
+    if not share.setting.workload.saves_ends:
+        return np.zeros(())
+    first = np.where(parameters.is_first, trained.end / trained.dense, 0.0)
+    return np.asarray(np.max(first, axis=0) if first.ndim > trained.end.ndim else first)
+
+
+def _shown_exchange(
+    share: Share, exchange: DataParallelTime, window: FloatArray, late: FloatArray
+) -> FloatArray:
+    """What shows of the exchange at the end of a step behind one micro-batch of a stage."""
+    overlap = _overlap(share)
+    at_end, longest = late * exchange.step, (1 - late) * exchange.step
+    if overlap.data_parallel == 0:
+        return exchange.step
+    behind = exposed_time(
+        communication=longest, computation=window, interference=overlap.interference
+    )
+    return at_end + overlap.data_parallel * behind + (1 - overlap.data_parallel) * longest
+
+
+def _optimizer_time(
+    share: Share, c: TrainingConfigurations, parameters: StageParameters
+) -> FloatArray:
+    """The optimizer reads and writes the states of the parameters it owns."""
+    setting = share.setting
+    owned = [
+        count / np.where(c.zero_stage >= ZeroStage.OPTIMIZER, group.size, 1.0)
+        for count, group in (
+            (parameters.trained.dense, parameters.dense_group),
+            (parameters.trained.experts, parameters.expert_group),
+        )
+    ]
+    most = np.max(add(owned), axis=0)
+    own = ModelStates.of(setting, c)
+    on_gpu = setting.machine.memory_time(own.traffic * most) + muon_time(setting, c, parameters)
+    if not c.any_offload or not np.any(keeps_states(c.offload)):
+        return on_gpu
+    on_host = host_updates(setting, c.offload)
+    setting.machine.unused(on_host)
+    if np.any(on_host):
+        offloaded = host_update_time(setting, c, most, own)
+    else:
+        offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, most, own))
+    return np.where(keeps_states(c.offload), offloaded, on_gpu)
+
+
+def _overhead(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> FloatArray:
+    execution = share.setting.framework.execution
+    overhead = execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead
+    if execution.weight_broadcast_time:
+        waiting = execution.weight_broadcast_time * (parameters.dense_group.size - 1)
+        overhead = overhead + np.where(c.zero_stage == ZeroStage.OPTIMIZER, waiting, 0.0)
+    return np.asarray(overhead)
+
 
 REJECTIONS = tuple(rule.name for rule in REJECTING)
 

@@ -15,11 +15,9 @@ from planner.estimators.training.adapters import layer_adapter_parameters, layer
 from planner.estimators.training.kept_tensors import spared
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.share import Setting, trained_length
-from planner.formulas.attention import attention_core_flops
-from planner.formulas.linear_attention import recurrence_flops
-from planner.layers.model import Layer, layer_of
+from planner.formulas.attention import attention_core_flops, recurrence_flops
+from planner.layers.model import Layer, layer_of, tower_layer
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
-from planner.layers.tower import tower_layer
 from planner.specs.efficiency import is_assumed
 from planner.specs.gpu import AttentionEfficiency, GemmEfficiency
 from planner.specs.model import ModelSpec

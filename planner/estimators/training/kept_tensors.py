@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
-from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
+from planner.base.enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
 from planner.estimators.training.compilation import kept_activations
-from planner.estimators.training.expert_operators import expert_pairs
+from planner.estimators.training.operators import expert_pairs
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.share import Share
 from planner.layers.model import Layer, layer_of
-from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan, Split
-from planner.layers.sizes import Spread
+from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan, Split, Spread
 from planner.specs.model import LayerGroup
 
 _SUM_BYTES = 4.0  # Of the softmax, which is kept beside what it weights.

@@ -9,22 +9,23 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray
-from planner.base.software_enums import LossKernel
+from planner.base.enums import LossKernel
 from planner.estimators.machine import Group
 from planner.estimators.training.attention_core import attention_core, index_scores, scan
 from planner.estimators.training.compilation import elementwise_tensors, is_other_way
-from planner.estimators.training.expert_operators import (
+from planner.estimators.training.kept_tensors import spared
+from planner.estimators.training.operators import (
+    Operator,
     expert_bias,
     expert_exchange,
     experts,
     permute,
+    timed,
 )
-from planner.estimators.training.kept_tensors import spared
-from planner.estimators.training.operators import Operator, timed
 from planner.estimators.training.share import Share
 from planner.layers import operators as ops
 from planner.layers.model import Layer
-from planner.layers.sizes import Columns, Spread
+from planner.layers.operators import Columns, Spread
 
 EAGER_BYTES = 14.0
 """Bytes per logit of a loss in several kernels [1]_."""

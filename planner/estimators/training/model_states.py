@@ -24,7 +24,7 @@ from planner.estimators.training.number_bytes import (
 )
 from planner.estimators.training.sharding import StageParameters
 from planner.estimators.training.share import Setting, recipe_of
-from planner.formulas.model_states import block_scaled_bytes, newton_schulz_flops
+from planner.formulas.memory import block_scaled_bytes, newton_schulz_flops
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, Product, Split
 from planner.specs.framework import States

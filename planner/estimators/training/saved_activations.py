@@ -10,13 +10,13 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
 from planner.estimators.training.adapters import adapted_matrices, expert_matrices
 from planner.estimators.training.compilation import keeps_eager_copies, kept_activations
-from planner.estimators.training.expert_operators import expert_pairs
 from planner.estimators.training.kept_tensors import kept_tensor_bytes
 from planner.estimators.training.number_bytes import is_narrow, widened
+from planner.estimators.training.operators import expert_pairs
 from planner.estimators.training.share import Share
-from planner.formulas.activations import dropout_mask_bytes, kept_bytes, score_bytes
+from planner.formulas.memory import dropout_mask_bytes, kept_bytes, score_bytes
 from planner.layers.model import Layer, layer_of
-from planner.layers.sizes import Element, Kept, Spread
+from planner.layers.operators import Element, Kept, Spread
 from planner.specs.model import LayerGroup
 
 

@@ -16,7 +16,7 @@ from planner.estimators.parameters import tower_parameters
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.training.share import Setting
 from planner.estimators.training.stages import StageLayers, stage_layers
-from planner.formulas.model_states import sharded_bytes
+from planner.formulas.memory import sharded_bytes
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of, prediction_of
 from planner.layers.operators import Experts, Product
 from planner.specs.model import ModelSpec

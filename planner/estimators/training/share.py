@@ -16,9 +16,9 @@ from planner.configurations.training import TrainingConfigurations
 from planner.estimators.machine import Group, Machine
 from planner.estimators.training.number_bytes import Gradients, compute_bytes, is_wide, widened
 from planner.estimators.training.recomputation import Recomputation
-from planner.formulas.overlap import partly_hidden
+from planner.formulas.collectives import partly_hidden
 from planner.formulas.samples import longest_sample, mean_square_length
-from planner.layers.sizes import heads_on_rank
+from planner.layers.operators import heads_on_rank
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import training_format

@@ -12,7 +12,7 @@ from planner.base.records import record
 from planner.configurations.training_rules import END_CHUNKS
 from planner.estimators.parameters import count_parameters, logits_met
 from planner.specs.model import LayerGroup, ModelSpec, Placement
-from planner.specs.pipeline_layout import layers_of_chunks
+from planner.specs.workload import layers_of_chunks
 
 
 @record(kw_only=True)

@@ -30,8 +30,7 @@ from planner.estimators.training.saved_activations import layer_bytes
 from planner.estimators.training.sharding import StageParameters, sharded
 from planner.estimators.training.share import Setting, Share
 from planner.estimators.training.step_time import Block
-from planner.layers.model import Layer
-from planner.layers.tower import patch_embedding, projector, tower_layer
+from planner.layers.model import Layer, patch_embedding, projector, tower_layer
 from planner.specs.model import ModelSpec, VisionTower
 
 _SIXTEEN_BIT = 2.0

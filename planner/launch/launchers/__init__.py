@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.base.records import record
+from planner.documents.shell import Script, Word, read_shell
+from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.heading import WRITTEN
 from planner.launch.launchers.peel import Peeled, peeled
@@ -16,8 +18,6 @@ from planner.launch.launchers.world import (
     world_of,
 )
 from planner.launch.understood import World
-from planner.shell import Script, Word, read_shell
-from planner.shell.text import Given
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from planner.base.records import record
+from planner.documents.shell import HereDocument
+from planner.documents.shell.inner import read_inner
+from planner.documents.shell.text import Given, Span
+from planner.documents.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
 from planner.documents.yaml_places import Place, documents
 from planner.launch.understood import World
-from planner.shell import HereDocument
-from planner.shell.inner import read_inner
-from planner.shell.text import Given, Span
-from planner.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
 
 
 def config_maps(text: str, name: str) -> dict[str, HereDocument]:

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.records import record
+from planner.documents.shell import Command, HereDocument, Script, Word
+from planner.documents.shell.inner import read_inner
+from planner.documents.shell.values import Piece, Pieces, computed
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import SHELLS, program_of
 from planner.launch.launchers.world import Layer, hosts, layer_of
 from planner.launch.option_table import shipped_rows
-from planner.shell import Command, HereDocument, Script, Word
-from planner.shell.inner import read_inner
-from planner.shell.values import Piece, Pieces, computed
 
 
 @record(kw_only=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from planner.base.records import record
+from planner.documents.shell import Directive, HereDocument, Word
+from planner.documents.shell.text import Given, Span
 from planner.launch.option_table import shipped_rows
 from planner.launch.understood import World
-from planner.shell import Directive, HereDocument, Word
-from planner.shell.text import Given, Span
 
 _COUNT = re.compile(r"(?:([A-Za-z][\w.-]*):)?(?:([A-Za-z][\w.-]*):)?(\d+)(?:\(.*\))?")
 _GRES = re.compile(r"gpu(?::[A-Za-z_][\w.-]*)?:(\d+)|gpu:([A-Za-z_][\w.-]*)|gpu\b")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.enums import Offload
+from planner.documents.shell.text import stated
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
@@ -26,7 +27,6 @@ from planner.launch.trainer.writing import (
     unnamed_optimizer,
 )
 from planner.launch.understood import Answers, Found, Reading
-from planner.shell.text import stated
 
 _DIALECT = Dialect.load("axolotl")
 

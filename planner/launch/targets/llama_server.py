@@ -19,8 +19,7 @@ from planner.launch.serving import (
 )
 from planner.launch.target import Argument, Process, Target, Variable
 from planner.launch.understood import Answers, Reading
-from planner.specs.checkpoint_names import checkpoint_of
-from planner.specs.quantization import GGUF_BITS, gguf_word
+from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 
 _PROGRAMS = ("llama-server", "llama-server.exe", "llama-cli", "llama-cpp-server")
 _BATCH = 2048

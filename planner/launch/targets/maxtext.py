@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd, prod
 
-from planner.base.records import record
-from planner.base.software_enums import (
+from planner.base.enums import (
     CONTEXT,
     LAYER_INPUT,
     MLPWI,
@@ -18,6 +17,7 @@ from planner.base.software_enums import (
     TENSORS,
     KeptTensors,
 )
+from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
@@ -37,7 +38,6 @@ from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
 from planner.launch.templates import Value, filled
 from planner.launch.understood import Answers, Reading
-from planner.shell.text import Given
 
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"

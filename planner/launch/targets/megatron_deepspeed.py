@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
@@ -15,7 +16,6 @@ from planner.launch.targets.megatron_read import is_deepspeed, read_megatron
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
 from planner.launch.trainer.writing import json_file, nested
 from planner.launch.understood import Answers, Found, Reading, number_of
-from planner.shell.text import Given, stated
 
 _PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
 _DIALECT = Dialect.load("megatron-deepspeed")

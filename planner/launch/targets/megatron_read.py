@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.adapter_names import ExpertAdapters, targets_of
-from planner.base.software_enums import MODULES, RecomputedModules
+from planner.base.enums import MODULES, RecomputedModules
+from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.option_table import Dialect, OptionTable, Quantity, Role
 from planner.launch.target import gathered, open_counts
@@ -21,7 +22,6 @@ from planner.launch.understood import (
     gpus_of,
     require_split,
 )
-from planner.shell.text import Given, stated
 
 _TABLE = OptionTable.load("megatron-lm")
 _OF_EXPERTS = {

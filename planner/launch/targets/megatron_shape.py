@@ -17,7 +17,7 @@ from planner.launch.shape import shape_of
 from planner.launch.understood import Reading
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
-from planner.specs.pipeline_layout import chunks_of
+from planner.specs.workload import chunks_of
 
 PROGRAM = "pretrain_hybrid.py"
 Block = TypeVar("Block")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.units import GIB
+from planner.documents.shell.text import Given
 from planner.documents.tree import flattened, plain_text
 from planner.documents.writing import yaml_text
 from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark
@@ -34,7 +35,6 @@ from planner.launch.serving import (
 from planner.launch.target import Argument, File, Process, Target, Variable
 from planner.launch.trainer.writing import nested
 from planner.launch.understood import Answers, Reading
-from planner.shell.text import Given
 from planner.specs.model import ModelSpec
 
 _MODULE = "dynamo.trtllm"

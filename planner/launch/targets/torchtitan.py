@@ -10,6 +10,7 @@ from itertools import count
 
 from planner.base.enums import AttentionKind
 from planner.base.records import record
+from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.training.stages import chunk_split
 from planner.launch.benchmark import training_draft
@@ -21,7 +22,6 @@ from planner.launch.targets.megatron_lm import recipe_of
 from planner.launch.templates import Value, filled
 from planner.launch.trainer.writing import require_even_copies
 from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of
-from planner.shell.text import Given
 from planner.specs.catalogue import load_model
 from planner.specs.model import ModelSpec
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.base.enums import Offload
+from planner.documents.shell.text import Changes
 from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
@@ -37,7 +38,6 @@ from planner.launch.trainer.writing import (
 )
 from planner.launch.understood import Found
 from planner.question.terms import glossary
-from planner.shell.text import Changes
 
 _RECOMPUTE = "fsdp_config.activation_checkpointing"
 _IN_DEEPSPEED = {

@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-from planner.base.adapter_names import ExpertAdapters, is_one_end, names_feed_forward, targets_of
-from planner.base.optimizer_names import is_paged, optimizer_of
+from planner.base.adapter_names import (
+    ExpertAdapters,
+    is_one_end,
+    is_paged,
+    names_feed_forward,
+    optimizer_of,
+    targets_of,
+)
 from planner.base.training_objectives import TrainingObjective
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import OptionTable

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from planner.documents.shell.text import Changes, Given, stated
 from planner.errors import SpecError
 from planner.launch.option_table import Dialect, Meaning, OptionTable
 from planner.launch.trainer.answers import UNPACKED, answered, gpus_of
@@ -31,7 +32,6 @@ from planner.launch.trainer.said import (
 )
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Answers, Found, Reading
-from planner.shell.text import Changes, Given, stated
 
 _OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss", "lora_target"}
 _STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from planner.base.records import record
 from planner.base.training_objectives import WITH_ROLLOUTS, TrainingObjective, objective_named
+from planner.documents.shell.text import Given, stated
 from planner.errors import SpecError
 from planner.launch.option_table import Dialect, Meaning
 from planner.launch.understood import Gathered, World
-from planner.shell.text import Given, stated
 
 
 @dataclass(kw_only=True)

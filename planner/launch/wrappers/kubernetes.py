@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from planner.documents.shell.text import shell_word
 from planner.documents.writing import documents
 from planner.errors import LaunchError
 from planner.launch.heading import environment_of, heading, variables_of
@@ -29,7 +30,6 @@ from planner.launch.wrappers.script import (
     runs_by_rank,
     uses,
 )
-from planner.shell.text import shell_word
 
 FOLDER = "/launch"
 """Where the files beside the commands are mounted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from planner.base.records import record
+from planner.documents.shell.text import shell_word
 from planner.errors import LaunchError
 from planner.launch.heading import (
     Assumed,
@@ -17,7 +18,6 @@ from planner.launch.heading import (
 from planner.launch.job import Job
 from planner.launch.target import Argument, Draft, File, Process, Target, Variable
 from planner.launch.templates import Value, filled
-from planner.shell.text import shell_word
 
 MASTER_PORT = 29500
 """Where processes of several nodes find each other: the usual port of PyTorch."""

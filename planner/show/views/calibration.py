@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.calibration.profile_file import unit_of
 from planner.show.page import GAP, Block, Pairs, Title, grid, said
+from planner.validation.fitted_profile import unit_of
 
 if TYPE_CHECKING:
-    from planner.calibration.fit import Errors, Fit
+    from planner.validation.fit import Errors, Fit
 
 
 def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Iterator[Block]:

@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.files import written_whole
+from planner.base.version import __version__
 from planner.decide.open_facts import moving_facts
-from planner.optimize.collector import known_value
+from planner.optimize.collector import full_rows, known_value
 from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult, row_of
-from planner.optimize.result_rows import full_rows
 from planner.optimize.source import Candidates
-from planner.plan.pinned import PinnedPlan, asked_of
-from planner.plan.plan import Plan
 from planner.question.request import Request
 from planner.show.views.details import details_of
 from planner.show.views.load import load_line
 from planner.show.views.overview import question_lines
 from planner.show.views.rows import RowFiles, result_blocks
-from planner.version import __version__
 from planner.workloads.base import Evaluation
+from planner.workloads.pinned import PinnedPlan, asked_of
+from planner.workloads.plan import Plan
 
 
 def command_manifest(command: Sequence[str]) -> dict[str, object]:

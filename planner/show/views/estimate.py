@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from planner.optimize.collector import first_row
-from planner.plan.plan import Plan
 from planner.show.page import GAP, Block, Title, said
 from planner.show.views.details import details_of, memory_blocks
 from planner.show.views.documents import add_estimate
 from planner.show.views.load import load_line
 from planner.show.views.overview import assumed_blocks, defaults_blocks, question_blocks
 from planner.show.views.rows import row_files
-from planner.show.views.short import settings_text
+from planner.show.views.told import settings_text
 from planner.workloads.base import Evaluation
+from planner.workloads.plan import Plan
 
 
 def estimate_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:

@@ -10,12 +10,16 @@ from planner.base.cells import number
 from planner.base.units import GIB
 from planner.decide.explaining.against import Difference, Seen, Term
 from planner.decide.explaining.explanation import MEMORY, Explanation
-from planner.decide.explaining.formulas import FORMULAS, seconds
-from planner.decide.explaining.sources import Sources
-from planner.decide.explaining.steps import ExplainedPart, ExplainedStep, keys_of
+from planner.decide.explaining.steps import (
+    FORMULAS,
+    ExplainedPart,
+    ExplainedStep,
+    Sources,
+    keys_of,
+    seconds,
+)
 from planner.decide.explaining.what_if import SOFTWARE, Sensitivity, change
 from planner.errors import InfeasibleError
-from planner.plan.plan import evaluated, one_configuration, result_of
 from planner.question.request import Request
 from planner.question.terms import term_of_column
 from planner.show.page import BAD, GAP, TOTAL, Block, Table, Title, grid, said
@@ -24,9 +28,9 @@ from planner.show.views.infeasible import impossible_words, infeasible_message
 from planner.show.views.load import load_line
 from planner.show.views.overview import question_title
 from planner.show.views.parts import host_words, paged_words
-from planner.show.views.short import share, short_plan
 from planner.show.views.sure import other_formats, range_words
-from planner.show.views.told import label, told
+from planner.show.views.told import label, share, short_plan, told
+from planner.workloads.plan import evaluated, one_configuration, result_of
 
 _LONGEST = 10
 _ASSUMED = 3

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from planner.base.text import chance
@@ -12,20 +14,22 @@ from planner.base.units import GIB
 from planner.decide.explaining.largest import largest_length
 from planner.decide.improve import Change
 from planner.estimators.inference.setting import ServingSetting
+from planner.launch import MANIFEST
 from planner.launch.assumed import Question
 from planner.launch.imported import Imported, Line, Status
 from planner.launch.rewrite import Rewritten
+from planner.launch.targets import targets
 from planner.launch.trainer.answers import UNPACKED
-from planner.plan.plan import Plan
+from planner.launch.write import Launch
 from planner.question.terms import Term, glossary, terms_of
-from planner.show.page import GAP, TOTAL, Block, Code, Title, grid, said
-from planner.show.views.engine_start import start_pairs
+from planner.show.page import GAP, TOTAL, Block, Code, Pairs, Title, grid, said
+from planner.show.views.load import start_pairs
 from planner.show.views.overview import question_blocks
 from planner.show.views.parts import memory_parts
-from planner.show.views.short import share, short_plan
 from planner.show.views.sure import fits_words
-from planner.show.views.told import label, told
+from planner.show.views.told import label, share, short_plan, told
 from planner.workloads.base import Evaluation
+from planner.workloads.plan import Plan
 
 _UNPACKED = UNPACKED.partition("{")[0]
 _MOST_NAMED = 6
@@ -266,3 +270,43 @@ def shorter_blocks(imported: Imported, plan: Plan, found: Evaluation) -> Iterato
     longest = largest_length(plan, found, "sequence_length").largest
     if longest is not None:
         yield said(f"Nothing packs samples: it fits while none is longer than {longest:,} tokens.")
+
+
+def launch_blocks(launch: Launch, folder: Path) -> Iterator[Block]:
+    """The files, what the user must set, and what the target cannot express."""
+    target, draft = launch.target, launch.draft
+    yield said(f"{target.title} ({target.version})", mark=TOTAL, indent="")
+    yield Title(text=f"Written to {folder}")
+    pairs = {file.name: file.meaning for file in launch.files}
+    own = {MANIFEST: "what planner wrote, so that it replaces nothing of yours"}
+    yield Pairs(pairs=pairs | own)
+    if draft.unexpressed:
+        yield Title(text=f"{target.title} cannot express")
+        for remark in draft.unexpressed:
+            yield said(f"  {remark}", indent="    ")
+    if draft.left:
+        yield Title(text="Not of the plan")
+        for remark in draft.left:
+            yield said(f"  {remark}", indent="    ")
+    for note in draft.notes:
+        yield GAP
+        yield said(note)
+    yield Title(text="Then")
+    plan = shlex.quote(str(folder / "plan.toml"))
+    for line in launch.starts:
+        yield said(f"  {line}", indent="    ")
+    yield said(f"  planner validate --log LOG --plan {plan}", indent="    ")
+
+
+def targets_blocks() -> Iterator[Block]:
+    """Name, version, workloads, and whose predictions they start."""
+    rows = [
+        (
+            target.name,
+            target.version,
+            ", ".join(target.workloads),
+            ", ".join(target.profiles or target.nearest) or "none of its own",
+        )
+        for target in targets().values()
+    ]
+    yield grid(("target", "written for", "starts", "predicted as"), rows, words=range(4))

@@ -14,12 +14,12 @@ from planner.decide.explaining.against import Seen
 from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.plan.plan import Plan, result_of
-from planner.show.views.engine_start import no_start
+from planner.show.views.load import no_start
 from planner.show.views.overview import describe, where
 from planner.show.views.parts import host_words
 from planner.show.views.sure import fits_words
 from planner.workloads.base import Evaluation
+from planner.workloads.plan import Plan, result_of
 
 _WIDTH = 80
 

@@ -7,19 +7,17 @@ from dataclasses import replace
 
 from planner.base import text
 from planner.base.units import GIB
-from planner.decide.explaining.largest import Largest
-from planner.decide.explaining.methods import Methods
+from planner.decide.explaining.largest import Largest, Methods
 from planner.errors import InfeasibleError
-from planner.plan.plan import Plan
 from planner.show.page import BEST, FAINT, GAP, TOTAL, Block, Column, fitted, grid, said
 from planner.show.views.documents import plan_manifest
 from planner.show.views.overview import question_title
 from planner.show.views.parts import host_words
 from planner.show.views.rows import RowFiles
-from planner.show.views.short import short_plan
 from planner.show.views.sure import fits_words
-from planner.show.views.told import label, told
+from planner.show.views.told import label, short_plan, told
 from planner.specs.checked import unchecked
+from planner.workloads.plan import Plan
 
 _PEAK = "peak_memory_gib"
 _COLUMNS = 3

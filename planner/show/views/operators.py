@@ -9,8 +9,8 @@ import numpy as np
 
 from planner.base import text
 from planner.base.cells import Value, number
-from planner.decide.explaining.formulas import quantity, seconds
 from planner.decide.explaining.operators import KINDS, OperatorTimes, work_dict
+from planner.decide.explaining.steps import quantity, seconds
 from planner.question.terms import glossary, term_of_column
 from planner.show.page import Block, Column, fitted, said
 from planner.show.views.documents import command_manifest

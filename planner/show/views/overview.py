@@ -6,16 +6,16 @@ import shlex
 from collections.abc import Iterator
 
 from planner.base import text
-from planner.confidence.quantiles import MEDIAN
+from planner.confidence.intervals import MEDIAN
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.plan.plan import Plan
 from planner.show.page import GAP, TOTAL, Block, Pairs, Title, grid, said
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
 from planner.workloads.images import tower_lines
+from planner.workloads.plan import Plan
 
 _SHOWN_AS = {kind.value.removesuffix("s"): kind.value for kind in SpecKind}
 

@@ -17,7 +17,7 @@ from planner.base.text import printable
 from planner.optimize.constraints import with_rate
 from planner.optimize.limit_columns import with_limits
 from planner.optimize.result_columns import full_columns
-from planner.plan.plan import Plan
+from planner.workloads.plan import Plan
 
 # The more rows at a time, the fewer values of a column differ.
 _ROWS = 2**14

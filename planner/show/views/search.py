@@ -14,12 +14,10 @@ from planner.confidence.intervals import Confidence
 from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row, rows_of
 from planner.optimize.constraints import limit_rows, with_rate
+from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import full_columns, intervals
-from planner.optimize.scaling import COLUMN as SCALING
 from planner.optimize.source import Candidates, Columns
-from planner.plan.pinned import answers_of, settings_of
-from planner.plan.plan import Plan
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_of
 from planner.show.page import (
@@ -47,10 +45,22 @@ from planner.show.views.overview import (
     question_blocks,
 )
 from planner.show.views.parts import host_words, paged_words
-from planner.show.views.short import settings_text, share, short_plan, shortest_plan
 from planner.show.views.sure import reached_pairs, short_open_lines, sure_lines, told_names
-from planner.show.views.told import ends_in, label, number_of, told, told_cell, without_origin
+from planner.show.views.told import (
+    ends_in,
+    label,
+    number_of,
+    settings_text,
+    share,
+    short_plan,
+    shortest_plan,
+    told,
+    told_cell,
+    without_origin,
+)
 from planner.workloads.base import Evaluation, Workload
+from planner.workloads.pinned import answers_of, settings_of
+from planner.workloads.plan import Plan
 
 _MOST_ASSUMED = 4
 _MOST, _LINES, _ALL_LINES = 8, 7, 1000
@@ -80,7 +90,7 @@ def answer_blocks(
 
 def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
     """The question, the front, and its best configuration in full."""
-    from planner.show.views.front_points import points_blocks
+    from planner.show.views.front import points_blocks
 
     yield from question_blocks(plan)
     yield from defaults_blocks(plan)

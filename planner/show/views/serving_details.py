@@ -15,16 +15,16 @@ from planner.estimators.inference.timeline import step_timeline
 from planner.estimators.timeline.spans import Timeline
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.source import Candidates
-from planner.plan.plan import Plan
 from planner.question.terms import terms_about
 from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, memory_blocks, sure_blocks
-from planner.show.views.engine_start import start_pairs
+from planner.show.views.load import start_pairs
 from planner.show.views.parts import electricity_pairs, first
 from planner.show.views.told import label, number_of, token_costs, token_costs_of
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.deployments import Deployments, Serving
+from planner.workloads.plan import Plan
 from planner.workloads.replicas import Replicas
 from planner.workloads.serving_timed import decode_step, inference_steps
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from planner.base import text
 from planner.base.cells import number
 from planner.base.units import HOUR
-from planner.confidence.quantiles import MEDIAN
+from planner.confidence.intervals import MEDIAN
 from planner.decide.sizing.day import Day
 from planner.decide.sizing.fleet import RATE, SUFFIXES, Fleet, Margin, Size
 from planner.decide.sizing.floor import DEADLINES
@@ -30,9 +30,16 @@ from planner.show.page import (
 )  # fmt: skip
 from planner.show.views.documents import question_manifest
 from planner.show.views.rows import RowFiles, blocks
-from planner.show.views.short import layout_of
 from planner.show.views.sure import other_formats
-from planner.show.views.told import ends_in, label, number_of, told, told_cell, without_origin
+from planner.show.views.told import (
+    ends_in,
+    label,
+    layout_of,
+    number_of,
+    told,
+    told_cell,
+    without_origin,
+)
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
 

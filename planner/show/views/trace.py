@@ -9,17 +9,17 @@ from pathlib import Path
 
 from planner.base.files import written_whole
 from planner.base.units import GIB
+from planner.base.version import __version__
 from planner.errors import SearchSpaceError
 from planner.estimators.timeline.spans import BUBBLE, MORE, STREAMS, Span, Timeline
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan.plan import Plan
 from planner.show.theme import DARK, LIGHT
 from planner.show.views.details import details_of
 from planner.show.views.overview import question_title
 from planner.show.views.plots.picture import Picture, draw, read_width
-from planner.show.views.short import short_plan
-from planner.version import __version__
+from planner.show.views.told import short_plan
+from planner.workloads.plan import Plan
 
 _MICRO = 1e6
 _DIGITS = 4

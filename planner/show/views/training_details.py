@@ -12,12 +12,12 @@ from planner.estimators.timeline.spans import Timeline
 from planner.estimators.timeline.training import training_timeline
 from planner.estimators.training.step_time import TIME_PARTS, StepTime
 from planner.optimize.collector import first_row
-from planner.plan.plan import Plan
 from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, sure_blocks
 from planner.show.views.parts import electricity_pairs, first, memory_table, parts_table
 from planner.show.views.told import number_of
 from planner.workloads.base import Evaluation
+from planner.workloads.plan import Plan
 from planner.workloads.training_runs import TrainingRuns
 
 _FLAT = (

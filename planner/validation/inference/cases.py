@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.classes import batching
-from planner.confidence.engines import EngineRule, engine_rule
 from planner.confidence.fits import MemoryErrors, memory_errors
 from planner.confidence.intervals import INFERENCE_TABLES
+from planner.confidence.software import EngineRule, engine_rule
 from planner.confidence.unmeasured import lacks_of, stated_release
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
 from planner.estimators.inference.setting import ServingSetting
@@ -27,10 +28,9 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS
 from planner.specs.serving import MOST_DRAFTED, ServingWorkload
 from planner.validation.columns import SCHEDULED, MemoryKind
-from planner.validation.hardware import run_cluster
 from planner.validation.inference.deployments import Deployment, configurations, deployment
 from planner.validation.library import Library, spelled, without_variant
-from planner.validation.models import NotPredicted, model_of
+from planner.validation.models import NotPredicted, model_of, run_cluster
 from planner.validation.prediction import Case
 from planner.validation.runs import Run
 from planner.workloads.engine_options import eager, limited
@@ -495,3 +495,47 @@ def _of_deployment(case: InferenceCase, deployment: Deployment) -> Iterator[str]
             f"weights of {on_gpu / GIB:,.0f} GiB on a GPU of "
             f"{case.gpu.allocatable_memory / GIB:,.0f} GiB"
         )
+
+
+def inference_choices(run: Run, case: InferenceCase) -> Iterator[str]:
+    """The choices that are made for runs of inference alone, one text each."""
+    yield from _formats(run, case)
+    yield from _layout(run, case)
+    yield from _assumed_traffic(run, case)
+
+
+def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
+    if not run.text("weight_precision") and not run.text("gemm_precision"):
+        yield f"weight_precision: {case.replica.quantization.word}"
+    if case.kind == "moe" and case.replica.expert_quantization != case.replica.quantization:
+        yield f"experts in {case.replica.expert_quantization.word}"
+    if not run.text("kv_cache_precision"):
+        replica = case.replica
+        narrow = replica.narrow_cache and replica.kv_cache is not CacheType.FP8
+        otherwise = ", or fp8 where that lacks room" if narrow else ""
+        yield f"kv_cache_precision: {replica.kv_cache.word}{otherwise}"
+
+
+def _layout(run: Run, case: InferenceCase) -> Iterator[str]:
+    pool = "decode_" if run.text("decode_tensor_parallel") else ""
+    if not run.text(f"{pool}tensor_parallel"):
+        yield f"tensor_parallel {case.replica.tensor_parallel}"
+    if case.mode is Mode.DISAGGREGATED and not run.text("prefill_num_workers"):
+        yield "as many prefill workers as keep up"
+
+
+def _assumed_traffic(run: Run, case: InferenceCase) -> Iterator[str]:
+    if not run.text("framework_version"):
+        yield f"framework_version of {case.rule.profile}"
+    if not run.text("mode"):
+        yield f"mode {case.mode.value}"
+    for name in ("input_tokens", "output_tokens"):
+        if not run.text(name):
+            yield f"{name} {getattr(case.traffic, name):g}"
+    if case.mode is Mode.STATIC and not (
+        run.number("concurrency") or run.text("engine_batch_size")
+    ):
+        yield "concurrency 1"
+    unbounded = case.traffic.concurrency is None and case.traffic.request_rate is None
+    if case.mode is Mode.ONLINE and unbounded:
+        yield "concurrency: the fastest that there is room for"

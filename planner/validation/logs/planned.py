@@ -16,13 +16,13 @@ from planner.base.units import GIB
 from planner.errors import PlannerError
 from planner.optimize.collector import first_row
 from planner.optimize.result_columns import intervals
-from planner.plan.pinned import PLAN_FILE, PinnedPlan
-from planner.plan.plan import evaluated, one_configuration
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
 from planner.validation.columns import MemoryKind
 from planner.validation.prediction import Range
 from planner.workloads.base import Evaluation
+from planner.workloads.pinned import PLAN_FILE, PinnedPlan
+from planner.workloads.plan import evaluated, one_configuration
 
 TRAIN, STATIC = "train", "inference"
 # Parts of a GPU's memory that each kind of measurement does not see.

@@ -8,28 +8,33 @@ from dataclasses import replace
 from functools import cached_property
 
 from planner.base.adapter_names import SavedModules
-from planner.base.enums import AdapterKind, AdapterTargets, Offload, Padding
+from planner.base.enums import (
+    AdapterKind,
+    AdapterTargets,
+    ComputePrecision,
+    LossKernel,
+    Offload,
+    Padding,
+    Recompute,
+)
 from planner.base.records import record
-from planner.base.software_enums import LossKernel
 from planner.base.units import GIB
 from planner.confidence.classes import scale, training_task
 from planner.confidence.fits import MemoryErrors, memory_errors
-from planner.confidence.frameworks import FrameworkRule, framework_rule
 from planner.confidence.intervals import TRAINING_TABLES
+from planner.confidence.software import FrameworkRule, framework_rule
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.share import Setting
 from planner.specs.checked import Faults
-from planner.specs.drafting import with_mtp
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
-from planner.specs.pipeline_layout import layers_of_chunks
-from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
+from planner.specs.serving import with_mtp
+from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload, layers_of_chunks
 from planner.validation.columns import MemoryKind
-from planner.validation.hardware import run_cluster
 from planner.validation.library import Library
-from planner.validation.models import NotPredicted, model_of
+from planner.validation.models import NotPredicted, model_of, run_cluster
 from planner.validation.prediction import Case
 from planner.validation.runs import Run
 from planner.validation.training.layouts import ONCE_PER_NODE, Layout, Open, layouts, since
@@ -371,3 +376,53 @@ def _faults(case: TrainingCase) -> Iterator[str]:
     if least > case.gpu.allocatable_memory:
         have = case.gpu.allocatable_memory
         yield f"weights of {least / GIB:,.0f} GiB on a GPU of {have / GIB:,.0f} GiB"
+
+
+# Sizes of a layout; where none is given, 1 is no choice but the absence of it.
+_SIZES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel",
+          "virtual_pipeline")  # fmt: skip
+_CHOICES = ("micro_batch_size", "global_batch_size", "zero_stage", "recompute", "precision",
+            "sequence_parallel", "flash_attention")  # fmt: skip
+
+
+def training_choices(run: Run, case: TrainingCase) -> Iterator[str]:
+    """The choices that are made for runs of training alone, one text each."""
+    if not run.text("workload"):
+        yield "workload pretrain"
+    if not run.text("sequence_length"):
+        yield f"sequence_length {case.sequence_length}, usual for fine-tuning with it"
+    yield from _layout(run, case.layouts)
+    yield from _surroundings(run, case)
+
+
+def _layout(run: Run, layouts: tuple[Layout, ...]) -> Iterator[str]:
+    for name in (*_SIZES, *_CHOICES):
+        values = sorted({getattr(layout, name) for layout in layouts})
+        absent = name in _SIZES and values == [1]
+        if len(values) == 1 and (run.text(name) or absent or _does_nothing(name, layouts[0])):
+            continue
+        yield f"{name} {' or '.join(map(_word, values))}"
+
+
+def _does_nothing(name: str, layout: Layout) -> bool:
+    if name == "zero_stage":
+        return layout.data_parallel * layout.context_parallel == 1
+    return name == "sequence_parallel" and layout.tensor_parallel == 1
+
+
+def _word(value: float) -> str:
+    if isinstance(value, Recompute | ComputePrecision):
+        return value.word
+    return f"{value:g}"
+
+
+def _surroundings(run: Run, case: TrainingCase) -> Iterator[str]:
+    if not run.text("year"):
+        yield "year: features as of now"
+    num_gpus, per_node = case.layouts[0].num_gpus, case.cluster.gpus_per_node
+    if num_gpus > 1 and not run.text("gpus_per_node"):
+        yield f"gpus_per_node {per_node}"
+    if num_gpus > per_node and not run.text("scale_out_gbit_per_s"):
+        yield f"network as usual for {case.gpu.name}"
+    if run.text("measured_peak_memory_gib") and not run.text("memory_kind"):
+        yield f"memory_kind {case.memory_kind}"

@@ -7,38 +7,36 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from planner.base.adapter_names import optimizer_of
 from planner.base.enums import (
+    TENSORS,
     AdapterKind,
+    AttentionKernel,
     ComputePrecision,
     ContextExchange,
+    ExpertCompute,
     Fp8Recipe,
+    KeptTensors,
+    LossKernel,
     MainPrecision,
+    NameSet,
     Offload,
     OptimizerKind,
     PipelineSchedule,
     Precision,
     Recompute,
+    RecomputedModules,
     StatePrecision,
     TokenDispatcher,
-)
-from planner.base.optimizer_names import optimizer_of
-from planner.base.records import record
-from planner.base.software_enums import (
-    TENSORS,
-    AttentionKernel,
-    ExpertCompute,
-    KeptTensors,
-    LossKernel,
-    NameSet,
-    RecomputedModules,
     TorchCompile,
 )
+from planner.base.records import record
 from planner.confidence.classes import has_experts
-from planner.confidence.frameworks import FrameworkRule
+from planner.confidence.software import FrameworkRule
 from planner.configurations.option_rules import has_kernel
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.parameters import count_parameters
-from planner.formulas.adapters import NF4_BYTES
+from planner.formulas.memory import NF4_BYTES
 from planner.question.terms import glossary, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec

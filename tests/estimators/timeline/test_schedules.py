@@ -8,8 +8,16 @@ from itertools import accumulate, pairwise
 import pytest
 
 from planner.base.enums import PipelineSchedule
-from planner.estimators.timeline.placed import Pipeline, in_order, placed, starts
-from planner.estimators.timeline.schedules import BACKWARD, FORWARD, WEIGHTS, Work
+from planner.estimators.timeline.placed import (
+    BACKWARD,
+    FORWARD,
+    WEIGHTS,
+    Pipeline,
+    Work,
+    in_order,
+    placed,
+    starts,
+)
 from planner.formulas.pipeline import (
     bubble_time,
     dualpipe_bubble_time,

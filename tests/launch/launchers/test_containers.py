@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from make_public_launches import FOLDER
 
+from planner.documents.shell.text import Given, edited
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import Container, containers_of, script_of
-from planner.shell.text import Given, edited
 
 
 def _read(name: str) -> tuple[str, tuple[Container, ...]]:

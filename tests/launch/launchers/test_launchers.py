@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.documents.shell.text import Given, edited, shell_word
 from planner.errors import LaunchError
 from planner.launch.launchers import Inner, inner_commands, read_script
-from planner.shell.text import Given, edited, shell_word
 
 PROGRAM = ["vllm", "serve", "org/model", "--tensor-parallel-size", "8", "--x=a b"]
 WRAPPERS = [

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from planner.documents.shell import read_shell
 from planner.launch.launchers import inner_commands
-from planner.shell import read_shell
 
 
 def _last(text: str, environment: dict[str, str] | None = None) -> list[str | None]:

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import reject
 from hypothesis import strategies as st
 
+from planner.documents.shell.text import Given
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.launch.job import Job
 from planner.launch.option_table import Role
@@ -15,12 +16,11 @@ from planner.launch.target import Draft, Process, Target
 from planner.launch.understood import Answers, Found, World
 from planner.optimize.collector import known_value, plain, rows_of
 from planner.optimize.result_columns import full_columns
-from planner.plan.pinned import PinnedPlan
-from planner.plan.plan import evaluated, one_configuration
 from planner.question.inputs import read
 from planner.question.request import Request
 from planner.question.terms import terms_of
-from planner.shell.text import Given
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import evaluated, one_configuration
 
 MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b", "gpt-3-175b")
 HYBRIDS = ("nemotron-h-8b", "qwen3-next-80b-a3b")

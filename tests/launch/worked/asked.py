@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.launch.job import Job
-from planner.plan.plan import evaluated, one_configuration
 from planner.question.request import Request
+from planner.workloads.plan import evaluated, one_configuration
 
 SPECS = Path(__file__).parent / "specs"
 QUESTIONS = (

@@ -17,15 +17,14 @@ from planner.errors import SearchSpaceError
 from planner.optimize.result import row_of
 from planner.show.theme import DARK, LIGHT, THEMES
 from planner.show.views.details import details_of
-from planner.show.views.front_points import front_points
+from planner.show.views.front import front_points
 from planner.show.views.plots import canvas
-from planner.show.views.plots.curves import Curve, Curves
+from planner.show.views.plots.curves import Curve, Curves, size_curves, size_title
 from planner.show.views.plots.matrix import Matrix
 from planner.show.views.plots.parts import part_bars
 from planner.show.views.plots.picture import Picture, draw
 from planner.show.views.plots.predicted import compared_quantities
 from planner.show.views.plots.roofline import kernels_of
-from planner.show.views.plots.sizes import size_curves, size_title
 from planner.specs.catalogue import Catalogue
 from planner.validation.compare import Row, joined
 from planner.validation.library import Library

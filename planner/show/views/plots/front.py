@@ -8,12 +8,12 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray
 from planner.optimize.result import SearchResult
-from planner.plan.plan import Plan
 from planner.show.theme import axis_label
-from planner.show.views.front_points import FrontPoints, Points, front_points
+from planner.show.views.front import FrontPoints, Points, front_points
 from planner.show.views.overview import question_title
 from planner.show.views.plots.canvas import Canvas, drawing, log_where_wide
 from planner.show.views.plots.picture import Picture
+from planner.workloads.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,6 @@ import numpy as np
 
 from planner.errors import SearchSpaceError
 from planner.optimize.source import Candidates
-from planner.plan.plan import Plan
 from planner.show.theme import axis_label
 from planner.show.views.overview import question_title
 from planner.show.views.plots.canvas import decades, drawing
@@ -14,6 +13,7 @@ from planner.show.views.plots.picture import Picture
 from planner.show.views.serving_details import LATENCIES, latency_distribution
 from planner.show.views.told import label
 from planner.workloads.deployments import Deployments
+from planner.workloads.plan import Plan
 
 _MARKED = (50, 90, 99)
 """Percentiles that have a point."""

@@ -12,7 +12,6 @@ from planner.base.records import record
 from planner.base.units import GIB
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan.plan import Plan
 from planner.show.theme import (
     FAMILIES,
     MEMORY_ORDER,
@@ -29,8 +28,9 @@ from planner.show.views.overview import question_title
 from planner.show.views.parts import memory_parts
 from planner.show.views.plots.canvas import Canvas, drawing
 from planner.show.views.plots.picture import Picture
-from planner.show.views.short import short_plan
 from planner.show.views.sure import told_ends
+from planner.show.views.told import short_plan
+from planner.workloads.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

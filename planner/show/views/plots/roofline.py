@@ -13,12 +13,12 @@ from planner.decide.explaining.steps import ExplainedStep, explained_steps
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
-from planner.plan.plan import Plan
 from planner.show.views.overview import question_title
 from planner.show.views.plots.canvas import Canvas, decades, drawing
 from planner.show.views.plots.picture import Picture
-from planner.show.views.short import short_plan
+from planner.show.views.told import short_plan
 from planner.workloads.base import Evaluation
+from planner.workloads.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

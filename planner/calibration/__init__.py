@@ -1,1 +1,0 @@
-"""Fit the few physical parameters of a profile to measured runs."""

@@ -1,0 +1,69 @@
+"""Shell scripts read as text: what they would run, with which words, and where these stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from planner.documents.shell.follow import Follower, variable_word
+from planner.documents.shell.parsing import Parser
+from planner.documents.shell.syntax import Source
+from planner.documents.shell.text import LARGEST
+from planner.documents.shell.values import Command as Command
+from planner.documents.shell.values import Directive as Directive
+from planner.documents.shell.values import HereDocument as HereDocument
+from planner.documents.shell.values import Script as Script
+from planner.documents.shell.values import Word as Word
+from planner.documents.shell.values import directives
+from planner.errors import LaunchError
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def read_shell(
+    text: str, environment: Mapping[str, str] = _NOTHING, name: str = "the script"
+) -> Script:
+    """What a script says; nothing is run and no other file is read.
+
+    Parameters
+    ----------
+    text : of the script, as bash reads it
+    environment : variables that the user gives; ``"1"`` is the script's first argument
+    name : of the file, for messages
+
+    Raises
+    ------
+    LaunchError
+        It is longer than 4 MB or no text, a quote or branch is never closed, or its variables
+        expand to more than is read.
+    """
+    refuse_unreadable(text, name)
+    source = Source(text, name)
+    nodes = Parser(source).script()
+    follower = Follower(source, environment)
+    follower.script(nodes)
+    variables = {
+        known: variable_word(follower.expander, variable, (variable.assigned or (0,))[-1])
+        for known, variable in follower.scope.own.items()
+        if variable is not None
+    }
+    return Script(
+        name=name,
+        text=text,
+        commands=tuple(follower.commands),
+        variables=variables,
+        directives=directives(source),
+        files=follower.files,
+    )
+
+
+def refuse_unreadable(text: str, name: str) -> None:
+    """Refuses what is too long, or no text. Raises `LaunchError`."""
+    if len(text) > LARGEST:
+        raise LaunchError(
+            f"{name} has {len(text):,} characters; launch files of up to {LARGEST:,} "
+            "are read. Give the part that starts the job."
+        )
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise LaunchError(f"{name}:{line}: there is a NUL character: this is not a text file.")

@@ -1,0 +1,224 @@
+"""Bytes on one GPU: model states, adapters, activations, the key-value cache."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
+from planner.base.enums import ZeroStage
+
+_BLOCK = 64
+_DOUBLE_BLOCK = 256
+
+# 4 bits, an 8-bit scale per block, an fp32 scale per block of scales: 4.127 bits.
+NF4_BYTES = 4 / 8 + 1 / _BLOCK + 4 / (_BLOCK * _DOUBLE_BLOCK)
+"""Bytes per parameter of NF4 with double quantization (arXiv:2305.14314, section 3)."""
+NF4_SINGLE_BYTES = 4 / 8 + 4 / _BLOCK
+"""Bytes per parameter of NF4 with an fp32 scale per block: 4.5 bits (ibid.)."""
+
+
+def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> FloatArray:
+    r"""Parameters of the two thin matrices beside one of ``depth`` inputs [1]_.
+
+    .. math:: r (k + n)
+
+    References
+    ----------
+    .. [1] E. Hu et al., "LoRA," 2021, arXiv:2106.09685, section 4.1.
+    """
+    r, k, n = lora_rank, depth, columns
+    return np.asarray(r * (k + n))
+
+
+def served_adapter_bytes(
+    *, rows: Numeric, inputs: Numeric, outputs: Numeric, lora_rank: Numeric, adapters: Numeric
+) -> FloatArray:
+    r"""Traffic of adapters beside a product of m rows, with ``adapters`` a different ones [1]_.
+
+    .. math:: 2 a r (k + n) + m (2 k + 4 n)
+
+    The first matrices read what enters, once for each matrix of the product; the second ones add to
+    what is there, which is read and written. The r numbers between them stay in the cache of the
+    GPU. At r FLOPs for some 1.5 bytes it is bound by memory up to ranks of some hundreds.
+
+    References
+    ----------
+    .. [1] L. Chen et al., "Punica: Multi-tenant LoRA serving," 2023, arXiv:2310.18547, section 4.
+    """
+    k, n, m, a = np.asarray(inputs), outputs, rows, adapters
+    return np.asarray(2.0 * a * lora_rank * (k + n) + m * (2.0 * k + 4.0 * n))
+
+
+def nf4_bytes(*, double_quantization: bool) -> float:
+    r"""Bytes per parameter of NF4: `NF4_BYTES`, or `NF4_SINGLE_BYTES` without the second step.
+
+    .. math:: \frac{4 + 8 / 64 + 32 / (64 \cdot 256)}{8} \text{ or } \frac{4 + 32 / 64}{8}
+
+    The constants are those of double quantization [1]_.
+
+    References
+    ----------
+    .. [1] T. Dettmers et al., "QLoRA," 2023, arXiv:2305.14314, section 3.
+    """
+    return NF4_BYTES if double_quantization else NF4_SINGLE_BYTES
+
+
+def dequantize_bytes(
+    *, parameters: Numeric, passes: Numeric, double_quantization: bool = True
+) -> FloatArray:
+    r"""Traffic of turning 4-bit weights into 16-bit ones: one read and one write, times passes.
+
+    .. math:: N p (b + 2)
+
+    b is `nf4_bytes`. Derived here.
+    """
+    b = nf4_bytes(double_quantization=double_quantization)
+    return np.asarray(parameters * (b + 2.0) * passes)
+
+
+def kept_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArray:
+    r"""Bytes that a GPU keeps of so many tokens.
+
+    .. math:: T w
+
+    Derived here: what `planner.layers` says that an operator keeps, times tokens.
+    """
+    return np.asarray(tokens * np.asarray(bytes_per_token))
+
+
+def dropout_mask_bytes(*, dropout: bool | BoolArray) -> FloatArray:
+    r"""Bytes per number that a dropout passes: one of its mask, none without dropout.
+
+    .. math:: 1 \text{ or } 0
+
+    A mask takes one byte per number (Korthikanti et al., section 4.1).
+    """
+    return np.where(dropout, 1.0, 0.0)
+
+
+def score_bytes(
+    *, num_keys: Numeric, dropout: bool | BoolArray, element_bytes: Numeric = 2.0
+) -> FloatArray:
+    r"""Bytes that unfused attention keeps per query and head.
+
+    .. math:: c\, s
+
+    The softmax (e bytes) and, with dropout, its mask (1) and output (e) of each of s keys: c is 2
+    or 5 in 16 bits (Korthikanti et al., section 4.1).
+    """
+    e = element_bytes
+    return np.asarray(np.where(dropout, 2 * np.asarray(e) + 1, e) * num_keys)
+
+
+def cache_bytes_per_token(
+    *, key_value_heads: Numeric, qk_head_dim: Numeric, v_head_dim: Numeric, element_bytes: Numeric
+) -> FloatArray:
+    r"""Keys and values of one token in one layer.
+
+    .. math:: g (d_{qk} + d_v) e
+
+    Keys and values of all heads are kept [1]_.
+
+    References
+    ----------
+    .. [1] W. Kwon et al., "Efficient memory management for large language model serving with
+       PagedAttention," 2023, arXiv:2309.06180, section 3.
+    """
+    return np.asarray(key_value_heads * (qk_head_dim + v_head_dim) * np.asarray(element_bytes))
+
+
+def latent_cache_bytes_per_token(
+    *, kv_lora_rank: Numeric, qk_rope_head_dim: Numeric, element_bytes: Numeric
+) -> FloatArray:
+    r"""The latent and the rotary key of one token in one layer, the same for all heads [1]_.
+
+    .. math:: (d_c + d_h^R) e
+
+    References
+    ----------
+    .. [1] DeepSeek-AI, "DeepSeek-V2," 2024, arXiv:2405.04434, section 2.1.
+    """
+    return np.asarray((kv_lora_rank + qk_rope_head_dim) * np.asarray(element_bytes))
+
+
+def typical_cache_bytes(*, mean: Numeric, longest: Numeric, sequences: Numeric) -> FloatArray:
+    r"""Bytes per sequence that n of them hold when many are long.
+
+    .. math:: m + \frac{l - m}{\sqrt{n}}
+
+    Of few all may be long at once; of many some are always short, and what they hold together
+    deviates from its mean as the square root of n. Derived here.
+    """
+    n = np.maximum(sequences, 1.0)
+    return np.asarray(mean + (np.asarray(longest) - mean) / np.sqrt(n))
+
+
+def paged_tokens(*, tokens: Numeric, block_size: Numeric) -> FloatArray:
+    r"""Tokens whose room a paged cache takes: the last block is half empty on average [1]_.
+
+    .. math:: T + \frac{b - 1}{2}
+
+    References
+    ----------
+    .. [1] W. Kwon et al., "Efficient memory management for large language model serving with
+       PagedAttention," 2023, arXiv:2309.06180.
+    """
+    return np.asarray(tokens + (np.asarray(block_size, dtype=np.float64) - 1) / 2)
+
+
+NEWTON_SCHULZ_STEPS = 5
+
+
+def newton_schulz_flops(
+    *, rows: Numeric, columns: Numeric, steps: int = NEWTON_SCHULZ_STEPS
+) -> FloatArray:
+    r"""Operations of Muon's Newton-Schulz iteration on one matrix [1]_.
+
+    .. math:: k \left(4 m^2 n + 2 m^3\right)
+
+    m is the smaller and n the larger side: ``A = X X^T``, ``B = b A + c A A``,
+    ``X = a X + B X`` in each of k steps.
+
+    References
+    ----------
+    .. [1] K. Jordan et al., "Muon: an optimizer for hidden layers in neural networks," 2024.
+    """
+    m = np.minimum(rows, columns).astype(np.float64)
+    n = np.maximum(rows, columns).astype(np.float64)
+    return np.asarray(steps * (4 * m**2 * n + 2 * m**3))
+
+
+def block_scaled_bytes(*, element_bytes: float, block: int) -> float:
+    r"""Bytes per number where blocks of B numbers share a scale in 32 bits [1]_.
+
+    .. math:: e + 4 / B
+
+    References
+    ----------
+    .. [1] T. Dettmers et al., "8-bit optimizers via block-wise quantization," 2021,
+       arXiv:2110.02861, section 2.1.
+    """
+    return element_bytes + 4 / block
+
+
+def sharded_bytes(
+    *,
+    parameters: Numeric,
+    bytes_per_parameter: Numeric,
+    group_size: Numeric,
+    zero_stage: Numeric | CodeArray,
+    sharded_from: ZeroStage,
+) -> FloatArray:
+    r"""Bytes per GPU of a state that ZeRO shards over n ranks from some stage on [1]_.
+
+    .. math:: N b / n
+
+    Optimizer states are sharded from stage 1, gradients from 2, weights from 3; before, n is 1.
+
+    References
+    ----------
+    .. [1] S. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion
+       parameter models," 2020, arXiv:1910.02054, section 5.
+    """
+    n = np.where(np.asarray(zero_stage) >= int(sharded_from), group_size, 1.0)
+    return np.asarray(parameters * bytes_per_parameter / n)

@@ -1,1 +1,0 @@
-"""From a question to a problem, and plans as values."""

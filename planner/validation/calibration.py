@@ -1,0 +1,390 @@
+"""What is fitted to what: parameters of profiles, measurements of runs, by kind of table."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from planner.base.arrays import FloatArray
+from planner.base.records import record
+from planner.errors import CalibrationError, did_you_mean
+from planner.specs.engine import EngineExecution, EngineProfile
+from planner.specs.framework import Execution, FrameworkProfile, Memory, Overlap
+from planner.specs.gpu import GpuSpec
+from planner.specs.paths import SpecKind
+from planner.validation.columns import TableKind
+from planner.validation.inference.cases import InferenceCase, Mode
+from planner.validation.inference.evaluate import predict_inference_group
+from planner.validation.kinds import KINDS, THROUGHPUT
+from planner.validation.library import Library
+from planner.validation.models import NotPredicted
+from planner.validation.prediction import MEMORY, RATES, Case, Prediction
+from planner.validation.runs import Run, Runs
+from planner.validation.training.cases import TrainingCase
+from planner.validation.training.evaluate import predict_training_group
+
+SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
+_SHARES = ("selective_share", "fragmentation", "hidden_copies")
+# Shares that are a factor of what is shipped, and stay 0 where that is.
+_AT_MOST_ONE = ("sustained_clock", "selective_dropped")
+# Traffic over that of fused kernels, which nothing undercuts.
+_AT_LEAST_ONE = (
+    "elementwise_passes",
+    "permute_passes",
+    "dequantize_passes",
+    "kept_activations",
+    "sharded_copies",
+)
+# Kernels of an engine may beat those measured on the GPU by little.
+_LARGEST_FRACTION = 1.3
+_SHARE_SPREAD = 0.25
+_FACTOR = 2.0
+_LARGEST_FACTOR = 16.0
+
+
+@record(kw_only=True)
+class Parameter:
+    """One number of a framework profile, or of the GPUs of a class.
+
+    Fitted on a scale where the prior is a standard normal around the ``shipped`` value: a
+    share moves by 0.25, any other number by a factor of 2, per standard deviation.
+    ``owner`` is ``execution``, ``overlap`` or ``memory``, or a class of GPUs.
+    """
+
+    owner: str
+    name: str
+    shipped: float
+
+    @property
+    def label(self) -> str:
+        """As it is named on the command line and in reports."""
+        return f"{self.owner}.{self.name}"
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is bounded by 0 and 1."""
+        return self.owner == "overlap" or self.name in _SHARES
+
+    @property
+    def is_of_memory(self) -> bool:
+        """Whether it says something about memory alone."""
+        return self.owner == "memory"
+
+    @property
+    def is_of_silicon(self) -> bool:
+        """Whether it belongs to a class of GPUs."""
+        return self.owner not in SECTIONS
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The ends of the scale it is fitted on."""
+        if self.is_share:
+            return (-self.shipped / _SHARE_SPREAD - 1e-9, (1 - self.shipped) / _SHARE_SPREAD + 1e-9)
+        limit = math.log(_LARGEST_FACTOR, _FACTOR)
+        if self.name in _AT_LEAST_ONE:
+            return (math.log(1 / max(self.shipped, 1.0), _FACTOR) - 1e-9, limit)
+        if self.name in _AT_MOST_ONE:
+            return (-limit, -math.log(self.shipped, _FACTOR) + 1e-9)
+        if self.owner == "execution" and self.name.endswith("_fraction"):
+            return (-limit, math.log(max(_LARGEST_FRACTION / self.shipped, 1.001), _FACTOR))
+        return (-limit, limit)
+
+    def value(self, x: float) -> float:
+        """Its value at a point of the scale it is fitted on."""
+        if self.is_share:
+            return min(max(self.shipped + _SHARE_SPREAD * x, 0.0), 1.0)
+        value = float(self.shipped * _FACTOR**x)
+        return min(value, 1.0) if self.name in _AT_MOST_ONE else value
+
+
+def chosen_parameters(
+    every: Iterable[Parameter], profile: str, names: Iterable[str] | None
+) -> list[Parameter]:
+    """Those of the parameters of a profile that are named, or all that have a scale.
+
+    Raises
+    ------
+    CalibrationError
+        A name is unknown, or the parameter is zero and has no scale.
+    """
+    found = {parameter.label: parameter for parameter in every}
+    if names is None:
+        return [p for p in found.values() if p.is_share or p.shipped > 0]
+    chosen = []
+    for name in names:
+        if name not in found:
+            hint = did_you_mean(name, found)
+            raise CalibrationError(f"Unknown parameter {name!r}.{hint} Known: {', '.join(found)}.")
+        if not found[name].is_share and found[name].shipped <= 0:
+            raise CalibrationError(f"{name} is 0 in {profile}: give it a value to start from.")
+        chosen.append(found[name])
+    return chosen
+
+
+@record(kw_only=True)
+class Measured:
+    """A case, one of its measured quantities, how much it counts, and who published it.
+
+    ``line`` is that of its run in the file; the value is in the unit of the tables.
+    """
+
+    case: Case
+    kind: Calibrated
+    line: int
+    publisher: str
+    quantity: str
+    value: float
+    weight: float = 1.0
+
+    @property
+    def is_of_memory(self) -> bool:
+        """Whether it is no time."""
+        return self.quantity == MEMORY
+
+    def tells(self, parameter: Parameter) -> bool:
+        """Whether it measured what the parameter is about."""
+        return parameter.is_of_memory == self.is_of_memory
+
+
+def measured_runs(
+    runs: Runs, library: Library, profile: str | None, *, everything: bool = False
+) -> tuple[str, list[Measured]]:
+    """What was measured with one profile, and the profile's name.
+
+    Without a name it is the profile most rows belong to. Rows that more explains than the
+    profile are left out unless ``everything`` is asked for.
+
+    Raises
+    ------
+    CalibrationError
+        No row can be used.
+    """
+    kind = CALIBRATED[runs.kind]
+    found = [
+        one
+        for run in runs.rows
+        for one in _measured(run, library, runs, kind)
+        if everything or kind.is_usable(one.case)
+    ]
+    counts = Counter(dict.fromkeys((one.line, one.case.software.profile) for one in found))
+    if profile is None and found:
+        profile = Counter(name for _, name in counts).most_common(1)[0][0]
+    mine = [one for one in found if one.case.software.profile == profile]
+    if not mine:
+        raise CalibrationError(
+            f"None of {len(runs.rows)} rows has a measured time, throughput or peak memory that "
+            f"is fitted to and can be predicted with {profile or 'any profile'}: "
+            "`planner validate` says why, row by row."
+        )
+    return str(profile), mine
+
+
+def log_ratios(measured: Sequence[Measured], values: Mapping[Parameter, float]) -> FloatArray:
+    """Logarithms of predicted over measured, of times and of memory, by measurement.
+
+    Rates count as the times they are of. Shape ``(2, measurements)``; NaN where a measurement
+    is of the other kind.
+    """
+    groups: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for index, one in enumerate(measured):
+        groups[one.case.group].append(index)
+    ratios = np.full((2, len(measured)), np.nan)
+    for indices in groups.values():
+        kind = measured[indices[0]].kind
+        # What one run measured is of one case, which is predicted once.
+        cases = {id(one.case): one.case for one in (measured[index] for index in indices)}
+        predicted = kind.predict_group(kind.with_values(list(cases.values()), values))
+        found = dict(zip(cases, predicted, strict=True))
+        for index in indices:
+            one = measured[index]
+            missing = kind.worst * one.value
+            ratio = np.log(found[id(one.case)].values.get(one.quantity, missing) / one.value)
+            ratios[int(one.is_of_memory), index] = -ratio if one.quantity in RATES else ratio
+    return ratios
+
+
+def thinned(measured: Sequence[Measured], most: int) -> list[Measured]:
+    """The measurements of at most so many setups, spread evenly over all in their order."""
+    groups = list(dict.fromkeys(one.case.setup for one in measured))
+    step = max(len(groups) / most, 1.0)
+    kept = {groups[int(number * step)] for number in range(int(len(groups) / step))}
+    return [one for one in measured if one.case.setup in kept]
+
+
+def _measured(run: Run, library: Library, runs: Runs, kind: Calibrated) -> Iterator[Measured]:
+    try:
+        case = KINDS[runs.kind].case_of(run, library)
+    except NotPredicted:
+        return
+    for quantity, value, weight in kind.measurements(run, case):
+        yield Measured(
+            case=case,
+            kind=kind,
+            line=run.line,
+            publisher=run.text("publisher") or run.text("source"),
+            quantity=quantity,
+            value=value,
+            weight=weight,
+        )
+
+
+def parameters_of(profile: FrameworkProfile | EngineProfile) -> Iterator[Parameter]:
+    """The numbers of a profile that can be fitted."""
+    is_engine = isinstance(profile, EngineProfile)
+    sections = {"execution": EngineExecution} if is_engine else SECTIONS
+    for owner, kind in sections.items():
+        section = getattr(profile, owner)
+        for field in fields(kind):
+            value = getattr(section, field.name)
+            if isinstance(value, float):
+                yield Parameter(owner=owner, name=field.name, shipped=value)
+
+
+def with_values(
+    cases: Sequence[TrainingCase], values: Mapping[Parameter, float]
+) -> list[TrainingCase]:
+    """The cases under other values of parameters, but those that are not of its GPU or loss."""
+    known: dict[tuple[int, bool], FrameworkProfile] = {}
+    found = []
+    for case in cases:
+        key = (id(case.framework), case.own_loss)
+        if key not in known:
+            known[key] = _framework(case, values)
+        found.append(replace(case, framework=known[key], gpu=_gpu(case, values)))
+    return found
+
+
+def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> FrameworkProfile:
+    sections: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for parameter, value in values.items():
+        is_own = case.own_loss and parameter.label == "memory.per_logit"
+        if parameter.owner in SECTIONS and not is_own:
+            sections[parameter.owner][parameter.name] = value
+    changed: dict[str, Any] = {
+        owner: replace(getattr(case.framework, owner), **own) for owner, own in sections.items()
+    }
+    return replace(case.framework, **changed)
+
+
+def _gpu(case: TrainingCase, values: Mapping[Parameter, float]) -> GpuSpec:
+    own: dict[str, Any] = {
+        parameter.name: value
+        for parameter, value in values.items()
+        if parameter.owner not in SECTIONS and parameter.owner == case.gpu_class
+    }
+    return replace(case.gpu, efficiency=replace(case.gpu.efficiency, **own)) if own else case.gpu
+
+
+def step_and_memory(run: Run, case: TrainingCase) -> Iterator[tuple[str, float, float]]:
+    """The measured step time [s], from the throughput where only that is given, and memory."""
+    step_time, memory = _step_time(run, case), run.number(f"measured_{MEMORY}")
+    if step_time:
+        yield "step_time_s", step_time, 1.0
+    if memory:
+        yield MEMORY, memory, 1.0
+
+
+def _step_time(run: Run, case: TrainingCase) -> float | None:
+    if run.number("measured_step_time_s"):
+        return run.number("measured_step_time_s")
+    batch = run.number("global_batch_size")
+    per_gpu = run.number("measured_tokens_per_s_per_gpu")
+    total = run.number("measured_tokens_per_s") or (per_gpu or 0.0) * case.num_gpus
+    return batch * case.sequence_length / total if batch and total else None
+
+
+_TOKEN, _FIRST = "time_per_output_token_s", "time_to_first_token_s"
+# Queues make the time to first token scatter: it counts less than what does not queue.
+_FIRST_WEIGHT = 0.1
+
+
+def with_engine_values(
+    cases: Sequence[InferenceCase], values: Mapping[Parameter, float]
+) -> list[InferenceCase]:
+    """Cases of one group under other values of parameters."""
+    engine = _engine(cases[0], values)
+    return [replace(case, engine=engine) for case in cases]
+
+
+def request_times(run: Run, case: InferenceCase) -> Iterator[tuple[str, float, float]]:
+    """The time of a token or, without it, throughput; and that of the first token."""
+    measured = {name: run.number(f"measured_{name}") for name in (_TOKEN, *THROUGHPUT, _FIRST)}
+    given = [name for name in (_TOKEN, *THROUGHPUT) if measured[name]]
+    for name, weight in (
+        (given[0] if given else "", 1.0),
+        (_FIRST, _FIRST_WEIGHT if given else 1.0),
+    ):
+        if value := measured.get(name):
+            yield name, value, weight
+
+
+def _engine(case: InferenceCase, values: Mapping[Parameter, float]) -> EngineProfile:
+    """The engine of a case under other values; heavier weights keep reading slower."""
+    tables: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for parameter, value in values.items():
+        is_scaled = parameter.name == "weight_bandwidth_fraction"
+        set_to = min(value / case.weight_scale, 2.0) if is_scaled else value
+        tables[parameter.owner][parameter.name] = set_to
+    changed = {table: _changed(getattr(case.engine, table), own) for table, own in tables.items()}
+    return replace(case.engine, **changed)
+
+
+def _changed(table: Any, values: Mapping[str, float]) -> Any:
+    """A table of a profile with other numbers: named ones, or one per architecture."""
+    return {**table, **values} if isinstance(table, Mapping) else replace(table, **values)
+
+
+Measurement = tuple[str, float, float]
+"""A quantity, its value in the unit of the tables, and its weight beside 1 of others."""
+
+
+@record(kw_only=True)
+class Calibrated:
+    """How profiles of a kind are fitted to tables of its runs.
+
+    ``is_usable``: the profile alone explains a case. ``with_values``: cases of one group under
+    other values of parameters. ``worst``: what a measurement without a prediction is taken to
+    be off by. ``option`` takes the fitted profile on the command line, ``time`` names what it
+    is fitted to.
+    """
+
+    profiles: SpecKind
+    load: Callable[[Library, str], FrameworkProfile | EngineProfile]
+    is_usable: Callable[[Case], bool]
+    measurements: Callable[[Run, Any], Iterator[Measurement]]
+    with_values: Callable[[Sequence[Any], Mapping[Parameter, float]], Sequence[Any]]
+    predict_group: Callable[[Sequence[Any]], Iterable[Prediction]]
+    worst: float
+    option: str
+    time: str
+
+
+CALIBRATED = {
+    TableKind.TRAINING: Calibrated(
+        profiles=SpecKind.FRAMEWORKS,
+        load=Library.framework,
+        is_usable=lambda case: True,
+        measurements=step_and_memory,
+        with_values=with_values,
+        predict_group=predict_training_group,
+        worst=math.nan,
+        option="--profile",
+        time="step time",
+    ),
+    TableKind.INFERENCE: Calibrated(
+        profiles=SpecKind.ENGINES,
+        load=Library.engine,
+        is_usable=lambda case: getattr(case, "mode", None) is not Mode.DISAGGREGATED,
+        measurements=request_times,
+        with_values=with_engine_values,
+        predict_group=predict_inference_group,
+        worst=20.0,
+        option="--engine",
+        time="times",
+    ),
+}
