@@ -16,7 +16,9 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from planner.base.enums import Contract
+from planner.base.enums import (
+    Contract,
+)
 from planner.specs.catalogue import names
 from planner.specs.price import COLUMNS
 

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.base.enums import Precision
+from planner.base.enums import (
+    Precision,
+)
 from planner.base.text import count
 from planner.base.units import GIB, GIGA, HOUR, TERA
 from planner.estimators.parameters import count_parameters

@@ -15,7 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.enums import CacheType, Quantization
+from planner.base.enums import (
+    CacheType,
+    Quantization,
+)
 from planner.base.units import GIB
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory

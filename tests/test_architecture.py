@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.base.enums import Recompute
+from planner.base.enums import (
+    Recompute,
+)
 from planner.question.terms import glossary, term_of_column
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.base.enums import LinkKind
+from planner.base.enums import (
+    LinkKind,
+)
 from planner.errors import SpecError
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue, find

@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from planner.base.enums import AdapterTargets, OptimizerKind, StatePrecision
+from planner.base.enums import (
+    AdapterTargets,
+    OptimizerKind,
+    StatePrecision,
+)
 
 _KINDS = {
     OptimizerKind.ADAM: ("adam", "adamw"),

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.base.enums import TemplateKind
+from planner.base.enums import (
+    TemplateKind,
+)
 from planner.cli import how
 from planner.cli.picture import picture_of
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.base.enums import LinkKind, Precision
+from planner.base.enums import (
+    LinkKind,
+    Precision,
+)
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import LayerGroup, ModelSpec

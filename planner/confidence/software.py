@@ -9,8 +9,14 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from planner.base.enums import AdapterTargets, AttentionKernel, LossKernel
+from planner.base.enums import (
+    AdapterTargets,
+)
 from planner.base.records import record
+from planner.base.software_enums import (
+    AttentionKernel,
+    LossKernel,
+)
 from planner.base.training_objectives import TrainingObjective
 from planner.specs.engine import EngineProfile
 

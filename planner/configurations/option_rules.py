@@ -9,24 +9,26 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, add, is_among
 from planner.base.enums import (
-    AttentionKernel,
     AttentionKind,
     ComputePrecision,
     ContextExchange,
-    ExpertCompute,
     Fp8Recipe,
-    LossKernel,
     MainPrecision,
     Offload,
     OptimizerKind,
     PipelineSchedule,
     Precision,
     Recompute,
-    RecomputedModules,
     StatePrecision,
     TokenDispatcher,
-    TorchCompile,
     ZeroStage,
+)
+from planner.base.software_enums import (
+    AttentionKernel,
+    ExpertCompute,
+    LossKernel,
+    RecomputedModules,
+    TorchCompile,
 )
 from planner.configurations.rule import indivisible
 from planner.configurations.training import TrainingConfigurations

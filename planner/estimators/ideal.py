@@ -6,7 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from planner.base.enums import LinkKind, Precision
+from planner.base.enums import (
+    LinkKind,
+    Precision,
+)
 from planner.specs.checked import Made, unchecked
 from planner.specs.efficiency import collectives
 from planner.specs.engine import EngineProfile

@@ -13,7 +13,9 @@ from dataclasses import field
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric
-from planner.base.enums import Precision
+from planner.base.enums import (
+    Precision,
+)
 from planner.base.records import record
 from planner.estimators.kernel_work import (
     SIXTEEN_BIT_BYTES,

@@ -7,8 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric
-from planner.base.enums import AttentionKernel, AttentionKernels, Precision
+from planner.base.enums import (
+    AttentionKernels,
+    Precision,
+)
 from planner.base.records import record
+from planner.base.software_enums import (
+    AttentionKernel,
+)
 from planner.estimators.ledger import COMPUTE, HOST, LAUNCH, MEMORY, Work
 from planner.question.terms import terms_about
 from planner.specs.efficiency import gemm_key

@@ -9,7 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.base.enums import AttentionKernels, ComputePrecision, Precision
+from planner.base.enums import (
+    AttentionKernels,
+    ComputePrecision,
+    Precision,
+)
 from planner.base.records import record
 from planner.estimators.kernel_table import KernelTable, chosen
 from planner.estimators.kernel_work import (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from planner.base.enums import Contract
+from planner.base.enums import (
+    Contract,
+)
 from planner.formulas.money import owned_price
 from planner.formulas.power import range_of_product
 from planner.specs.catalogue import Catalogue

@@ -9,8 +9,10 @@ from functools import cached_property
 from typing import Any, Self
 
 from planner.base import enums
-from planner.base.enums import AttentionKernel
 from planner.base.records import record
+from planner.base.software_enums import (
+    AttentionKernel,
+)
 from planner.base.training_objectives import TrainingObjective
 from planner.errors import InfeasibleError, LaunchError
 from planner.launch.option_table import Quantities

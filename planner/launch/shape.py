@@ -12,7 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner.base.enums import AttentionKind, PositionEmbedding
+from planner.base.enums import (
+    AttentionKind,
+    PositionEmbedding,
+)
 from planner.base.files import cache_file, written_whole
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.specs.catalogue import Catalogue

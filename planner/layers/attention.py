@@ -21,7 +21,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.base.enums import CONTEXT, OUT_PROJ, QKV_PROJ, AdapterTargets, AttentionKind
+from planner.base.enums import (
+    AdapterTargets,
+    AttentionKind,
+)
+from planner.base.software_enums import (
+    CONTEXT,
+    OUT_PROJ,
+    QKV_PROJ,
+)
 from planner.layers.compressed import compressed_attention
 from planner.layers.operators import (
     AttentionCore,

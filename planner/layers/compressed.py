@@ -14,7 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.base.enums import CONTEXT, OUT_PROJ, QKV_PROJ, AdapterTargets
+from planner.base.enums import (
+    AdapterTargets,
+)
+from planner.base.software_enums import (
+    CONTEXT,
+    OUT_PROJ,
+    QKV_PROJ,
+)
 from planner.layers.operators import (
     AttentionCore,
     Element,

@@ -12,7 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.base.enums import MLPWI, MLPWO, AdapterTargets
+from planner.base.enums import (
+    AdapterTargets,
+)
+from planner.base.software_enums import (
+    MLPWI,
+    MLPWO,
+)
 from planner.layers.operators import (
     BlockExchange,
     Columns,

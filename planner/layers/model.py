@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
-from planner.base.enums import PositionEmbedding
+from planner.base.enums import (
+    PositionEmbedding,
+)
 from planner.base.records import record
 from planner.layers.attention import attention_block
 from planner.layers.feed_forward import feed_forward_block

@@ -12,7 +12,9 @@ from enum import StrEnum
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
-from planner.base.enums import AdapterTargets
+from planner.base.enums import (
+    AdapterTargets,
+)
 from planner.base.records import record
 
 

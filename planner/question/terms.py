@@ -56,7 +56,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeAlias
 
-from planner.base import enums
+from planner.base import enums, software_enums
 from planner.base.cells import Value
 from planner.base.records import record
 
@@ -99,7 +99,8 @@ class Term:
     def codes(self) -> Codes | None:
         """The enumeration of a coded parameter, None of another."""
         kind, _, name = self.type.partition(":")
-        found: Codes | None = getattr(enums, name) if kind in ("code", "level") else None
+        home = enums if hasattr(enums, name) else software_enums
+        found: Codes | None = getattr(home, name) if kind in ("code", "level") else None
         return found
 
     @property

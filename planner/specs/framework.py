@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from planner.base.adapter_names import ExpertAdapters
-from planner.base.enums import AttentionKernels, Fp8Recipe
+from planner.base.enums import (
+    AttentionKernels,
+    Fp8Recipe,
+)
 from planner.specs.checked import Interval, checked
 from planner.specs.load import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
 

@@ -7,7 +7,11 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from planner.base.enums import AttentionKind, PositionEmbedding, Quantization
+from planner.base.enums import (
+    AttentionKind,
+    PositionEmbedding,
+    Quantization,
+)
 from planner.errors import did_you_mean
 from planner.specs.checked import After, Interval, MinLen, Strict, checked
 

@@ -18,7 +18,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from markupsafe import Markup
 from starlette.requests import ClientDisconnect
 
-from planner.base.enums import ComputePrecision, Quantization
+from planner.base.enums import (
+    ComputePrecision,
+    Quantization,
+)
 from planner.base.records import record
 from planner.base.version import __version__
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError

@@ -16,7 +16,11 @@ from planner.base.adapter_names import (
     targets_named,
 )
 from planner.base.cells import Value
-from planner.base.enums import AdapterKind, AdapterTargets, Padding
+from planner.base.enums import (
+    AdapterKind,
+    AdapterTargets,
+    Padding,
+)
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.question.request import Request
 from planner.specs.framework import FrameworkProfile

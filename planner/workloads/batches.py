@@ -9,7 +9,9 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray
 from planner.base.cells import Value
-from planner.base.enums import CacheType
+from planner.base.enums import (
+    CacheType,
+)
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence

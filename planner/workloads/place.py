@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from planner.base.enums import Contract, Precision
+from planner.base.enums import (
+    Contract,
+    Precision,
+)
 from planner.base.records import record
 from planner.base.units import HOUR, parse_quantity
 from planner.errors import SearchSpaceError, SpecError, did_you_mean

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, IndexArray
-from planner.base.enums import CacheType
+from planner.base.enums import (
+    CacheType,
+)
 from planner.base.records import record
 from planner.configurations.enumerate import OpenMesh, numbers
 from planner.configurations.serving import ServingConfigurations

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from planner.base.adapter_names import served_targets
-from planner.base.enums import AdapterTargets, Quantization
+from planner.base.enums import (
+    AdapterTargets,
+    Quantization,
+)
 from planner.configurations.enumerate import (
     Factor,
     OpenMesh,

@@ -9,7 +9,10 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, IndexArray
-from planner.base.enums import CacheType, Quantization
+from planner.base.enums import (
+    CacheType,
+    Quantization,
+)
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 

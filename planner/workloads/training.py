@@ -12,12 +12,14 @@ from planner.base.cells import Value, number_in
 from planner.base.enums import (
     AdapterKind,
     AdapterTargets,
-    AttentionKernel,
     AttentionKernels,
     ComputePrecision,
+    Precision,
+)
+from planner.base.software_enums import (
+    AttentionKernel,
     ExpertCompute,
     LossKernel,
-    Precision,
     TorchCompile,
 )
 from planner.base.text import large

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.base.cells import Value
-from planner.base.enums import AdapterKind, ComputePrecision, Precision
+from planner.base.enums import (
+    AdapterKind,
+    ComputePrecision,
+    Precision,
+)
 from planner.base.text import large
 from planner.base.training_objectives import TrainingObjective, objective_named
 from planner.configurations.as_given import batch_of

@@ -10,7 +10,11 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, is_among
 from planner.base.cells import Value
-from planner.base.enums import Offload, Recompute, ZeroStage
+from planner.base.enums import (
+    Offload,
+    Recompute,
+    ZeroStage,
+)
 from planner.base.records import record
 from planner.base.training_objectives import TrainingObjective
 from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA

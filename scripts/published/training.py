@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from planner.base.enums import Precision
+from planner.base.enums import (
+    Precision,
+)
 from planner.validation.library import Library
 from planner.validation.runs import Run
 from published.tables import read_table

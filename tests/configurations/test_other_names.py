@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 import planner
-from planner.base.enums import CacheType, ComputePrecision, Quantization
+from planner.base.enums import (
+    CacheType,
+    ComputePrecision,
+    Quantization,
+)
 from planner.configurations.enumerate import checked
 from planner.errors import SearchSpaceError, SpecError
 from planner.specs.model import quantization_word

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import planner
-from planner.base.enums import OptimizerKind
+from planner.base.enums import (
+    OptimizerKind,
+)
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import unsupported
 from planner.specs.catalogue import Catalogue

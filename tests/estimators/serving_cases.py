@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.base.enums import CacheType, Quantization
+from planner.base.enums import (
+    CacheType,
+    Quantization,
+)
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.ideal import ideal_engine, ideal_hardware
 from planner.estimators.inference.setting import ServingSetting

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from planner import Request
-from planner.base.enums import AttentionKernel, AttentionKernels
+from planner.base.enums import (
+    AttentionKernels,
+)
+from planner.base.software_enums import (
+    AttentionKernel,
+)
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.ideal import ideal_hardware
 from planner.estimators.kernel_work import rate_of_class, rates

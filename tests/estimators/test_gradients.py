@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from published_runs import configuration, setting
 
-from planner.base.enums import ComputePrecision, Recompute
+from planner.base.enums import (
+    ComputePrecision,
+    Recompute,
+)
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.number_bytes import Gradients

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.base.enums import Precision
+from planner.base.enums import (
+    Precision,
+)
 from planner.estimators.ideal import ideal_framework, ideal_hardware
 from planner.estimators.machine import Group, Machine
 from planner.specs.catalogue import default_cluster, load_gpu

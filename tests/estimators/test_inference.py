@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
-from planner.base.enums import CacheType, Quantization
+from planner.base.enums import (
+    CacheType,
+    Quantization,
+)
 from planner.base.units import GIB
 from planner.estimators.inference.estimate import SERVING_REJECTIONS, evaluate_serving
 from planner.estimators.inference.loop import served_at_concurrency

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
-from planner.base.enums import CacheType, Precision, Quantization
+from planner.base.enums import (
+    CacheType,
+    Precision,
+    Quantization,
+)
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import static_batch

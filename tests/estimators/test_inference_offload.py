@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from serving_cases import replicas, serving_setting
 
-from planner.base.enums import CacheType, Quantization
+from planner.base.enums import (
+    CacheType,
+    Quantization,
+)
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.step import InferenceStep

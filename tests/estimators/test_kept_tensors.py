@@ -7,7 +7,9 @@ import pytest
 from published_runs import configuration, setting
 
 from planner import Request, estimate
-from planner.base.enums import KeptTensors
+from planner.base.software_enums import (
+    KeptTensors,
+)
 from planner.configurations.training_rules import RULES
 from planner.errors import SearchSpaceError
 from planner.estimators.training.estimate import broken_rule, evaluate

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from serving_cases import serving_setting
 
-from planner.base.enums import ComputePrecision, Fp8Recipe, Precision, Quantization
+from planner.base.enums import (
+    ComputePrecision,
+    Fp8Recipe,
+    Precision,
+    Quantization,
+)
 from planner.estimators.ideal import ideal_engine, ideal_hardware
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Machine

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from published_runs import configuration, setting
 
-from planner.base.enums import ComputePrecision
+from planner.base.enums import (
+    ComputePrecision,
+)
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.model_states import ModelStates
 

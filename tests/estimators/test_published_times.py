@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from published_runs import configuration, setting
 
-from planner.base.enums import ComputePrecision, Recompute, RecomputedModules
+from planner.base.enums import (
+    ComputePrecision,
+    Recompute,
+)
+from planner.base.software_enums import (
+    RecomputedModules,
+)
 from planner.estimators.training.cost import run_cost
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.flops import model_flops_per_token, recomputed_flops_per_token

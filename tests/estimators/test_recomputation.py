@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from published_runs import configuration, setting
 
-from planner.base.enums import ComputePrecision, Recompute
+from planner.base.enums import (
+    ComputePrecision,
+    Recompute,
+)
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.flops import recomputed_flops_per_token
 from planner.estimators.training.recomputation import Recomputation

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from published_runs import configuration, setting
 
-from planner.base.enums import Recompute
+from planner.base.enums import (
+    Recompute,
+)
 from planner.estimators.training.estimate import evaluate
 from planner.specs.catalogue import Catalogue
 

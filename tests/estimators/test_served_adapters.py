@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
-from planner.base.enums import AdapterTargets
+from planner.base.enums import (
+    AdapterTargets,
+)
 from planner.errors import PlannerError
 from planner.estimators.inference.adapters import adapter_launches
 from planner.estimators.inference.estimate import evaluate_serving

@@ -7,7 +7,9 @@ import pytest
 from serving_cases import serving_setting
 
 import planner
-from planner.base.enums import CacheType
+from planner.base.enums import (
+    CacheType,
+)
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.disaggregated import (
     cache_transfer_time,

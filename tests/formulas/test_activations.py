@@ -7,7 +7,9 @@ from functools import cache
 import pytest
 
 from planner import Request
-from planner.base.enums import Recompute
+from planner.base.enums import (
+    Recompute,
+)
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.saved_activations import layer_bytes

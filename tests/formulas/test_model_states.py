@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.base.enums import ZeroStage
+from planner.base.enums import (
+    ZeroStage,
+)
 from planner.formulas.memory import sharded_bytes
 
 # Weights and gradients in 16 bit, K = 12 bytes of fp32 Adam states.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.base.enums import AdapterTargets
+from planner.base.enums import (
+    AdapterTargets,
+)
 from planner.layers.model import Layer, describe
 from planner.layers.operators import Element, Elementwise, Op, Part, Product, Spread, columns
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup

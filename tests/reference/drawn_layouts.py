@@ -11,22 +11,24 @@ from scalar_machine import Layout, World
 
 from planner import Request
 from planner.base.enums import (
-    MODULES,
-    AttentionKernel,
     ComputePrecision,
     ContextExchange,
-    ExpertCompute,
     Fp8Recipe,
-    KeptTensors,
-    LossKernel,
     MainPrecision,
     Offload,
     OptimizerKind,
     PipelineSchedule,
     Recompute,
-    RecomputedModules,
     StatePrecision,
     TokenDispatcher,
+)
+from planner.base.software_enums import (
+    MODULES,
+    AttentionKernel,
+    ExpertCompute,
+    KeptTensors,
+    LossKernel,
+    RecomputedModules,
     TorchCompile,
 )
 from planner.configurations.training import NAMES, TrainingConfigurations

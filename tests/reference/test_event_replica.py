@@ -11,7 +11,10 @@ import pytest
 from event_replica import Lengths, Replica, Seen, StepCosts
 
 import planner
-from planner.base.enums import CacheType, Quantization
+from planner.base.enums import (
+    CacheType,
+    Quantization,
+)
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.estimate import ServingEstimate, evaluate_serving
 from planner.estimators.inference.percentiles import (

@@ -24,7 +24,9 @@ from drawn_replicas import (
 from scalar_serving_kernels import Replica, ServingWorld
 from scalar_serving_step import StepBatch
 
-from planner.base.enums import AdapterTargets
+from planner.base.enums import (
+    AdapterTargets,
+)
 from planner.estimators.inference.burst import burst
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import serving_memory

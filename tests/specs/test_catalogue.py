@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.base.enums import LinkKind
+from planner.base.enums import (
+    LinkKind,
+)
 from planner.errors import SpecError
 from planner.specs.catalogue import (
     default_cluster,

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.base.enums import Quantization
+from planner.base.enums import (
+    Quantization,
+)
 from planner.specs.catalogue import copied_from, load_model
 from planner.specs.quantization import Checkpoint, checkpoint_of
 

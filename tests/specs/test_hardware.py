@@ -11,7 +11,10 @@ from draws import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.base.enums import LinkKind, Precision
+from planner.base.enums import (
+    LinkKind,
+    Precision,
+)
 from planner.base.units import GIB
 from planner.errors import PlannerError, SpecError
 from planner.specs.catalogue import (

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 from sample_runs import MODEL, case, row, run_of
 
-from planner.base.enums import ComputePrecision, LinkKind, Recompute, RecomputedModules
+from planner.base.enums import (
+    ComputePrecision,
+    LinkKind,
+    Recompute,
+)
+from planner.base.software_enums import (
+    RecomputedModules,
+)
 from planner.confidence.software import framework_rule
 from planner.validation.columns import MemoryKind
 from planner.validation.models import NotPredicted

@@ -3,7 +3,10 @@
 import pytest
 from sample_inference import DISAGGREGATED, run_of
 
-from planner.base.enums import CacheType, Quantization
+from planner.base.enums import (
+    CacheType,
+    Quantization,
+)
 from planner.confidence.software import engine_rule
 from planner.validation.inference.cases import Mode, inference_case
 from planner.validation.models import NotPredicted

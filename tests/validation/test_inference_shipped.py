@@ -6,7 +6,9 @@ import pytest
 from residuals import cells, held_when_left_out, layout_factors, residuals, widening
 from shipped_intervals import assert_layouts_shipped, assert_shipped, assert_widening_shipped
 
-from planner.base.enums import LinkKind
+from planner.base.enums import (
+    LinkKind,
+)
 from planner.confidence.plans import confidence
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine

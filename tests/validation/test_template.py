@@ -5,7 +5,9 @@ import csv
 import pytest
 
 from planner.__main__ import run
-from planner.base.enums import TemplateKind
+from planner.base.enums import (
+    TemplateKind,
+)
 from planner.validation.columns import INFERENCE, TRAINING, ColumnType
 from planner.validation.runs import read_runs, template
 

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 import planner
-from planner.base.enums import ComputePrecision
+from planner.base.enums import (
+    ComputePrecision,
+)
 from planner.pages.assumptions import facts_section
 from planner.show.page import Table
 from planner.show.views.sizes import note_lines

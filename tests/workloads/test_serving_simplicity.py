@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import planner
-from planner.base.enums import CacheType, Quantization
+from planner.base.enums import (
+    CacheType,
+    Quantization,
+)
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.exhaustive import exhaustive_search

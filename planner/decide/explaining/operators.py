@@ -10,8 +10,15 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.base.cells import Value
-from planner.base.enums import AttentionKernel, AttentionKernels, ComputePrecision, Fp8Recipe
+from planner.base.enums import (
+    AttentionKernels,
+    ComputePrecision,
+    Fp8Recipe,
+)
 from planner.base.records import record
+from planner.base.software_enums import (
+    AttentionKernel,
+)
 from planner.decide.explaining.steps import FORMULAS, largest_term
 from planner.errors import SearchSpaceError
 from planner.estimators.kernel_work import rates

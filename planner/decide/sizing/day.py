@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.base.cells import Value, number
-from planner.base.enums import Contract
+from planner.base.enums import (
+    Contract,
+)
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.decide.sizing.fleet import Fleet

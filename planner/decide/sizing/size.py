@@ -9,7 +9,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.base.cells import Value
-from planner.base.enums import Contract
+from planner.base.enums import (
+    Contract,
+)
 from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.records import record
 from planner.base.units import GIB

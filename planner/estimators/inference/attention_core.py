@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
-from planner.base.enums import AttentionKernels
+from planner.base.enums import (
+    AttentionKernels,
+)
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank, ServingSetting
 from planner.estimators.scans import scan_work

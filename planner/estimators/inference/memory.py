@@ -8,7 +8,9 @@ from dataclasses import fields, replace
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
-from planner.base.enums import LinkKind
+from planner.base.enums import (
+    LinkKind,
+)
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_bytes

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
-from planner.base.enums import CacheType, Quantization
+from planner.base.enums import (
+    CacheType,
+    Quantization,
+)
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_launches, adapters

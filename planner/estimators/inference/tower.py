@@ -11,7 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
-from planner.base.enums import AttentionKernels
+from planner.base.enums import (
+    AttentionKernels,
+)
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Group, Machine

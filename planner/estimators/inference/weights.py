@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
-from planner.base.enums import Quantization
+from planner.base.enums import (
+    Quantization,
+)
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting

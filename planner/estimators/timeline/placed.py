@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from planner.base.enums import PipelineSchedule
+from planner.base.enums import (
+    PipelineSchedule,
+)
 from planner.base.records import record
 
 FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"

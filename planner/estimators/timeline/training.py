@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from planner.base.arrays import FloatArray, first
-from planner.base.enums import PipelineSchedule
+from planner.base.enums import (
+    PipelineSchedule,
+)
 from planner.base.records import record
 from planner.estimators.timeline.placed import BACKWARD, FORWARD, WEIGHTS, Pipeline, Work, placed
 from planner.estimators.timeline.spans import (

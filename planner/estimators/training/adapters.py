@@ -9,7 +9,10 @@ import numpy as np
 
 from planner.base.adapter_names import ExpertAdapters
 from planner.base.arrays import FloatArray, Numeric, add
-from planner.base.enums import AdapterKind, AdapterTargets
+from planner.base.enums import (
+    AdapterKind,
+    AdapterTargets,
+)
 from planner.base.records import record
 from planner.estimators.parameters import layer_parameters
 from planner.estimators.training.operators import Operator, expert_pairs

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
-from planner.base.enums import AttentionKernels, ContextExchange
+from planner.base.enums import (
+    AttentionKernels,
+    ContextExchange,
+)
 from planner.estimators.kernel_work import rates
 from planner.estimators.machine import Group
 from planner.estimators.scans import scan_work

@@ -10,7 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import BoolArray, Numeric
-from planner.base.enums import TorchCompile
+from planner.base.software_enums import (
+    TorchCompile,
+)
 from planner.estimators.training.share import Share
 from planner.layers.operators import Elementwise
 

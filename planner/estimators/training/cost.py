@@ -7,7 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.enums import Contract
+from planner.base.enums import (
+    Contract,
+)
 from planner.base.records import record
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import Estimate

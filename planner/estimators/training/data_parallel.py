@@ -7,7 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric
-from planner.base.enums import AdapterKind, ZeroStage
+from planner.base.enums import (
+    AdapterKind,
+    ZeroStage,
+)
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.machine import Group

@@ -11,7 +11,11 @@ from operator import attrgetter
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
-from planner.base.enums import ComputePrecision, PipelineSchedule, ZeroStage
+from planner.base.enums import (
+    ComputePrecision,
+    PipelineSchedule,
+    ZeroStage,
+)
 from planner.base.records import record
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.configurations.training import TrainingConfigurations

@@ -8,7 +8,9 @@ import numpy as np
 
 from planner.base.adapter_names import ExpertAdapters
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
-from planner.base.enums import AdapterKind
+from planner.base.enums import (
+    AdapterKind,
+)
 from planner.errors import PlannerError
 from planner.estimators.parameters import count_parameters, logits_met, tower_parameters
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters

@@ -16,7 +16,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
-from planner.base.enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
+from planner.base.software_enums import (
+    LAYER_INPUT,
+    MLPWI,
+    MLPWO,
+    KeptTensors,
+)
 from planner.estimators.training.compilation import kept_activations
 from planner.estimators.training.operators import expert_pairs
 from planner.estimators.training.recomputation import Recomputation

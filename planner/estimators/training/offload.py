@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
-from planner.base.enums import AdapterKind, Offload, ZeroStage
+from planner.base.enums import (
+    AdapterKind,
+    Offload,
+    ZeroStage,
+)
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.training.data_parallel import gathered_bytes

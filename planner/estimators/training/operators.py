@@ -8,8 +8,14 @@ from dataclasses import field
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
-from planner.base.enums import ExpertCompute, TokenDispatcher, ZeroStage
+from planner.base.enums import (
+    TokenDispatcher,
+    ZeroStage,
+)
 from planner.base.records import record
+from planner.base.software_enums import (
+    ExpertCompute,
+)
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.ledger import Work
 from planner.estimators.machine import Group

@@ -8,8 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.base.enums import KeptTensors, Recompute, RecomputedModules
+from planner.base.enums import (
+    Recompute,
+)
 from planner.base.records import record
+from planner.base.software_enums import (
+    KeptTensors,
+    RecomputedModules,
+)
 from planner.configurations.training import TrainingConfigurations
 
 _CORE, _FEED_FORWARD, _CHEAP = (

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
-from planner.base.enums import AdapterTargets
+from planner.base.enums import (
+    AdapterTargets,
+)
 from planner.estimators.training.adapters import adapted_matrices, expert_matrices
 from planner.estimators.training.compilation import keeps_eager_copies, kept_activations
 from planner.estimators.training.kept_tensors import kept_tensor_bytes

@@ -8,7 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
-from planner.base.enums import AdapterKind, ZeroStage
+from planner.base.enums import (
+    AdapterKind,
+    ZeroStage,
+)
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.machine import Group

@@ -9,7 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.base.enums import Fp8Recipe, Padding
+from planner.base.enums import (
+    Fp8Recipe,
+    Padding,
+)
 from planner.base.records import record
 from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
 from planner.configurations.training import TrainingConfigurations

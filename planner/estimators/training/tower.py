@@ -17,7 +17,9 @@ from operator import attrgetter
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
-from planner.base.enums import ZeroStage
+from planner.base.enums import (
+    ZeroStage,
+)
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.ledger import attributed

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.base.enums import Offload
+from planner.base.enums import (
+    Offload,
+)
 from planner.documents.shell.text import stated
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd, prod
 
-from planner.base.enums import (
+from planner.base.records import record
+from planner.base.software_enums import (
     CONTEXT,
     LAYER_INPUT,
     MLPWI,
@@ -17,7 +18,6 @@ from planner.base.enums import (
     TENSORS,
     KeptTensors,
 )
-from planner.base.records import record
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job

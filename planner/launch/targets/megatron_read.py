@@ -7,7 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.adapter_names import ExpertAdapters, targets_of
-from planner.base.enums import MODULES, RecomputedModules
+from planner.base.software_enums import (
+    MODULES,
+    RecomputedModules,
+)
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.option_table import Dialect, OptionTable, Quantity, Role

@@ -8,7 +8,9 @@ from dataclasses import replace
 from itertools import groupby, islice
 from typing import TypeVar
 
-from planner.base.enums import AttentionKind
+from planner.base.enums import (
+    AttentionKind,
+)
 from planner.errors import LaunchError, SpecError
 from planner.estimators.training.stages import chunk_split, layer_kinds
 from planner.launch.job import Job

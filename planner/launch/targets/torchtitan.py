@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from planner.base.enums import AttentionKind
+from planner.base.enums import (
+    AttentionKind,
+)
 from planner.base.records import record
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.base.enums import Offload
+from planner.base.enums import (
+    Offload,
+)
 from planner.documents.shell.text import Changes
 from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft

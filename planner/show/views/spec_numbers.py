@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import text
-from planner.base.enums import Precision
+from planner.base.enums import (
+    Precision,
+)
 from planner.base.units import GIB, GIGA, HOUR, KILOWATT_HOUR, MONTH, TERA, YEAR
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.ownership import owned, used_figures

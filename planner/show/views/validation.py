@@ -10,7 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from planner.base import text
-from planner.base.enums import TemplateKind
+from planner.base.enums import (
+    TemplateKind,
+)
 from planner.base.files import written_whole
 from planner.base.reading import read_csv
 from planner.base.text import count

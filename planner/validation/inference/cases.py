@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.enums import CacheType
+from planner.base.enums import (
+    CacheType,
+)
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.classes import batching

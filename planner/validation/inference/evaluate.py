@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric
-from planner.base.enums import CacheType
+from planner.base.enums import (
+    CacheType,
+)
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.fits import default_fit_confidence

@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.cells import Value
-from planner.base.enums import LinkKind
+from planner.base.enums import (
+    LinkKind,
+)
 from planner.base.records import record
 from planner.base.units import UNITS
 from planner.errors import LaunchError

@@ -12,12 +12,14 @@ from planner.base.enums import (
     AdapterKind,
     AdapterTargets,
     ComputePrecision,
-    LossKernel,
     Offload,
     Padding,
     Recompute,
 )
 from planner.base.records import record
+from planner.base.software_enums import (
+    LossKernel,
+)
 from planner.base.units import GIB
 from planner.confidence.classes import scale, training_task
 from planner.confidence.fits import MemoryErrors, memory_errors

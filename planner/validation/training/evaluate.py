@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray
-from planner.base.enums import Recompute
+from planner.base.enums import (
+    Recompute,
+)
 from planner.base.units import GIB
 from planner.confidence.fits import default_fit_confidence
 from planner.confidence.intervals import TRAINING_TABLES

@@ -9,28 +9,30 @@ from typing import Any
 
 from planner.base.adapter_names import optimizer_of
 from planner.base.enums import (
-    TENSORS,
     AdapterKind,
-    AttentionKernel,
     ComputePrecision,
     ContextExchange,
-    ExpertCompute,
     Fp8Recipe,
-    KeptTensors,
-    LossKernel,
     MainPrecision,
-    NameSet,
     Offload,
     OptimizerKind,
     PipelineSchedule,
     Precision,
     Recompute,
-    RecomputedModules,
     StatePrecision,
     TokenDispatcher,
-    TorchCompile,
 )
 from planner.base.records import record
+from planner.base.software_enums import (
+    TENSORS,
+    AttentionKernel,
+    ExpertCompute,
+    KeptTensors,
+    LossKernel,
+    NameSet,
+    RecomputedModules,
+    TorchCompile,
+)
 from planner.confidence.classes import has_experts
 from planner.confidence.software import FrameworkRule
 from planner.configurations.option_rules import has_kernel

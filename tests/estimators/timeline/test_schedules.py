@@ -7,7 +7,9 @@ from itertools import accumulate, pairwise
 
 import pytest
 
-from planner.base.enums import PipelineSchedule
+from planner.base.enums import (
+    PipelineSchedule,
+)
 from planner.estimators.timeline.placed import (
     BACKWARD,
     FORWARD,

@@ -1,0 +1,209 @@
+"""The closed sets of words for how training software computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Self
+
+from planner.base.enums import (
+    ALIASES,
+    Code,
+)
+
+if TYPE_CHECKING:
+    from planner.base.arrays import BoolArray, CodeArray
+
+
+class AttentionKernel(Code):
+    """Which kernels compute the core of attention in training.
+
+    ``AUTO``: those of the framework. ``EAGER``: products and a softmax of their own; ``SDPA``:
+    what PyTorch's scaled_dot_product_attention chooses on the GPU; ``FA2``, ``FA3``, ``FA4``:
+    FlashAttention's generations; ``CUDNN``: NVIDIA's; ``TRITON``: FlexAttention's and others that
+    are written for no one GPU.
+    """
+
+    AUTO = 0
+    EAGER = 1
+    SDPA = 2
+    FA2 = 3
+    FA3 = 4
+    FA4 = 5
+    CUDNN = 6
+    TRITON = 7
+
+
+class LossKernel(Code):
+    """How training computes the loss from logits, and with that how many copies of them there are.
+
+    ``AUTO``: as the framework does. ``EAGER``: kernels of its own for each operation, in fp32;
+    ``COMPILED``: what a compiler makes of these; ``FUSED``: one kernel; ``CHUNKED``: fp32 copies of
+    a part of the tokens at a time; ``LINEAR``: logits of a part of the tokens at a time, too, fused
+    with their matrix (Liger, cut cross-entropy, TRL's chunked_nll).
+    """
+
+    AUTO = 0
+    EAGER = 1
+    COMPILED = 2
+    FUSED = 3
+    CHUNKED = 4
+    LINEAR = 5
+
+
+class ExpertCompute(Code):
+    """How the experts of a GPU are computed.
+
+    ``AUTO``: as the framework does; ``GROUPED``: all in one grouped product; ``LOOP``: one after
+    the other, each with kernels of its own, as Transformers before 5 does.
+    """
+
+    AUTO = 0
+    GROUPED = 1
+    LOOP = 2
+
+
+class TorchCompile(Code):
+    """Whether PyTorch compiles a model, so that what stands between matrix products is fused.
+
+    ``AUTO``: as the framework's published runs; ``FALSE``: eager, a kernel for each operation;
+    ``TRUE``: under torch.compile.
+    """
+
+    AUTO = 0
+    FALSE = 1
+    TRUE = 2
+
+
+LAYER_INPUT, QKV_PROJ, CONTEXT, OUT_PROJ, MLPWI, MLPWO = TENSORS = (
+    *("layer_input", "qkv_proj", "context", "out_proj", "mlpwi", "mlpwo"),
+)
+"""Tensors of a layer that full recomputation may keep, in the words of MaxText: what enters the
+layer; queries, keys and values; what attention makes of them; its output projection; the outputs of
+the first matrices of the feed-forward, and of its last."""
+
+
+class _AllSets(type):
+    """What is asked of an enumeration, of classes whose members are all sets of some names.
+
+    There are hundreds: each is made when it is asked for.
+    """
+
+    def __len__(cls) -> int:
+        return 1 << len(cls._names)
+
+    def __iter__(cls) -> Iterator[NameSet]:
+        return map(cls, range(len(cls)))
+
+    def __getitem__(cls, name: str) -> NameSet:
+        held = [] if name == "NONE" else name.lower().split("+")
+        code = sum(1 << bit for bit, one in enumerate(cls._names) if one in held)
+        found: NameSet = cls(code)
+        if found.name != name:
+            raise KeyError(name)
+        return found
+
+    _names: tuple[str, ...] = ()
+
+
+class NameSet(int, metaclass=_AllSets):
+    """Sets of names, each a bit of the code; a word joins them by +. Else as `Code`."""
+
+    def __new__(cls, code: int) -> Self:
+        if not 0 <= code < len(cls):
+            raise ValueError(f"{code!r} is not a valid {cls.__name__}")
+        return super().__new__(cls, code)
+
+    @property
+    def name(self) -> str:
+        """The word in upper case."""
+        return self.word.upper()
+
+    @property
+    def word(self) -> str:
+        """The names of the set, joined."""
+        held = [name for bit, name in enumerate(self.names()) if self >> bit & 1]
+        return "+".join(held) or "none"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}.{self.name}: {int(self)}>"
+
+    __str__ = int.__repr__
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """What a set may hold, in the order of the bits."""
+        return cls._names
+
+    @classmethod
+    def words(cls) -> list[str]:
+        """No name, and each alone."""
+        return ["none", *cls.names()]
+
+    @classmethod
+    def usual(cls) -> list[str]:
+        """The words that ``all`` stands for."""
+        return cls.words()
+
+    @classmethod
+    def aliases(cls) -> Mapping[str, str]:
+        """Other names that people use, and the word that each stands for."""
+        return {**ALIASES[cls.__name__], **{name: name for name in cls.names()}}
+
+    @classmethod
+    def listed(cls) -> str:
+        """The words as a sentence tells them."""
+        return f"{', '.join(cls.words())}, or several joined by +"
+
+    @classmethod
+    def meant(cls, text: str) -> str:
+        """The word of a set in any order, or of one that has a name of its own.
+
+        >>> KeptTensors.meant("out_proj+qkv_proj"), KeptTensors.meant("save_qkv_proj")
+        ('qkv_proj+out_proj', 'qkv_proj')
+        >>> RecomputedModules.meant("norm_attention_norm")
+        'attention+layernorm'
+        """
+        known = cls.aliases()
+        spelled = text.lower().replace("-", "_")
+        parts = [part.strip() for part in known.get(spelled, spelled).split("+")]
+        names = {name for part in parts for name in known.get(part, part).split("+")}
+        ordered = [name for name in cls.names() if name in names]
+        return "+".join(ordered) if ordered and len(ordered) == len(names) else "+".join(parts)
+
+    @classmethod
+    def has(cls, codes: CodeArray, name: str) -> BoolArray:
+        """Where sets have a name.
+
+        >>> KeptTensors.has(KeptTensors["QKV_PROJ+CONTEXT"], "context")
+        True
+        """
+        found: BoolArray = (codes >> cls.names().index(name)) & 1 == 1
+        return found
+
+
+MODULES = (
+    *("core_attn", "attention", "layernorm", "mla_up_proj"),
+    *("mlp", "moe", "shared_experts", "mlp_act", "moe_act"),
+)
+"""Modules of a layer that the backward pass may compute again by themselves, in the words of
+Megatron-Core and two beside them: ``core_attn`` scores, softmax and weighted values; ``attention``
+from its normed input to its output projection; ``layernorm`` the norms; ``mla_up_proj`` from
+latents to heads; ``mlp`` dense feed-forwards, ``moe`` those of experts, each with the norm before
+it; ``shared_experts`` these alone; ``mlp_act`` and ``moe_act`` the functions inside
+feed-forwards."""
+
+
+class KeptTensors(NameSet):
+    """The sets of such tensors, as array codes: which a configuration keeps, or moves to the host.
+
+    >>> len(KeptTensors), KeptTensors(6), KeptTensors(0).word
+    (64, <KeptTensors.QKV_PROJ+CONTEXT: 6>, 'none')
+    """
+
+    _names = TENSORS
+
+
+class RecomputedModules(NameSet):
+    """The sets of such modules, as array codes."""
+
+    _names = MODULES
