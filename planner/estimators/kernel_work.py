@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric
-from planner.base.enums import (
-    AttentionKernels,
-    Precision,
-)
+from planner.base.enums import AttentionKernels, Precision
 from planner.base.records import record
-from planner.base.software_enums import (
-    AttentionKernel,
-)
+from planner.base.software_enums import AttentionKernel
 from planner.estimators.ledger import COMPUTE, HOST, LAUNCH, MEMORY, Work
+from planner.formulas.attention import chunked_scan_bytes, chunked_scan_flops
+from planner.layers.operators import Scan
 from planner.question.terms import terms_about
 from planner.specs.efficiency import gemm_key
 from planner.specs.gpu import (
@@ -26,6 +23,29 @@ from planner.specs.gpu import (
     TiledGemmEfficiency,
 )
 from planner.specs.quantization import KernelFormat, first_of
+
+
+def scan_work(
+    scan: Scan, tokens: FloatArray, tensor_parallel: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """FLOPs and bytes of the chunked scan over so many tokens on one tensor-parallel rank."""
+    t = tensor_parallel
+    flops = chunked_scan_flops(
+        tokens=tokens,
+        key_width=scan.keys / t,
+        value_width=scan.values / t,
+        expanded_key_width=scan.expanded_keys / t,
+        state=scan.state / t,
+        delta_rule=scan.delta_rule,
+    )
+    moved = chunked_scan_bytes(
+        tokens=tokens,
+        mixed_width=scan.mixed / t,
+        value_width=scan.values / t,
+        state=scan.state / t,
+        delta_rule=scan.delta_rule,
+    )
+    return flops, moved
 
 
 @record()

@@ -12,7 +12,7 @@ from planner.base.enums import (
 )
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank, ServingSetting
-from planner.estimators.scans import scan_work
+from planner.estimators.kernel_work import scan_work
 from planner.formulas.attention import attention_core_bytes, attention_core_flops
 from planner.formulas.memory import cache_bytes_per_token, latent_cache_bytes_per_token
 from planner.layers.model import Layer

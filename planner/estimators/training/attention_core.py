@@ -11,9 +11,8 @@ from planner.base.enums import (
     AttentionKernels,
     ContextExchange,
 )
-from planner.estimators.kernel_work import rates
+from planner.estimators.kernel_work import rates, scan_work
 from planner.estimators.machine import Group
-from planner.estimators.scans import scan_work
 from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.operators import Operator, timed
 from planner.estimators.training.share import Share
