@@ -59,7 +59,8 @@ def estimate_imported(given: options.Given, request: Request) -> None:
         _write(imported.path, rewritten, quiet=given["quiet"])
     if found.rejected_by:
         message = infeasible_message(plan, result_of(plan, found), found)
-        is_told = found.rejected_by == "out_of_memory" and not given["quiet"]
+        is_told = found.rejected_by == "out_of_memory" and plan.workload.name == "train"
+        is_told = is_told and not given["quiet"]
         raise InfeasibleError(message.partition("\n")[0] if is_told else message)
     refuse_overload(plan, found.candidates)
 

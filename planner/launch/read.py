@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -469,7 +470,7 @@ def read_launch(
     LaunchError
         It cannot be read, starts nothing that planner knows, or less than ``number`` things.
     """
-    started = _of_folder(path) if path.is_dir() else _of_file(path, text)
+    started = _of_folder(path) if os.path.isdir(path) else _of_file(path, text)
     found: list[Imported] = []
     errors: list[PlannerError] = []
     for file, one in started:

@@ -112,7 +112,7 @@ def tower_lines(model: ModelSpec, work: _Work) -> list[str]:
     if isinstance(work, TrainingWorkload) and work.has_tower:
         return []
     parameters = text.large(tower_parameters(model.vision_tower))
-    if isinstance(work, ServingWorkload):
+    if not isinstance(work, TrainingWorkload):
         return [f"The vision tower ({parameters} parameters) is kept; --images-per-sample uses it"]
     return [
         f"As a text model: the vision tower ({parameters} parameters) is left out; "

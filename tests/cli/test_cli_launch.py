@@ -191,7 +191,9 @@ def test_files_of_planner_know_their_gpu(planner, tmp_path) -> None:
     assert done.exit_code == 0
     assert "As plan.toml beside it says: gpu h100" in " ".join(done.out.split())
     copied.write_text((folder / "train.sh").read_text())  # without the plan beside it
-    assert "(--gpu)" in planner("estimate", "--from", copied).err
+    alone = " ".join(planner("estimate", "--from", copied).out.split())
+    assert "As plan.toml" not in alone
+    assert "assumes gpu h100-sxm-80gb (h100-sxm-80gb stands in its text or its path)" in alone
 
 
 def test_files_of_planner_know_the_format_of_their_checkpoint(planner, tmp_path) -> None:

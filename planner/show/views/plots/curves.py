@@ -292,8 +292,8 @@ def _limits(sizes: Sizes, x_column: str, y_column: str) -> dict[str, float]:
     for margin in () if fleet is None else fleet.margins:
         for axis, column in (("x", x_column), ("y", y_column)):
             if column.startswith(margin.name):
-                units = UNITS[glossary()[margin.name].type]
-                found[axis] = margin.bound / units[margin.unit]
+                term = glossary()[margin.name]
+                found[axis] = margin.bound / UNITS[term.type][term.unit]
     return found
 
 
