@@ -69,7 +69,8 @@ def request_in(
         return changed_request(base, asked, said) if asked else base
     found = LaunchFile(path=path, asked=asked, specs=specs, number=row, said=said).question()
     if beside is not None:
-        own = found.imported.values.keys() - found.imported.defaults.keys()
+        read = found.imported
+        own = read.values.keys() - read.defaults.keys() - read.assumed.keys()
         known = {name: getattr(beside, name) for name in _OF_LOAD if name not in own}
         asked = {**{name: value for name, value in known.items() if value is not None}, **asked}
         found = LaunchFile(path=path, asked=asked, specs=specs, number=row, said=said).question()
