@@ -276,7 +276,7 @@ def is_deepspeed_document(values: Mapping[str, object]) -> bool:
     """Whether a document is a ``ds_config.json``."""
     keys = set(values)
     sections = {key.partition(".")[0] for key in keys}
-    if keys & {"base_model", "num_layers", "vocab_size"}:
+    if keys & {"base_model", "num_layers", "num-layers", "vocab_size"}:
         return False
     return bool(keys & set(_DEEPSPEED_KEYS)) or {"zero_optimization"} <= sections
 

@@ -1,0 +1,180 @@
+"""nanotron: the YAML of ``run_train.py``, which is read and not written.
+
+Source: huggingface/nanotron at 2411b02, ``src/nanotron/config`` (``config.py``,
+``parallelism_config.py``, ``models_config.py``), ``parallel/context.py`` and ``helpers.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from planner.errors import LaunchError
+from planner.launch.option_table import Words
+from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+
+_PROGRAM = "run_train.py"
+_MODEL = "model.model_config."
+_SECTIONS = ("general.", "checkpoints.", "data_stages", "logging.", "metrics_logging.", "profiler.",
+             "tokenizer.", "lighteval", "s3_upload", "optimizer.", "tokens.", "model.",
+             "parallelism.tp_")  # fmt: skip
+_NOTHING = ("", "null", "none", "~")
+_ALL_AT_ONCE = (
+    "pp_engine afab runs all forward passes before the backward passes: its first stage keeps the "
+    "activations of all micro-batches of a step, of 1f1b (which is predicted) those of {stages}."
+)
+_WITHOUT_COPY = (
+    "accumulate_grad_in_fp32 false: nanotron then updates the 16-bit weights themselves. Memory is "
+    "predicted with 32-bit gradients and weights, as accumulate_grad_in_fp32 true has them."
+)
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts nanotron: ``run_train.py --config-file FILE``."""
+    is_program = any(word.rpartition("/")[2] == _PROGRAM for word in words[:2])
+    return is_program and any(word.partition("=")[0] == "--config-file" for word in words)
+
+
+def is_of(values: Mapping[str, object]) -> bool:
+    """Whether a document is a configuration of nanotron.
+
+    >>> is_of({"parallelism.dp": 8, "tokens.micro_batch_size": 4})
+    True
+    """
+    return "parallelism.dp" in values and "tokens.micro_batch_size" in values
+
+
+def answers(reading: Reading) -> Answers:
+    """What a configuration says, or a command with the one that it names.
+
+    Raises
+    ------
+    LaunchError
+        Its layout is that of other GPUs, or its model is none that is predicted.
+    """
+    reading = _with_file(reading)
+    found = gathered(reading, "nanotron")
+    values = found.values
+    values["framework"] = "nanotron"
+    _split(reading, found)
+    mode, recomputes = (
+        (reading.text(f"parallelism.{key}") or "").lower() for key in ("tp_mode", "recompute_layer")
+    )
+    values["sequence_parallel"] = mode == "reduce_scatter"
+    values["recompute"] = "full" if recomputes == "true" else "none"
+    if (reading.text("optimizer.accumulate_grad_in_fp32") or "true").lower() == "false":
+        found.notes.append(_WITHOUT_COPY)
+    shape = _shape(reading)
+    if shape is None:
+        found.ask("model")
+    steps = reading.number("tokens.train_steps")
+    if steps and {"global_batch_size", "sequence_length"} <= set(values):
+        total = steps * values["global_batch_size"] * int(values["sequence_length"])
+        values["total_tokens"] = total
+    return found.made(
+        shape=shape,
+        used=frozenset(name for name in reading.found.options if name.startswith(_MODEL)),
+        ignored=frozenset(name for name in reading.found.options if name.startswith(_SECTIONS)),
+    )
+
+
+def _with_file(reading: Reading) -> Reading:
+    """The configuration that a command names."""
+    name = reading.text("--config-file")
+    document = reading.found.files.get(name) if name else None
+    if document is None:
+        return reading
+    options = {**document.options, **reading.found.options}
+    return TARGET.reading(replace(reading.found, options=options))
+
+
+def _split(reading: Reading, found: Gathered) -> None:
+    """GPUs of the layout, and the batch of a step."""
+    values = found.values
+    sizes = {
+        word: int(values.get(f"{name}_parallel") or 1)
+        for word, name in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context"))
+    }
+    if int(values.get("expert_parallel") or 1) > 1:
+        raise LaunchError(
+            f"{reading.place}: expert_parallel_size above 1 is not read: nanotron counts its GPUs "
+            "otherwise in each version. Describe the run without --from."
+        )
+    copies = reading.number("parallelism.dp")
+    total = gpus_of(reading)
+    require_split(reading, total, **sizes)
+    if total is None and copies is not None:
+        total = copies * prod(sizes.values())
+    if total is None:
+        found.asked += ["num_gpus", "global_batch_size"]
+        return
+    values["num_gpus"] = total
+    copies = total // prod(sizes.values())
+    steps = reading.number("tokens.batch_accumulation_per_replica")
+    micro = reading.number("tokens.micro_batch_size")
+    if steps and micro:
+        values["global_batch_size"] = steps * micro * copies
+    engine = (reading.text("parallelism.pp_engine") or "").lower()
+    if sizes["pp"] > 1 and engine in (*_NOTHING, "afab") and (steps or 0) > sizes["pp"]:
+        found.notes.append(_ALL_AT_ONCE.format(stages=sizes["pp"]))
+
+
+def _shape(reading: Reading) -> Words | None:
+    """The sizes of the model; None where the file has none.
+
+    Raises
+    ------
+    LaunchError
+        Its layers are of a kind that is not read.
+    """
+    texts = {
+        name.removeprefix(_MODEL): (reading.text(name) or "").lower()
+        for name in reading.found.options
+        if name.startswith(_MODEL)
+    }
+    told = {name: text for name, text in texts.items() if text not in _NOTHING}
+    if "hidden_size" not in told or "num_hidden_layers" not in told:
+        return None
+    strange = [name for name in told if name.startswith(("moe_", "d_state", "is_starcoder"))]
+    if strange:
+        raise LaunchError(
+            f"{reading.place}: {_MODEL}{strange[0]}: nanotron's models with experts or states and "
+            "its Starcoder are not read: give the model with --model and leave model_config out."
+        )
+
+    def number(name: str, default: int) -> int:
+        return reading.number(_MODEL + name) or default
+
+    heads = number("num_attention_heads", 32)
+    vocabulary = number("vocab_size", 32000)
+    multiple = reading.number("model.make_vocab_size_divisible_by") or 1
+    multiple *= reading.number("parallelism.tp") or 1
+    return {
+        "num_hidden_layers": number("num_hidden_layers", 32),
+        "hidden_size": number("hidden_size", 4096),
+        "intermediate_size": number("intermediate_size", 11008),
+        "num_attention_heads": heads,
+        "num_key_value_heads": number("num_key_value_heads", heads),
+        "vocab_size": -(-vocabulary // multiple) * multiple,
+        "max_position_embeddings": number("max_position_embeddings", 2048),
+        "tie_word_embeddings": told.get("tie_word_embeddings") == "true",
+        "qkv_bias": told.get("attention_bias") == "true",
+        "sliding_window": reading.number(f"{_MODEL}sliding_window_size"),
+        "gated": True,
+        "position_embedding": "rotary",
+    }
+
+
+TARGET = Target(
+    name="nanotron",
+    title="nanotron",
+    version="nanotron 2411b02",
+    workloads=("train",),
+    profiles=("nanotron",),
+    answers=answers,
+    starts=starts,
+    is_of=is_of,
+    honoured=changes_nothing,
+)
