@@ -13,14 +13,13 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import LayerGroup, ModelSpec
 
 _LARGEST_CLUSTER = 512
-_UNMEASURED = "rdna", "battlemage", "m5", "rubin", "cdna5"
-"""How generations begin of which no published run is, while runs of their makers' others are."""
+_UNMEASURED = "unmeasured"
 
 
 def gpu_class(gpu: GpuSpec) -> str:
     """Cards on PCIe, NVIDIA's generations of fast fabric, another vendor, or one unmeasured."""
-    if gpu.architecture.startswith(_UNMEASURED):
-        return gpu.architecture
+    if gpu.unmeasured:
+        return _UNMEASURED
     if gpu.vendor.lower() != "nvidia":
         return gpu.vendor.lower()
     if gpu.scale_up.kind is LinkKind.PCIE or gpu.scale_up.domain_size <= 2:
