@@ -174,8 +174,10 @@ class Outer:
 
     def _gpus(self) -> list[str | None]:
         given = self.request.gpu
-        if given in (ALL, (ALL,)) and self.request.cluster is not None:
-            raise SearchSpaceError(_CLUSTER_OF_ALL)
+        if given in (ALL, (ALL,)):
+            if self.request.cluster is not None:
+                raise SearchSpaceError(_CLUSTER_OF_ALL)
+            return [*self.notes.catalogue.gpus_on_hand()]
         return [None] if given in (None, ()) else [*self._several("gpu", "gpus")]
 
     def _noting(self, alone: bool) -> Notes:
