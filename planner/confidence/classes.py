@@ -13,10 +13,13 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import LayerGroup, ModelSpec
 
 _LARGEST_CLUSTER = 512
+_UNMEASURED = "unmeasured"
 
 
 def gpu_class(gpu: GpuSpec) -> str:
-    """Cards on PCIe, NVIDIA's generations of fast fabric, or another vendor."""
+    """Cards on PCIe, NVIDIA's generations of fast fabric, another vendor, or one unmeasured."""
+    if gpu.unmeasured:
+        return _UNMEASURED
     if gpu.vendor.lower() != "nvidia":
         return gpu.vendor.lower()
     if gpu.scale_up.kind is LinkKind.PCIE or gpu.scale_up.domain_size <= 2:

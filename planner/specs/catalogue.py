@@ -176,6 +176,10 @@ class Catalogue:
         """All specs of a kind, sorted."""
         return names(kind, self.folder)
 
+    def gpus_on_hand(self) -> list[str]:
+        """All GPUs but those that are announced and nobody has measured, sorted."""
+        return [name for name in self.names("gpus") if not self.load_gpu(name).spec.announced]
+
     def find(self, kind: SpecKind | str, name: str) -> Path:
         """The file of a spec, by name, alias or path."""
         return find(kind, name, self.folder)

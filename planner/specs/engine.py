@@ -327,6 +327,8 @@ class EngineProfile:
     """It is one of today: tried where nobody names an engine."""
     vendors: tuple[str, ...] = ()
     """Of the GPUs it has kernels for; all if none is named."""
+    without_architectures: tuple[str, ...] = ()
+    """Generations of GPUs of these vendors that it has no kernels for."""
     kernel_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     """Times ``kernel_latency_fraction`` on GPUs of a generation, for which it has other kernels."""
     dense_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)

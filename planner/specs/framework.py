@@ -358,6 +358,8 @@ class FrameworkProfile:
     """It is one of today: tried where nobody names a framework."""
     vendors: tuple[str, ...] = ()
     """Of the GPUs it runs on; all if none is named."""
+    without_architectures: tuple[str, ...] = ()
+    """Generations of GPUs of these vendors that it does not run on."""
     adapters: bool = False
     """It trains adapters."""
     expert_adapters: ExpertAdapters = ExpertAdapters.NONE

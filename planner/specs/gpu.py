@@ -209,6 +209,9 @@ class GpuSpec:
     operating system keep the rest. ``fp16_accumulate_flops``: dense peak of products of 16 bit
     that sum in 16 bit, where it is higher. ``num_devices``: devices that programs see it as, each
     with a process of its own. ``architecture``: the generation, as engine profiles name it.
+    ``announced``: its figures are those of its maker before anybody has measured one.
+    ``unmeasured``: no published run is of its generation, and those of its vendor's others do
+    not tell of it.
     """
 
     name: str
@@ -225,6 +228,8 @@ class GpuSpec:
     fp16_accumulate_flops: FlopPerSecond | None = None
     num_devices: Count = 1
     architecture: str = ""
+    announced: bool = False
+    unmeasured: bool = False
     allocatable_share: Share = 1.0
     thermal_design_power: Watts | None = None
     aliases: tuple[str, ...] = ()

@@ -11,12 +11,19 @@ from planner.specs.cache import kept
 from planner.specs.efficiency import merged
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
 from planner.specs.hardware import Loaded, loaded
 from planner.specs.load import Spec, read_toml
 from planner.specs.paths import SpecKind, find
 
 EXTENDS = "extends"
 _OWN = ("current", "name", "aliases", "notes", "since")
+
+
+def runs_on(profile: FrameworkProfile | EngineProfile, gpu: GpuSpec) -> bool:
+    """Whether a framework or an engine has kernels for a GPU."""
+    is_of_vendor = not profile.vendors or gpu.vendor in profile.vendors
+    return is_of_vendor and gpu.architecture not in profile.without_architectures
 
 
 def load_framework(name: str, folder: Path | None = None) -> Loaded[FrameworkProfile]:

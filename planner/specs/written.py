@@ -45,7 +45,9 @@ def add_model(
         It is no model, cannot be read, or there is a file of its name.
     """
     if kind is not SpecKind.MODELS:
-        raise SpecError(f"Only models can be added, not {kind}: copy the closest file of them.")
+        raise SpecError(
+            f"Only models and GPUs can be added, not {kind}: copy the closest file of them."
+        )
     known = folder if folder and os.path.isdir(folder) else None
     model = load_model(source, known)
     is_repository = source.count("/") == 1 and not os.path.exists(source)
@@ -64,18 +66,32 @@ def keep_model(model: ModelSpec, name: str, folder: Path | None, replaces: bool 
         The name makes no file's name, there is such a file and it is not to be replaced, or it
         cannot be written.
     """
+    path = keep_text(model_text(model), SpecKind.MODELS, name, folder, replaces)
+    read_spec(ModelSpec, path)
+    return path
+
+
+def keep_text(
+    text: str, kind: SpecKind, name: str, folder: Path | None, replaces: bool = False
+) -> Path:
+    """Write the file of a spec into a folder of own specs, and return its path.
+
+    Raises
+    ------
+    SpecError
+        As `keep_model` does.
+    """
     stem = file_name(name)
     if not stem:
         raise SpecError(f"{name!r} has no letters or digits for the name of a file: give --name.")
-    path = (folder or OWN_FOLDER) / SpecKind.MODELS / f"{stem}.toml"
+    path = (folder or OWN_FOLDER) / kind / f"{stem}.toml"
     if os.path.exists(path) and not replaces:
         raise SpecError(f"{path}: there is such a file. Give --name NAME, or --replace.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(model_text(model), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise SpecError(f"{path}: cannot be written: {error.strerror or error}.") from error
-    read_spec(ModelSpec, path)
     return path
 
 

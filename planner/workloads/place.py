@@ -206,6 +206,8 @@ def read_place(
         Something is unknown, faulty or impossible.
     """
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
+    if spec.announced:
+        notes.defaults["figures"] = f"as {spec.vendor} announced {spec.name}, none measured"
     if request.workload == "train" and not request.at_shares:
         _note_kernels(spec, gpu or spec.name, notes)
     cluster = with_host_memory(cluster, spec, request.node_host_memory)

@@ -19,6 +19,7 @@ from planner.question.request import ALL, Request
 from planner.question.terms import glossary
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
+from planner.specs.profile import runs_on
 from planner.specs.search_space import SearchSpace
 from planner.workloads.assumed import Notes
 from planner.workloads.base import Question, Scene, Workload
@@ -173,8 +174,10 @@ class Outer:
 
     def _gpus(self) -> list[str | None]:
         given = self.request.gpu
-        if given in (ALL, (ALL,)) and self.request.cluster is not None:
-            raise SearchSpaceError(_CLUSTER_OF_ALL)
+        if given in (ALL, (ALL,)):
+            if self.request.cluster is not None:
+                raise SearchSpaceError(_CLUSTER_OF_ALL)
+            return [*self.notes.catalogue.gpus_on_hand()]
         return [None] if given in (None, ()) else [*self._several("gpu", "gpus")]
 
     def _noting(self, alone: bool) -> Notes:
@@ -272,29 +275,35 @@ class Outer:
         found = self._own(question, first, place)
         if not found:
             kind, gpu = self.workload.profile_kind, place.machine.gpu
-            reason = f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}"
+            such = ", such as llama-cpp" if kind == "engine" and gpu.vendor == "NVIDIA" else ""
+            reason = f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}{such}"
             self.refused.append(({"model": question.model.name, "gpu": gpu.name}, reason))
         return found
 
     def _runs(self, name: str, place: Place) -> bool:
         """Whether a profile has kernels for the GPU."""
-        vendors = self.notes.catalogue.load_profile(self.workload.profile_kind, name).spec.vendors
-        return not vendors or place.machine.gpu.vendor in vendors
+        profile = self.notes.catalogue.load_profile(self.workload.profile_kind, name).spec
+        return runs_on(profile, place.machine.gpu)
 
     def _own(self, question: Question, first: str, place: Place) -> list[str]:
-        """Current profiles that run on the GPU, else those of its vendor alone; none where none."""
+        """Current profiles that run on the GPU, else those of its vendor alone; none where none.
+
+        What current ones have left behind was not written for, either, by others of its vendor.
+        """
         kind, catalogue = self.workload.profile_kind, self.notes.catalogue
         gpu = place.machine.gpu
-        found, own = [], []
+        found, own, is_left_behind = [], [], False
         for name in dict.fromkeys([first, *catalogue.names(f"{kind}s")]):
             profile = catalogue.load_profile(kind, name).spec
             if not self.workload.suits(question, profile):
                 continue
-            if profile.current and (not profile.vendors or gpu.vendor in profile.vendors):
+            if gpu.architecture in profile.without_architectures:
+                is_left_behind = True
+            elif profile.current and runs_on(profile, gpu):
                 found.append(name)
             elif profile.vendors == (gpu.vendor,):
                 own.append(name)
-        return found or own
+        return found or ([] if is_left_behind else own)
 
     def _profile(self, name: str, notes: Notes) -> FrameworkProfile | EngineProfile:
         kind = self.workload.profile_kind

@@ -388,6 +388,11 @@ def _check_kernels(scene: Scene, place: Place) -> None:
             f"{engine.name} has kernels for GPUs of {' and '.join(engine.vendors)}, not for "
             f"{gpu.name} of {gpu.vendor}: choose another --engine."
         )
+    if gpu.architecture in engine.without_architectures:
+        raise SearchSpaceError(
+            f"{engine.name} has no kernels for {gpu.architecture} GPUs such as {gpu.name}: choose "
+            "another --engine, such as llama-cpp."
+        )
 
 
 def _modes(request: Request) -> list[str]:

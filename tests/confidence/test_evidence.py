@@ -29,6 +29,7 @@ from planner.confidence.software import (
     rule_of_profile,
     slower_at_first,
 )
+from planner.errors import PlannerError
 from planner.specs.catalogue import Catalogue
 from planner.specs.efficiency import is_assumed
 
@@ -110,6 +111,37 @@ def test_answers_are_less_sure_where_kernels_are_assumed(workload: str) -> None:
         found[gpu] = sure.basis, math.log(sure.factors[quantity][1] / sure.factors[quantity][0])
     assert found["tpu-v6e"][0] == "assumed"
     assert found["tpu-v6e"][1] > 1.2 * found["a100-sxm-80gb"][1]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "engine"),
+    [
+        ("7900xtx", "vllm"), ("b60", "vllm"), ("mi455x", "vllm"), ("vr200", "vllm"),
+        ("m5-max", "llama-cpp-metal"),
+    ],
+)  # fmt: skip
+def test_runs_of_a_maker_are_no_evidence_of_a_generation_that_nobody_measured(
+    gpu: str, engine: str
+) -> None:
+    answer = planner.estimate(
+        workload="serve", model="llama-3.2-1b", gpu=gpu, num_gpus=1, engine=engine
+    )
+    (row,) = answer.to_frame().to_dict("records")
+    sure = answer.plan.source_of(row).confidence(1)
+    assert sure.basis == "assumed"
+    announced = {"mi455x": "AMD", "vr200": "NVIDIA"}
+    said = answer.plan.defaults.get("figures", "")
+    assert said.startswith(f"as {announced[gpu]} announced" if gpu in announced else "")
+    assert bool(said) == (gpu in announced)
+
+
+def test_a_generation_that_engines_of_today_left_behind_is_refused_with_a_way_out() -> None:
+    asked = {"workload": "serve", "model": "llama-3.2-1b", "gpu": "p40", "num_gpus": 1}
+    with pytest.raises(PlannerError, match="no kernels for pascal GPUs"):
+        planner.estimate(engine="vllm", **asked)  # type: ignore[arg-type]
+    with pytest.raises(PlannerError, match="name a --engine, such as llama-cpp"):
+        planner.search(**asked)  # type: ignore[arg-type]
+    assert planner.estimate(engine="llama-cpp", **asked)  # type: ignore[arg-type]
 
 
 TABLES = Tables(

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import planner
 from planner.base.enums import (
     LinkKind,
 )
 from planner.errors import SpecError
 from planner.specs.catalogue import (
+    Catalogue,
     default_cluster,
     find,
     load_cluster,
@@ -140,3 +142,16 @@ def test_loading_is_quick() -> None:
         load_cluster("dgx-h100")
         times.append(time.perf_counter() - start)
     assert min(times) < 0.05
+
+
+def test_all_gpus_are_those_that_somebody_may_have() -> None:
+    catalogue = Catalogue()
+    absent = set(catalogue.names("gpus")) - set(catalogue.gpus_on_hand())
+    assert absent == {"mi455x", "vr200-nvl144"}
+    answer = planner.search(
+        workload="inference", model="gpt2", gpu="all", num_gpus=1, engine="tensorrt-llm",
+        input_tokens=64, output_tokens=16, settings={"concurrency": [1]},
+    )  # fmt: skip
+    tried = set(answer.to_frame()["gpu"])
+    assert tried
+    assert not tried & absent  # the fastest of which would be VR200

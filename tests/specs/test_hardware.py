@@ -109,6 +109,15 @@ def test_cluster_file_loads_and_its_gpu_exists(name: str) -> None:
         pytest.param("rtx4000ada-20gb", 81.9, 360, 20, 32, id="NVIDIA-RTX-4000-Ada-datasheet"),
         pytest.param("xeon-8480-2s", 229.4, 614.4, 512, 12.5, id="Intel-AMX-2-sockets"),
         pytest.param("epyc-9654-2s", 29.5, 921.6, 512, 12.5, id="AMD-Zen-4-2-sockets"),
+        pytest.param("rtx3060", 25.4, 360, 12, 32, id="NVIDIA-RTX-3060-from-FP32"),
+        pytest.param("rtx5080", 112.6, 960, 16, 64, id="NVIDIA-RTX-5080-from-FP32"),
+        pytest.param("mi300a", 980.6, 5300, 128, 384, id="AMD-MI300A-data-sheet"),
+        pytest.param("7900-xtx", 122.8, 960, 24, 32, id="AMD-RX-7900-XTX-page"),
+        pytest.param("b60", 98.3, 456, 24, 32, id="Intel-Arc-Pro-B60-page"),
+        pytest.param("strix-halo", 59.4, 256, 128, 1.25, id="AMD-40-units-at-2.9-GHz"),
+        pytest.param("910c", 752, 3200, 128, 392, id="Huawei-CloudMatrix384-paper"),
+        pytest.param("ironwood", 2307, 7380, 192, 600, id="Google-TPU7x-page"),
+        pytest.param("trn3", 671, 4900, 144, 1280, id="AWS-Trainium3-page"),
     ],
 )
 def test_datasheet_figures(
@@ -119,6 +128,23 @@ def test_datasheet_figures(
     assert gpu.memory_bandwidth == pytest.approx(memory_gb_per_s * 1e9)
     assert gpu.memory_capacity == pytest.approx(memory_gib * GIB)
     assert gpu.scale_up.bandwidth == pytest.approx(link_gb_per_s * 1e9)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("3060", "rtx3060-12gb"), ("RTX-3080", "rtx3080-10gb"), ("4060ti", "rtx4060ti-16gb"),
+        ("5070-ti", "rtx5070ti-16gb"), ("l20", "l20-48gb"), ("h20-3e", "h20-141gb"),
+        ("mi308x", "mi308x"), ("r9700", "r9700-32gb"), ("p40", "p40-24gb"),
+        ("m3-ultra", "apple-m3ultra-80c-512gb"), ("m4-max", "apple-m4max-40c-128gb"),
+        ("m5max", "apple-m5max-40c-128gb"), ("m3-max-128gb", "apple-m3max-40c-128gb"),
+        ("m3-max", "apple-m3max-40c-64gb"), ("gb10", "gb10-128gb"), ("dgx-spark", "gb10-128gb"),
+        ("ryzen-ai-max-395", "strix-halo-128gb"), ("910b", "ascend-910b-64gb"),
+        ("v7x", "tpu-v7x"), ("trn3", "trainium3"), ("vr200", "vr200-nvl144"), ("mi455x", "mi455x"),
+    ],
+)  # fmt: skip
+def test_what_people_type_is_found(typed: str, meant: str) -> None:
+    assert load_gpu(typed).name == meant
 
 
 def test_two_dies_of_a_package_add_up() -> None:

@@ -321,5 +321,5 @@ def _gpus(request: Request) -> list[str | None]:
     if request.gpu in (ALL, (ALL,)):
         if request.cluster is not None:
             raise SearchSpaceError("All GPUs are compared on their own links: name no cluster.")
-        return [*catalogue.names("gpus")]
+        return [*catalogue.gpus_on_hand()]
     return [request.gpu] if isinstance(request.gpu, str) else [*request.gpu]

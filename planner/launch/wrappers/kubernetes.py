@@ -58,6 +58,7 @@ _RESOURCES = {
     "Intel": "habana.ai/gaudi",
     "Google": "google.com/tpu",
     "AWS": "aws.amazon.com/neuron",
+    "Huawei": "huawei.com/Ascend910",
 }
 _HEALTH = ("vllm", "sglang", "tensorrt-llm", "llama-server")
 

@@ -22,6 +22,7 @@ from planner.launch.templates import Value, filled
 MASTER_PORT = 29500
 """Where processes of several nodes find each other: the usual port of PyTorch."""
 
+_VISIBLE = {"AMD": "HIP_VISIBLE_DEVICES", "Huawei": "ASCEND_RT_VISIBLE_DEVICES"}
 _WIDTH = 88
 _LATER = "ON_LATER_NODES"
 _PER_NODE = ("torchrun", "accelerate", "deepspeed")
@@ -112,7 +113,7 @@ def folded(words: Sequence[str]) -> str:
 
 def visible_gpus(job: Job) -> str:
     """The variable that says which GPUs of a node a process sees."""
-    return "HIP_VISIBLE_DEVICES" if job.gpu.vendor == "AMD" else "CUDA_VISIBLE_DEVICES"
+    return _VISIBLE.get(job.gpu.vendor, "CUDA_VISIBLE_DEVICES")
 
 
 def runs_by_rank(process: Process) -> bool:
