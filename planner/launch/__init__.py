@@ -17,6 +17,8 @@ TARGETS = (
     "dynamo",
 )
 """In the order in which help and documentation list them."""
+READ_ALONE = ("verl",)
+"""Programs whose files are read, and not written."""
 
 WRAPPERS = ("script", "slurm", "kubernetes", "kserve")
 MANIFEST = "launch.json"

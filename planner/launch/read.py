@@ -20,7 +20,7 @@ from planner.launch.launchers import Inner, given_by, inner_commands, read_scrip
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.option_table import Accepted, AcceptedOption
 from planner.launch.target import Target
-from planner.launch.targets import target_of, targets
+from planner.launch.targets import readers, targets
 from planner.launch.understood import REPLICAS, Found, World, number_of
 
 _NUMBER = re.compile(r"-\.?\d")
@@ -253,7 +253,7 @@ def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
 def started(words: Sequence[Word]) -> Target | None:
     """The target whose program this is."""
     texts = [_told(word) for word in words]
-    return next((one for one in targets().values() if one.starts(texts)), None)
+    return next((one for one in readers().values() if one.starts(texts)), None)
 
 
 def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Found:
@@ -408,7 +408,7 @@ def _target_of(tree: Tree) -> str:
 
 
 def _target_of_values(values: Mapping[str, object]) -> str:
-    return next((one.name for one in targets().values() if one.is_of(values)), "")
+    return next((one.name for one in readers().values() if one.is_of(values)), "")
 
 
 def _of_toml(path: Path, text: str) -> Found:
@@ -429,7 +429,7 @@ def _of_toml(path: Path, text: str) -> Found:
 
 def nothing_found(path: Path, text: str) -> str:
     """What a file without a launch does, as far as that helps."""
-    known = ", ".join(targets())
+    known = ", ".join(readers())
     if path.suffix.lower() in _PROSE:
         return f"{path}: none of its blocks of code starts something that planner knows: {known}."
     if path.suffix.lower() in _DOCUMENTS:
@@ -474,7 +474,7 @@ def read_launch(
     errors: list[PlannerError] = []
     for file, one in started:
         try:
-            found.append(imported(file, target_of(one.target), _on(one, num_gpus, gpu), specs))
+            found.append(imported(file, readers()[one.target], _on(one, num_gpus, gpu), specs))
         except PlannerError as error:  # of several things some may be for people alone
             errors.append(error)
     if not found:

@@ -139,6 +139,15 @@ class Draft:
     notes: tuple[str, ...] = ()
 
 
+def _unwritten(job: Job, _: Settings) -> Draft:
+    raise LaunchError(f"Its files are read and not written: start the plan to {job.workload} else.")
+
+
+def changes_nothing(_: Found, __: Changes) -> tuple[Changes, Changes]:
+    """No change of a file is known to be honoured by its program."""
+    return {}, {}
+
+
 @record(kw_only=True)
 class Target:
     """A tool at a version.
@@ -155,7 +164,7 @@ class Target:
     quantities : what the table's parameters are for a job where they are not as in the plan, and
         what is worked out from them; None where a parameter says nothing
     draft : a job in its words, given the options of the table; raises `LaunchError` where that
-        is impossible
+        is impossible; programs that are read alone have neither of both
     answers : the other way: what a file of it says, in the words of the table of terms
     starts : whether words, those of wrappers taken away, start this tool: the program first
     is_of : whether the values of a YAML or JSON document, by dotted path, are of this tool
@@ -169,9 +178,9 @@ class Target:
     version: str
     workloads: tuple[str, ...]
     profiles: tuple[str, ...]
-    quantities: Callable[[Job], Quantities]
-    draft: Callable[[Job, Settings], Draft]
     answers: Callable[[Reading], Answers]
+    quantities: Callable[[Job], Quantities] = lambda _: {}
+    draft: Callable[[Job, Settings], Draft] = _unwritten
     starts: Callable[[Sequence[str]], bool] = lambda _: False
     is_of: Callable[[Mapping[str, object]], bool] = lambda _: False
     honoured: Callable[[Found, Changes], tuple[Changes, Changes]] = lambda _, changes: (changes, {})

@@ -12,13 +12,13 @@ from make_public_launches import EXPECTED, FILE, FOLDER, Case, cases, outcome, p
 from planner.launch.imported import Status
 from planner.launch.option_table import word_of
 from planner.launch.read import read_launch
-from planner.launch.targets import targets
+from planner.launch.targets import readers
 from planner.question.inputs import read
 from planner.question.terms import glossary
 from planner.specs.catalogue import load_model
 
 CASES = list(cases())
-READ = [case for case in CASES if not case.refused and case.target in targets()]
+READ = [case for case in CASES if not case.refused and case.target in readers()]
 NUMBER = 45
 # Its graphs are read as the engines that they start.
 _WITHOUT = {"dynamo"}
@@ -30,7 +30,7 @@ def _name(case: Case) -> str:
 
 def test_there_are_enough_of_enough_kinds() -> None:
     assert len(READ) >= NUMBER
-    assert {case.target for case in READ} == {*targets()} - _WITHOUT
+    assert {case.target for case in READ} == {*readers()} - _WITHOUT
 
 
 @pytest.mark.parametrize("case", CASES, ids=_name)

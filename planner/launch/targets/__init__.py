@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
-from planner.launch import TARGETS
+from planner.launch import READ_ALONE, TARGETS
 from planner.launch.target import Target
 
 _TRAINERS = ("transformers", "deepspeed", "accelerate")
@@ -14,13 +14,21 @@ _TRAINERS = ("transformers", "deepspeed", "accelerate")
 
 @cache
 def targets() -> dict[str, Target]:
-    """All targets by name."""
-    own = [name.replace("-", "_") for name in TARGETS if name not in _TRAINERS]
+    """All targets by name: what plans are written for."""
     found = {target.name: target for target in import_module(f"{__name__}.trainers").TARGETS}
-    for module in own:
-        target: Target = import_module(f"{__name__}.{module}").TARGET
-        found[target.name] = target
+    found |= {name: _of_module(name) for name in TARGETS if name not in _TRAINERS}
     return {name: found[name] for name in TARGETS}
+
+
+@cache
+def readers() -> dict[str, Target]:
+    """All programs by name whose files are read: targets, and those that are read alone."""
+    return {**targets(), **{name: _of_module(name) for name in READ_ALONE}}
+
+
+def _of_module(name: str) -> Target:
+    target: Target = import_module(f"{__name__}.{name.replace('-', '_')}").TARGET
+    return target
 
 
 def target_of(name: str) -> Target:
