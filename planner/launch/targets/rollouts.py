@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.base.training_objectives import TrainingObjective
@@ -46,6 +47,14 @@ def number(reading: Reading, *options: str) -> int | None:
     """The first whole number above 0 that some options say."""
     numbers = (reading.number(option) for option in options)
     return next((one for one in numbers if one is not None and one > 0), None)
+
+
+def fsdp_profile(values: Mapping[str, object]) -> str:
+    """The profile of FSDP that is nearest: that of plain FSDP splits neither tensors nor tokens."""
+    if values["adapter"] != "none":
+        return "HF Trainer FSDP"
+    is_split = (values["tensor_parallel"], values["context_parallel"]) != (1, 1)
+    return "NeMo AutoModel" if is_split else "FSDP"
 
 
 def put_objective(found: Gathered, has_reference: bool) -> None:

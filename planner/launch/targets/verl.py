@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from planner.launch.target import Target, changes_nothing, gathered
 from planner.launch.targets.rollouts import (
     flag,
+    fsdp_profile,
     is_hidden,
     micro_batch,
     number,
@@ -97,10 +98,10 @@ _MOVED = ("param_offload", "optimizer_offload", "grad_offload")
 def _on_fsdp(reading: Reading, found: Gathered) -> None:
     """Weights, gradients and states sharded by FSDP; sequences by Ulysses."""
     values = found.values
-    values["framework"] = "FSDP" if values["adapter"] == "none" else "HF Trainer FSDP"
     values["tensor_parallel"] = values["pipeline_parallel"] = 1
     name = "ulysses_sequence_parallel_size"
     values["context_parallel"] = number(reading, f"{_ACTOR}{name}", f"{_FSDP}{name}") or 1
+    values["framework"] = fsdp_profile(values)
     keeps = not flag(reading, f"{_FSDP}reshard_after_forward", default=True)
     values["zero_stage"] = 2 if keeps else 3
     values["offload"] = "optimizer_weights" if flag(reading, f"{_FSDP}offload_policy") else "none"
@@ -228,7 +229,7 @@ TARGET = Target(
     title="verl",
     version="verl 0.7",
     workloads=("train",),
-    profiles=("FSDP", "HF Trainer FSDP", "Megatron-LM", "Megatron-Bridge"),
+    profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-LM", "Megatron-Bridge"),
     answers=answers,
     starts=starts,
     is_of=is_of,
