@@ -117,7 +117,8 @@ def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
     usual = TrainingObjective.SFT if is_frozen else TrainingObjective.PRETRAIN
     given = request.training_objective
     found = usual if given is None else objective_named(given)
-    if request.precompute_ref_log_probs and not found.has_reference:
+    can_precompute = found.has_reference and not found.needs_rollouts
+    if request.precompute_ref_log_probs and not can_precompute:
         raise SpecError("precompute_ref_log_probs needs training_objective dpo or kto.")
     if request.mtp_num_layers and found.is_preference:
         raise SpecError(
@@ -149,7 +150,9 @@ def objective_words(work: TrainingWorkload) -> list[str]:
     of_policy, of_reference = work.forward_passes
     if objective is TrainingObjective.RM:
         words.append("one number in place of the logits")
-    if of_policy:
+    if objective.needs_rollouts:
+        words.append("1 forward pass of the policy before the update")
+    elif of_policy:
         words.append("1 forward pass more of another answer")
     if of_reference:
         passes = "1 forward pass" if of_reference == 1 else f"{of_reference} forward passes"
@@ -159,9 +162,13 @@ def objective_words(work: TrainingWorkload) -> list[str]:
         )
     elif objective.has_reference:
         words.append("the reference was computed before, which is not counted")
-    return [", ".join(words)]
+    return [", ".join(words), *([_ROLLOUTS] if objective.needs_rollouts else [])]
 
 
+_ROLLOUTS = (
+    "only the training step is predicted: generation of answers (rollouts), reward and value "
+    "models, and the memory of the engine that generates are not"
+)
 SINGLE = "single"
 """The space of one configuration, which says nothing."""
 _SAID = ("precision", "global_batch_size")

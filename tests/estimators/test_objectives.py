@@ -143,7 +143,20 @@ def test_zephyr_7b_dpo_fits_on_8_gpus_of_80_gb() -> None:
     assert trained("dpo", **asked, global_batch_size=128, settings=settings).rejected_by == 0
 
 
-@pytest.mark.parametrize("word", ["grpo", "PPO", "rloo"])
+def test_grpo_takes_two_forward_passes_beside_a_sequence_that_is_trained() -> None:
+    """The policy before the update and the reference; DAPO lacks the second, and its weights."""
+    asked = {"num_gpus": 1, "gpu": "b300", "settings": {"zero_stage": 0, "recompute": "full"}}
+    grpo, dapo, sft = (trained(name, **asked) for name in ("grpo", "dapo", "sft"))
+    forward = parts(sft)["forward"]
+    assert parts(grpo)["reference"] == pytest.approx(2 * forward, rel=1e-9)
+    assert parts(dapo)["reference"] == pytest.approx(forward, rel=1e-9)
+    assert part(grpo, "weights") - part(dapo, "weights") == pytest.approx(2 * PARAMETERS)
+    assert part(grpo, "working") == part(sft, "working")
+    assert grpo.tokens_per_step == sft.tokens_per_step
+    assert parts(trained("PPO", **asked)) == parts(grpo)
+
+
+@pytest.mark.parametrize("word", ["online-dpo", "XPO", "nash_md"])
 def test_training_on_rollouts_is_refused(word) -> None:
     with pytest.raises(SpecError, match="rollouts"):
         trained(word)

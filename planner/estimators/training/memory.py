@@ -85,9 +85,11 @@ def bytes_per_logit(setting: Setting, usual: FloatArray) -> FloatArray:
 
     Passes without gradients run while the policy's logits wait for their backward pass: both have
     all but the gradient, of 4 bytes, then (trl 1.10, trl/trainer/dpo_trainer.py, ``_compute_loss``;
-    LLaMA-Factory 0.9, train/dpo/trainer.py, ``get_batch_loss_metrics``).
+    LLaMA-Factory 0.9, train/dpo/trainer.py, ``get_batch_loss_metrics``). Those of rollouts are over
+    before the update begins.
     """
-    if not any(setting.workload.forward_passes):
+    work = setting.workload
+    if work.training_objective.needs_rollouts or not any(work.forward_passes):
         return usual
     return np.maximum(usual, 2 * (usual - _LOGIT_GRADIENT))
 

@@ -11,6 +11,7 @@ from planner.base.software_enums import (
     MODULES,
     RecomputedModules,
 )
+from planner.base.training_objectives import TrainingObjective
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.option_table import Dialect, OptionTable, Quantity, Role
@@ -294,6 +295,9 @@ def answers(reading: Reading) -> Answers:
     values |= {"dropout": "false", **_trained(own, words[1], reading.found.name, defaults)}
     if length := _text(own, "max_length"):
         values["sequence_length"] = length
+        if _needs_rollouts(values) and length.isdecimal():  # prompts alone
+            answer = _text(own, "max_completion_length") or "512"
+            values["sequence_length"] = int(length) + int(answer)
     # The folder of converted weights is called after the model.
     folder = (reading.text("--load") or "").rstrip("/").rpartition("/")[2]
     if model := model or _CONVERTED.sub("", folder):
@@ -312,6 +316,11 @@ def answers(reading: Reading) -> Answers:
         used=read.used | _named(own, _DIALECT.names("used")) | {"--load"},
         ignored=read.ignored | _named(own, _DIALECT.names("ignored")),
     )
+
+
+def _needs_rollouts(values: Mapping[str, object]) -> bool:
+    objective = values.get("training_objective")
+    return objective is not None and TrainingObjective(str(objective)).needs_rollouts
 
 
 def _trained(

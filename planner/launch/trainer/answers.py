@@ -16,7 +16,14 @@ from planner.base.adapter_names import (
 from planner.base.training_objectives import TrainingObjective
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import OptionTable
-from planner.launch.trainer.said import OBJECTIVE_OPTIONS, Said, objective_said, whole
+from planner.launch.trainer.said import (
+    OBJECTIVE_OPTIONS,
+    Said,
+    objective_said,
+    of_generation,
+    rollout_length,
+    whole,
+)
 from planner.launch.understood import Answers, Gathered, World, number_of
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
@@ -412,7 +419,9 @@ def answered(said: Said, name: str = "") -> Answers:
     off = {name.removeprefix("--") for name, text in said.texts.items() if text in _OFF}
     told |= off & frozenset().union(*known)
     used = frozenset(said.spelled[name] for name in told if name in said.spelled)
-    return found.made(used=used)
+    objective = found.values.get("training_objective")
+    on_rollouts = objective is not None and TrainingObjective(objective).needs_rollouts
+    return found.made(used=used, ignored=of_generation(said) if on_rollouts else frozenset())
 
 
 def _adapter(said: Said, found: Gathered) -> None:
@@ -465,8 +474,11 @@ def _adapter(said: Said, found: Gathered) -> None:
 
 
 def _length(said: Said, found: Gathered) -> None:
+    objective = found.values.get("training_objective")
     length = said.number("script", "trl_length") or said.number("script", "block_length")
-    if length is not None:
+    if objective and TrainingObjective(objective).needs_rollouts:
+        rollout_length(said, found)
+    elif length is not None:
         found.values["sequence_length"] = length
         if said.is_supervised and said.of("script", "packing") != "true":
             found.notes.append(UNPACKED.format(option="--max_length"))
@@ -478,7 +490,6 @@ def _length(said: Said, found: Gathered) -> None:
     steps, batch = said.number("script", "training_steps"), found.values.get("global_batch_size")
     length = found.values.get("sequence_length")
     if steps and batch and length:
-        objective = found.values.get("training_objective")
         each = TrainingObjective(objective).sequences_per_sample if objective else 1
         found.values["total_tokens"] = steps * batch * length * each
     else:

@@ -142,7 +142,8 @@ def whole(text: str | None) -> int | None:
 
 _SUPERVISED = ("sft", "pt")
 _PREFERENCES = ("dpo", "ipo", "orpo", "simpo", "cpo", "kto", "rm", "reward")
-_NAMED = (*_SUPERVISED, *_PREFERENCES, *WITH_ROLLOUTS)
+_ON_ROLLOUTS = ("grpo", "rloo", "gspo", "dapo", "ppo")
+_NAMED = (*_SUPERVISED, *_PREFERENCES, *_ON_ROLLOUTS, *WITH_ROLLOUTS)
 _STARTERS = ("trl", "swift")
 _LAUNCHER = ("accelerate", "launch")
 # LLaMA-Factory's, ms-swift's and axolotl's.
@@ -150,7 +151,20 @@ _OPTIONS = ("--rlhf_type", "--rl", "--stage")
 _LOSSES = ("--pref_loss", "--loss_type")
 # Losses of pairs that need no reference model (LLaMA-Factory 0.9, hparams/finetuning_args.py).
 _WITHOUT_REFERENCE = ("orpo", "simpo")
-OBJECTIVE_OPTIONS = (*_OPTIONS, *_LOSSES, "--reward_model", "--precompute_ref_log_probs")
+# huggingface/trl 0.26, trl/trainer/grpo_config.py, and as axolotl, ms-swift and PPO call them.
+_OF_ROLLOUTS = {
+    "--max_prompt_length": 512,
+    "--max_completion_length": 256,
+}
+_ANSWERS = ("--max_completion_length", "--max_new_tokens", "--response_length")
+_GENERATION = (
+    *("num_generations", "use_vllm", "temperature", "top_p", "top_k", "reward_funcs"),
+    *("reward_weights", "reward_model_path", "num_iterations", "epsilon", "scale_rewards"),
+)
+OBJECTIVE_OPTIONS = (
+    *(*_OPTIONS, *_LOSSES, "--reward_model", "--precompute_ref_log_probs"),
+    *("--beta", "--max_prompt_length", *_ANSWERS),
+)
 
 
 def named_by_program(words: Sequence[str]) -> str | None:
@@ -185,9 +199,48 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
     loss = next((said.texts[name] for name in _LOSSES if said.texts.get(name)), None)
     if objective is TrainingObjective.DPO and loss in _WITHOUT_REFERENCE:
         objective = TrainingObjective.ORPO
+    if word == "grpo" and not _weight_of_divergence(said):
+        objective = TrainingObjective.DAPO
+        found.notes.append("No beta above 0: GRPO has no reference model then, as DAPO has none.")
     found.values["training_objective"] = str(objective)
     if said.is_on("--precompute_ref_log_probs") and objective.has_reference:
         found.values["precompute_ref_log_probs"] = True
+
+
+def _weight_of_divergence(said: Said) -> float:
+    """What the divergence from a reference model weighs: 0 where the program says nothing."""
+    try:
+        return float(said.texts.get("--beta") or 0)
+    except ValueError:
+        return 0.0
+
+
+def of_generation(said: Said) -> frozenset[str]:
+    """Options of how answers are generated and rewarded, which the training step does not read."""
+    return frozenset(
+        spelled
+        for name, spelled in said.spelled.items()
+        if name.startswith("vllm_") or name in _GENERATION
+    )
+
+
+def rollout_length(said: Said, found: Gathered) -> None:
+    """Tokens of a prompt and its answer at their most: what the update trains on."""
+    prompt = whole(said.texts.get("--max_prompt_length")) or said.number("script", "trl_length")
+    answer = next((n for name in _ANSWERS if (n := whole(said.texts.get(name)))), None)
+    told = [
+        f"{default} of {name}, TRL's"
+        for name, default, number in zip(
+            _OF_ROLLOUTS, _OF_ROLLOUTS.values(), (prompt, answer), strict=True
+        )
+        if number is None
+    ]
+    usual_prompt, usual_answer = _OF_ROLLOUTS.values()
+    length = (prompt or usual_prompt) + (answer or usual_answer)
+    if told:
+        found.assume("sequence_length", length, f"prompt and answer, with {' and '.join(told)}")
+    else:
+        found.values["sequence_length"] = length
 
 
 def require_known_training(kind: str, name: str) -> None:

@@ -49,7 +49,10 @@ def test_its_defaults_and_flags_with_words(tmp_path: Path) -> None:
 def test_rollouts_and_other_parameters_are_refused(tmp_path: Path) -> None:
     start = f"NPROC_PER_NODE=8 megatron rlhf --model Qwen/Qwen3-8B {SIZES}"
     assert read(tmp_path, f"{start} --rlhf_type dpo\n")["training_objective"] == "dpo"
+    on_rollouts = read(tmp_path, f"{start} --rlhf_type grpo --max_length 1024\n")
+    assert on_rollouts["training_objective"] == "grpo"
+    assert on_rollouts["sequence_length"] == 1024 + 512  # answers of 512 tokens are ms-swift's
     with pytest.raises(SpecError, match="rollouts"):
-        read(tmp_path, f"{start} --rlhf_type grpo\n")
+        read(tmp_path, f"{start} --rlhf_type xpo\n")
     with pytest.raises(SpecError, match=r"run\.sh: ms-swift's train_type longlora"):
         read(tmp_path, f"{start} --train_type longlora\n")

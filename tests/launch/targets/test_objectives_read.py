@@ -38,6 +38,12 @@ def read(folder: Path, name: str, text: str) -> dict[str, object]:
         ("ax.yml", f"{_AXOLOTL}rl: ipo\n", "dpo"),
         ("ax.yml", f"{_AXOLOTL}rl: orpo\n", "orpo"),
         ("ax.yml", f"{_AXOLOTL}reward_model: true\n", "rm"),
+        ("run.sh", f"trl grpo {_BATCH} --use_vllm True", "dapo"),
+        ("run.sh", f"trl grpo {_BATCH} --beta 0.04", "grpo"),
+        ("run.sh", f"accelerate launch -m trl.scripts.rloo {_BATCH}", "grpo"),
+        ("run.sh", "swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct", "grpo"),
+        ("lf.yaml", f"{_FACTORY}stage: ppo\n", "grpo"),
+        ("ax.yml", f"{_AXOLOTL}rl: grpo\n", "dapo"),
     ],
 )
 def test_the_objective_of_a_file(tmp_path: Path, name: str, text: str, objective: str) -> None:
@@ -60,21 +66,27 @@ def test_tokens_of_pairs_are_those_of_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "length"),
     [
-        ("run.sh", f"trl grpo {_BATCH} --use_vllm True"),
-        ("run.sh", "trl grpo --config grpo.yaml"),
-        ("lf.yaml", f"{_FACTORY}stage: ppo\n"),
-        ("ax.yml", f"{_AXOLOTL}rl: grpo\n"),
+        ("run.sh", f"trl grpo {_BATCH} --max_completion_length 2048", 512 + 2048),
+        ("run.sh", f"trl grpo {_BATCH} --max_prompt_length 1024", 1024 + 256),
+        ("run.sh", "swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B --max_length 1024", 1536),
+        ("lf.yaml", f"{_FACTORY}stage: ppo\nmax_new_tokens: 512\n", 2048 + 512),
+        ("ax.yml", f"{_AXOLOTL}rl: grpo\ntrl:\n  max_completion_length: 512\n", 2048 + 512),
     ],
 )
-def test_training_on_rollouts_is_refused_when_it_is_read(
-    tmp_path: Path, name: str, text: str
+def test_a_sequence_on_rollouts_is_a_prompt_and_its_answer(
+    tmp_path: Path, name: str, text: str, length: int
 ) -> None:
+    """Defaults: TRL 0.26, prompts of 512 and answers of 256 tokens; ms-swift, answers of 512."""
+    assert read(tmp_path, name, text)["sequence_length"] == length
+
+
+def test_pairs_that_are_generated_are_refused_when_they_are_read(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="rollouts") as caught:
-        read(tmp_path, name, text)
+        read(tmp_path, "run.sh", f"swift rlhf --rlhf_type xpo {_BATCH}")
     assert caught.value.exit_code == 2
-    assert name in str(caught.value)
+    assert "run.sh" in str(caught.value)
 
 
 def test_no_file_of_preferences_is_written() -> None:

@@ -1,0 +1,202 @@
+"""NeMo-RL: the training step of a run, from its YAML and those that ``defaults`` names beside it.
+
+Source: NVIDIA-NeMo/RL, ``examples/configs/grpo_math_1B.yaml`` (00294d9) for what a file leaves to
+the one that it begins from, which is taken where that is not beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rollouts import (
+    flag,
+    fsdp_profile,
+    number,
+    of_sections,
+    put_objective,
+    with_words,
+)
+from planner.launch.understood import Answers, Found, Gathered, Reading, require_split
+
+_PROGRAMS = ("run_grpo.py", "run_grpo_math.py", "run_sft.py", "run_dpo.py")
+_OTHERS = ("sft", "dpo", "rm")
+_DTENSOR, _MEGATRON = "policy.dtensor_cfg.", "policy.megatron_cfg."
+_SECTIONS = (
+    *("grpo.", "loss_fn.", "policy.", "data.", "env.", "logger.", "checkpointing.", "cluster."),
+    *("sft.", "dpo.", "rm.", "defaults", "--config"),
+)
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts NeMo-RL."""
+    return any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
+
+
+def is_of(values: Mapping[str, object]) -> bool:
+    """Whether a document is a configuration of NeMo-RL, or what one changes of another.
+
+    >>> is_of({"policy.model_name": "Qwen/Qwen2.5-1.5B", "cluster.num_nodes": 1})
+    True
+    """
+    if "defaults" in values and any(name.startswith("policy.") for name in values):
+        return True
+    return "policy.model_name" in values
+
+
+def answers(reading: Reading) -> Answers:
+    """What the update of the policy is; see the module.
+
+    Raises
+    ------
+    LaunchError
+        The GPUs cannot be split as it says.
+    """
+    reading, beside = _whole(with_words(reading))
+    found = gathered(reading, "NeMo-RL")
+    values = found.values
+    precision = "fp8" if flag(reading, "policy.megatron_cfg.fp8_cfg.enabled") else "bf16"
+    values |= {"precision": precision, "mtp_num_layers": 0, "adapter": "none"}
+    model = reading.text("policy.model_name")
+    values |= {"model": model} if model else {}
+    found.asked += [] if model else ["model"]
+    if not beside:
+        name = reading.text("defaults")
+        found.notes.append(f"{name} is not beside it: grpo_math_1B.yaml's values are taken for it.")
+    is_megatron = flag(reading, f"{_MEGATRON}enabled")
+    (_on_megatron if is_megatron else _on_dtensor)(reading, found)
+    length = number(reading, "policy.max_total_sequence_length")
+    batch = number(reading, "policy.train_global_batch_size")
+    micro = number(reading, "policy.train_micro_batch_size")
+    for term, told_value, usual in (
+        ("sequence_length", length, 512),
+        ("global_batch_size", batch, 512),
+        ("micro_batch_size", micro, 4),
+    ):
+        found.put(term, told_value)
+        found.assume(term, usual, f"{usual} is that of grpo_math_1B.yaml")
+    _gpus(reading, found)
+    other = next((name for name in _OTHERS if _has_section(reading, name)), None)
+    if other is not None:
+        values["training_objective"] = other
+    else:
+        penalty = reading.amount("loss_fn.reference_policy_kl_penalty")
+        put_objective(found, penalty is None or penalty > 0)
+        _updates(reading, found)
+    used = TARGET.table.used
+    return found.made(used=used, ignored=of_sections(reading, _SECTIONS) - used)
+
+
+def _whole(reading: Reading) -> tuple[Reading, bool]:
+    """With the configuration that a command names, and those that they begin from.
+
+    Also whether all of these are here.
+    """
+    found = reading.found
+    options, files = dict(found.options), found.files
+    name = reading.text("--config") or reading.text("defaults")
+    while name is not None and name in files:
+        options = {**files[name].options, **options}
+        given = files[name].options.get("defaults")
+        name = None if given is None else given.single
+    document: Found = replace(found, options=options)
+    return replace(reading, found=document), name is None
+
+
+def _has_section(reading: Reading, name: str) -> bool:
+    return any(option.startswith(f"{name}.") for option in reading.found.options)
+
+
+def _on_dtensor(reading: Reading, found: Gathered) -> None:
+    """Sharded by FSDP2, which also splits tensors and sequences."""
+    values = found.values
+    if flag(reading, f"{_DTENSOR}lora_cfg.enabled"):
+        rank = number(reading, f"{_DTENSOR}lora_cfg.dim") or _RANK
+        values |= {"adapter": "lora", "lora_rank": rank, "lora_targets": "all_linear"}
+    values["tensor_parallel"] = number(reading, f"{_DTENSOR}tensor_parallel_size") or 1
+    values["context_parallel"] = number(reading, f"{_DTENSOR}context_parallel_size") or 1
+    values["pipeline_parallel"] = 1
+    values["framework"] = fsdp_profile(values)
+    if experts := number(reading, f"{_DTENSOR}expert_parallel_size"):
+        values["expert_parallel"] = experts
+    values["zero_stage"] = 3
+    values["sequence_parallel"] = flag(reading, f"{_DTENSOR}sequence_parallel")
+    is_away = flag(reading, f"{_DTENSOR}cpu_offload")
+    values["offload"] = "optimizer_weights" if is_away else "none"
+    values["recompute"] = "full" if flag(reading, f"{_DTENSOR}activation_checkpointing") else "none"
+
+
+_RANK = 8
+
+
+def _on_megatron(reading: Reading, found: Gathered) -> None:
+    """Tensors, stages, sequences and experts split by Megatron-Core."""
+    values = found.values
+    values["framework"] = "Megatron-Bridge"
+    if flag(reading, f"{_MEGATRON}peft.enabled"):
+        rank = number(reading, f"{_MEGATRON}peft.dim") or _RANK
+        values |= {"adapter": "lora", "lora_rank": rank, "lora_targets": "all_linear"}
+    for term, key in _DEGREES.items():
+        values[term] = number(reading, f"{_MEGATRON}{key}") or 1
+    if values["expert_parallel"] == 1:
+        del values["expert_parallel"], values["expert_tensor_parallel"]
+    values["sequence_parallel"] = flag(reading, f"{_MEGATRON}sequence_parallel")
+    sharded = flag(reading, f"{_MEGATRON}optimizer.use_distributed_optimizer", default=True)
+    values["zero_stage"] = 1 if sharded else 0
+    is_away = flag(reading, f"{_MEGATRON}optimizer.optimizer_cpu_offload")
+    values["offload"] = "optimizer" if is_away else "none"
+    repeats = flag(reading, f"{_MEGATRON}activation_checkpointing")
+    values["recompute"] = "full" if repeats else "none"
+
+
+_DEGREES = {
+    "tensor_parallel": "tensor_model_parallel_size",
+    "pipeline_parallel": "pipeline_model_parallel_size",
+    "context_parallel": "context_parallel_size",
+    "expert_parallel": "expert_model_parallel_size",
+    "expert_tensor_parallel": "expert_tensor_parallel_size",
+}
+
+
+def _gpus(reading: Reading, found: Gathered) -> None:
+    """Those of the cluster that train: all, or but for those that generate alone."""
+    values = found.values
+    each, nodes = (number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes"))
+    if each is None:
+        found.ask("num_gpus")
+        return
+    total = each * (nodes or 1)
+    if not flag(reading, "policy.generation.colocated.enabled", default=True):
+        resources = "policy.generation.colocated.resources."
+        apart = number(reading, f"{resources}gpus_per_node") or each
+        apart *= number(reading, f"{resources}num_nodes") or 1
+        if apart < total:
+            found.notes.append(f"Of {total} GPUs {apart} generate alone: {total - apart} train.")
+            total -= apart
+    values["num_gpus"] = total
+    names = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+    require_split(reading, total, **{name: int(values[name]) for name in names})
+
+
+def _updates(reading: Reading, found: Gathered) -> None:
+    """How many updates a step of its own is, and tokens of all of them."""
+    prompts = number(reading, "grpo.num_prompts_per_step")
+    each = number(reading, "grpo.num_generations_per_prompt")
+    batch = found.values["global_batch_size"]
+    if prompts and each and prompts * each > batch and prompts * each % batch == 0:
+        times = prompts * each // batch
+        found.notes.append(f"A step of NeMo-RL is {times} such updates, after one generation.")
+
+
+TARGET = Target(
+    name="nemo-rl",
+    title="NeMo-RL",
+    version="NeMo-RL 0.4",
+    workloads=("train",),
+    profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-Bridge"),
+    answers=answers,
+    starts=starts,
+    is_of=is_of,
+    honoured=changes_nothing,
+)

@@ -1,0 +1,169 @@
+"""OpenRLHF: the training step of its command-line programs, on rollouts or on given answers.
+
+Source: OpenRLHF/OpenRLHF 021d1b0, ``openrlhf/cli/train_ppo_ray.py``, whose options got dots in
+0.10 (``--actor.num_nodes`` for ``--actor_num_nodes``); both are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rollouts import (
+    flag,
+    micro_batch,
+    number,
+    of_sections,
+    put_objective,
+    told,
+    with_words,
+)
+from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+
+_MODULE = "openrlhf.cli.train_"
+_OBJECTIVES = {"sft": "sft", "dpo": "dpo", "rm": "rm", "kto": "kto"}
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts a training program of OpenRLHF.
+
+    >>> starts(["openrlhf.cli.train_ppo_ray", "--pretrain", "Qwen/Qwen3-8B"])
+    True
+    """
+    return any(word.startswith(_MODULE) for word in words[:4])
+
+
+def answers(reading: Reading) -> Answers:
+    """What the update of the policy is; see the module.
+
+    Raises
+    ------
+    LaunchError
+        The GPUs cannot be split as it says.
+    """
+    reading = with_words(reading)
+    found = gathered(reading, "OpenRLHF")
+    values = found.values
+    values |= {"precision": "bf16", "mtp_num_layers": 0}
+    model = next(filter(None, map(reading.text, _MODELS)), None)
+    values |= {"model": model} if model else {}
+    found.asked += [] if model else ["model"]
+    rank = number(reading, "--lora_rank", "--ds.lora.rank")
+    values["adapter"] = "none"
+    if rank:
+        four_bits = flag(reading, "--load_in_4bit", "--ds.load_in_4bit")
+        values["adapter"] = "qlora" if four_bits else "lora"
+        values |= {"lora_rank": rank, "lora_targets": "all_linear"}
+    values["framework"] = "HF Trainer" if rank else "DeepSpeed"
+    values["tensor_parallel"] = number(reading, *_TENSOR) or 1
+    values["context_parallel"] = number(reading, *_RING) or 1
+    values["pipeline_parallel"] = 1
+    zero = next((n for o in _ZERO if (n := reading.number(o)) is not None), None)
+    found.put("zero_stage", zero)
+    found.assume("zero_stage", 2, "2 is OpenRLHF's --zero_stage")
+    values["offload"] = "optimizer" if flag(reading, *_AWAY) else "none"
+    values["recompute"] = "full" if flag(reading, *_REPEATS) else "none"
+    word = _word(reading)
+    if word in _OBJECTIVES:
+        values["training_objective"] = _OBJECTIVES[word]
+        found.put("sequence_length", number(reading, "--max_len", "--data.max_len"))
+        found.assume("sequence_length", 2048, "no --max_len: 2,048 tokens are OpenRLHF's")
+        gpus = gpus_of(reading)
+    else:
+        _on_rollouts(reading, found)
+        gpus = (number(reading, *_NODES) or 1) * (number(reading, *_EACH) or _NODE)
+    _batch(reading, found, gpus)
+    used = TARGET.table.used
+    return found.made(used=used, ignored=of_sections(reading, ("--",)) - used)
+
+
+_MODELS = ("--pretrain", "--actor.model_name_or_path", "--model.model_name_or_path")
+_TENSOR = ("--ds_tensor_parallel_size", "--ds.tensor_parallel_size")
+_RING = ("--ring_attn_size", "--ds.ring_attn_size")
+_ZERO = ("--zero_stage", "--ds.zero_stage")
+_AWAY = ("--adam_offload", "--ds.adam_offload")
+_REPEATS = (
+    *("--gradient_checkpointing", "--ds.gradient_checkpointing", "--actor.gradient_checkpointing"),
+    *("--actor.gradient_checkpointing_enable", "--model.gradient_checkpointing_enable"),
+)
+_NODES = ("--actor_num_nodes", "--actor.num_nodes")
+_EACH = ("--actor_num_gpus_per_node", "--actor.num_gpus_per_node")
+_NODE = 8
+_PROMPT = ("--prompt_max_len", "--data.prompt_max_len")
+_ANSWER = ("--generate_max_len", "--rollout.max_new_tokens")
+_ESTIMATOR = ("--advantage_estimator", "--algo.advantage.estimator")
+_DIVERGENCE = ("--init_kl_coef", "--algo.kl.init_coef")
+_DYNAMIC = ("--use_dynamic_batch", "--train.dynamic_batch_enable")
+_BUDGET = ("--train_max_tokens_per_gpu", "--train.max_tokens_per_gpu")
+_MICRO = ("--micro_train_batch_size", "--train.micro_batch_size")
+_WHOLE = ("--train_batch_size", "--train.batch_size")
+_GENERATED = ("--rollout_batch_size", "--rollout.batch_size")
+_SAMPLES = ("--n_samples_per_prompt", "--rollout.n_samples_per_prompt")
+
+
+def _word(reading: Reading) -> str:
+    """What the name of the program trains."""
+    words = [text for given in reading.found.positional for text in given.texts if text]
+    words += filter(None, [reading.text("--module")])  # as launchers call it
+    module = next((word for word in words if word.startswith(_MODULE)), "")
+    return module.removeprefix(_MODULE)
+
+
+def _on_rollouts(reading: Reading, found: Gathered) -> None:
+    """Prompts with their answers at their most, and whether a reference model reads them."""
+    longest = number(reading, "--max_len", "--data.max_len")
+    prompt, answer = number(reading, *_PROMPT), number(reading, *_ANSWER)
+    if longest and prompt is None:
+        found.values["sequence_length"] = longest
+    else:
+        found.values["sequence_length"] = (prompt or 1024) + (answer or 1024)
+        if prompt is None or answer is None:
+            why = "prompts and answers of 1,024 tokens are OpenRLHF's"
+            found.defaults["sequence_length"] = why
+    weights = [one for one in map(reading.amount, _DIVERGENCE) if one is not None]
+    put_objective(found, not weights or weights[0] > 0)
+    if (told(reading, *_ESTIMATOR) or "gae") == "gae":
+        found.notes.append("It trains a critic, too (gae), which is not predicted.")
+    generated = (number(reading, *_GENERATED) or 1024) * (number(reading, *_SAMPLES) or 1)
+    batch = number(reading, *_WHOLE) or 128
+    if generated > batch and generated % batch == 0:
+        times = generated // batch
+        found.notes.append(f"A step of OpenRLHF is {times} such updates, after one generation.")
+
+
+def _batch(reading: Reading, found: Gathered, gpus: int | None) -> None:
+    """Sequences of an update, and of a micro-batch on each rank."""
+    values = found.values
+    sizes = {name: int(values[name]) for name in ("tensor_parallel", "context_parallel")}
+    require_split(reading, gpus, **sizes)
+    if gpus is None:
+        found.ask("num_gpus")
+    else:
+        values["num_gpus"] = gpus
+    found.put("global_batch_size", number(reading, *_WHOLE))
+    found.assume("global_batch_size", 128, "128 is OpenRLHF's --train_batch_size")
+    batch = int(values["global_batch_size"])
+    copies = gpus // (sizes["tensor_parallel"] * sizes["context_parallel"]) if gpus else None
+    if flag(reading, *_DYNAMIC):
+        budget = (number(reading, *_BUDGET) or 16192) * sizes["context_parallel"]
+        share = batch // copies if copies and batch % copies == 0 else None
+        size = micro_batch(budget, int(values["sequence_length"]), share)
+        values["micro_batch_size"] = size
+        found.notes.append(
+            f"Micro-batches of up to {budget:,} tokens: taken as {size} of full length."
+        )
+        return
+    found.put("micro_batch_size", number(reading, *_MICRO))
+    found.assume("micro_batch_size", 4, "4 is OpenRLHF's --micro_train_batch_size")
+
+
+TARGET = Target(
+    name="openrlhf",
+    title="OpenRLHF",
+    version="OpenRLHF 0.9",
+    workloads=("train",),
+    profiles=("DeepSpeed", "HF Trainer"),
+    answers=answers,
+    starts=starts,
+    honoured=changes_nothing,
+)

@@ -1,0 +1,237 @@
+"""verl: the training step of a run on rollouts, from the hydra words of ``main_ppo``.
+
+Source: volcengine/verl 0.7, ``verl/trainer/config/_generated_ppo_trainer.yaml`` and
+``_generated_ppo_megatron_trainer.yaml`` for defaults; ``verl/workers/actor/dp_actor.py``: budgets
+of tokens are of a rank and count its sequence-parallel ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rollouts import (
+    flag,
+    fsdp_profile,
+    is_hidden,
+    micro_batch,
+    number,
+    of_sections,
+    put_objective,
+    told,
+    with_words,
+)
+from planner.launch.understood import Answers, Gathered, Reading, require_split
+
+_PROGRAMS = ("verl.trainer.main_ppo", "main_ppo.py", "recipe.dapo.main_dapo", "main_dapo.py")
+_ACTOR = "actor_rollout_ref.actor."
+_MEGATRON = f"{_ACTOR}megatron."
+_FSDP = f"{_ACTOR}fsdp_config."
+_MODEL = "actor_rollout_ref.model."
+_OVERRIDES = f"{_MEGATRON}override_transformer_config."
+_SECTIONS = (
+    *("actor_rollout_ref.rollout.", "actor_rollout_ref.ref.", "critic.", "reward_model."),
+    *("reward.", "custom_reward_function.", "algorithm.", "trainer.", "data.", "ray_kwargs."),
+    *("ray_init.", "global_profiler.", "reward_manager.", f"{_ACTOR}optim.", f"{_ACTOR}clip_"),
+    *(f"{_ACTOR}kl_", f"{_ACTOR}entropy_", f"{_ACTOR}loss_", f"{_ACTOR}grad_clip"),
+    *(f"{_ACTOR}policy_loss.", f"{_ACTOR}checkpoint.", f"{_ACTOR}profiler.", _OVERRIDES, _MEGATRON),
+    *(_FSDP, _MODEL, "--config-path", "actor_rollout_ref.hybrid_engine", "transfer_queue."),
+)
+_HOST = (
+    "param_offload and optimizer_offload move weights and states to the host between the phases of "
+    "a step: in the update, which is predicted, they are on the GPU."
+)
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts verl's training on rollouts.
+
+    >>> starts(["verl.trainer.main_ppo", "data.train_batch_size=1024"])
+    True
+    """
+    return any(word.endswith(_PROGRAMS) for word in words[:3])
+
+
+def is_of(values: Mapping[str, object]) -> bool:
+    """Whether a document is a configuration of its training on rollouts."""
+    return f"{_MODEL}path" in values or f"{_ACTOR}ppo_mini_batch_size" in values
+
+
+def answers(reading: Reading) -> Answers:
+    """What the update of the policy is; see the module.
+
+    Raises
+    ------
+    LaunchError
+        The GPUs cannot be split as it says.
+    """
+    reading = with_words(reading)
+    found = gathered(reading, "verl")
+    values = found.values
+    values |= {"precision": "bf16", "mtp_num_layers": 0, "adapter": "none"}
+    model = reading.text(f"{_MODEL}path")
+    values |= {"model": model} if model else {}
+    found.asked += [] if model else ["model"]
+    if rank := number(reading, f"{_MODEL}lora_rank", f"{_MODEL}lora.rank"):
+        values |= {"adapter": "lora", "lora_rank": rank, "lora_targets": "all_linear"}
+    strategy = told(reading, f"{_ACTOR}strategy") or told(reading, "--config-name") or ""
+    is_megatron = "megatron" in strategy or (
+        not strategy and any(name.startswith(_MEGATRON) for name in reading.found.options)
+    )
+    (_on_megatron if is_megatron else _on_fsdp)(reading, found)
+    length = _length(reading, found)
+    _batch(reading, found, length)
+    has_reference = flag(reading, f"{_ACTOR}use_kl_loss")
+    put_objective(found, has_reference or flag(reading, "algorithm.use_kl_in_reward"))
+    if (told(reading, "algorithm.adv_estimator") or "gae") == "gae":
+        found.notes.append("adv_estimator gae: its critic is trained, too, which is not predicted.")
+    if any(flag(reading, f"{part}{name}") for part in (_FSDP, _MEGATRON) for name in _MOVED):
+        found.notes.append(_HOST)
+    return found.made(
+        used=TARGET.table.used, ignored=of_sections(reading, _SECTIONS) - TARGET.table.used
+    )
+
+
+_MOVED = ("param_offload", "optimizer_offload", "grad_offload")
+
+
+def _on_fsdp(reading: Reading, found: Gathered) -> None:
+    """Weights, gradients and states sharded by FSDP; sequences by Ulysses."""
+    values = found.values
+    values["tensor_parallel"] = values["pipeline_parallel"] = 1
+    name = "ulysses_sequence_parallel_size"
+    values["context_parallel"] = number(reading, f"{_ACTOR}{name}", f"{_FSDP}{name}") or 1
+    values["framework"] = fsdp_profile(values)
+    keeps = not flag(reading, f"{_FSDP}reshard_after_forward", default=True)
+    values["zero_stage"] = 2 if keeps else 3
+    values["offload"] = "optimizer_weights" if flag(reading, f"{_FSDP}offload_policy") else "none"
+    repeats = f"{_MODEL}enable_gradient_checkpointing"
+    if reading.has(repeats):
+        values["recompute"] = "full" if flag(reading, repeats) else "none"
+    found.assume("recompute", "full", "full: verl repeats every layer without an option")
+
+
+def _on_megatron(reading: Reading, found: Gathered) -> None:
+    """Tensors, stages, sequences and experts split by Megatron-Core."""
+    values = found.values
+    values["framework"] = "Megatron-LM" if values["adapter"] == "none" else "Megatron-Bridge"
+    for term, key in _DEGREES.items():
+        if (size := number(reading, f"{_MEGATRON}{key}")) is not None:
+            values[term] = size
+    for term in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
+        values.setdefault(term, 1)
+    values["sequence_parallel"] = values["tensor_parallel"] > 1
+    sharded = flag(reading, f"{_MEGATRON}use_distributed_optimizer", default=True)
+    values["zero_stage"] = 1 if sharded else 0
+    on_host = f"{_ACTOR}optim.override_optimizer_config.optimizer_cpu_offload"
+    values["offload"] = "optimizer" if flag(reading, on_host) else "none"
+    kind = told(reading, f"{_OVERRIDES}recompute_granularity")
+    layers = number(reading, f"{_OVERRIDES}recompute_num_layers")
+    values["recompute"] = kind if kind in ("full", "selective") else "none"
+    if kind == "full" and layers and told(reading, f"{_OVERRIDES}recompute_method") == "block":
+        values["recompute_num_layers"] = layers * int(values.get("virtual_pipeline", 1))
+    if kind is None:
+        found.defaults["recompute"] = "none: verl sets no recompute_granularity"
+
+
+_DEGREES = {
+    "tensor_parallel": "tensor_model_parallel_size",
+    "pipeline_parallel": "pipeline_model_parallel_size",
+    "virtual_pipeline": "virtual_pipeline_model_parallel_size",
+    "context_parallel": "context_parallel_size",
+    "expert_parallel": "expert_model_parallel_size",
+    "expert_tensor_parallel": "expert_tensor_parallel_size",
+}
+
+
+def _length(reading: Reading, found: Gathered) -> int | None:
+    """Tokens of a prompt and its answer at their most; None where text does not tell them."""
+    names = ("data.max_prompt_length", "data.max_response_length")
+    if is_hidden(reading, *names):
+        found.ask("sequence_length")
+        return None
+    parts = [number(reading, name) for name in names]
+    length = sum(part or _TOKENS for part in parts)
+    found.values["sequence_length"] = length
+    if None in parts:
+        found.defaults["sequence_length"] = f"{_TOKENS} of a prompt or an answer are verl's"
+    return length
+
+
+_TOKENS, _MINI, _NODE = 512, 256, 8
+
+
+def _batch(reading: Reading, found: Gathered, length: int | None) -> None:
+    """GPUs, sequences of an optimizer step, and of a micro-batch on each rank.
+
+    ``ppo_mini_batch_size`` counts prompts, each with its ``rollout.n`` answers.
+    """
+    values = found.values
+    splits = {
+        name: int(values[name])
+        for name in ("tensor_parallel", "pipeline_parallel", "context_parallel")
+    }
+    gpus = None
+    if is_hidden(reading, "trainer.nnodes", "trainer.n_gpus_per_node"):
+        found.ask("num_gpus")
+    else:
+        nodes = number(reading, "trainer.nnodes") or 1
+        gpus = nodes * (number(reading, "trainer.n_gpus_per_node") or _NODE)
+        values["num_gpus"] = gpus
+        require_split(reading, gpus, **splits)
+    mini = f"{_ACTOR}ppo_mini_batch_size"
+    if is_hidden(reading, mini, "actor_rollout_ref.rollout.n"):
+        found.ask("global_batch_size")
+        return
+    prompts, answers_each = number(reading, mini), number(reading, "actor_rollout_ref.rollout.n")
+    batch = (prompts or _MINI) * (answers_each or 1)
+    values["global_batch_size"] = batch
+    if prompts is None:
+        found.defaults["global_batch_size"] = f"ppo_mini_batch_size of {_MINI} prompts is verl's"
+    ranks = 1
+    for size in splits.values():
+        ranks *= size
+    copies = gpus // ranks if gpus else None
+    share = batch // copies if copies and batch % copies == 0 else None
+    steps = number(reading, "trainer.total_training_steps")
+    generated = number(reading, "data.train_batch_size")
+    if generated and generated % (prompts or _MINI) == 0 and generated > (prompts or _MINI):
+        times = generated // (prompts or _MINI)
+        found.notes.append(f"A step of verl is {times} such updates, after one generation.")
+    if steps and generated and length:
+        values["total_tokens"] = steps * generated * (answers_each or 1) * length
+    if flag(reading, f"{_ACTOR}use_dynamic_bsz") and length:
+        budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
+        size = micro_batch(budget * splits["context_parallel"], length, share)
+        values["micro_batch_size"] = size
+        found.notes.append(
+            f"Micro-batches of up to {budget:,} tokens a GPU: taken as {size} of full length."
+        )
+    else:
+        _told_micro_batch(reading, found, copies)
+
+
+def _told_micro_batch(reading: Reading, found: Gathered, copies: int | None) -> None:
+    """Sequences of a micro-batch on each rank; older files count those of all ranks."""
+    whole = number(reading, f"{_ACTOR}ppo_micro_batch_size")
+    micro = number(reading, f"{_ACTOR}ppo_micro_batch_size_per_gpu")
+    if micro is None and whole and copies:
+        micro = max(whole // copies, 1)
+    if micro is None:
+        found.ask("micro_batch_size")
+    else:
+        found.values["micro_batch_size"] = micro
+
+
+_BUDGET = 16384
+TARGET = Target(
+    name="verl",
+    title="verl",
+    version="verl 0.7",
+    workloads=("train",),
+    profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-LM", "Megatron-Bridge"),
+    answers=answers,
+    starts=starts,
+    is_of=is_of,
+    honoured=changes_nothing,
+)

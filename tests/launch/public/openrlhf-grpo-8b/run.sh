@@ -1,0 +1,22 @@
+ray job submit --address="http://127.0.0.1:8265" \
+   --runtime-env-json='{"working_dir": "/openrlhf"}' \
+   -- python3 -m openrlhf.cli.train_ppo_ray \
+   --actor_num_nodes 1 \
+   --actor_num_gpus_per_node 8 \
+   --vllm_num_engines 2 \
+   --vllm_tensor_parallel_size 4 \
+   --colocate_all_models \
+   --init_kl_coef 1e-6 \
+   --use_kl_loss \
+   --advantage_estimator group_norm \
+   --pretrain meta-llama/Meta-Llama-3-8B \
+   --micro_train_batch_size 8 \
+   --train_batch_size 128 \
+   --rollout_batch_size 1024 \
+   --prompt_max_len 1024 \
+   --generate_max_len 1024 \
+   --zero_stage 3 \
+   --bf16 \
+   --adam_offload \
+   --gradient_checkpointing \
+   --packing_samples

@@ -1,0 +1,101 @@
+"""What files of programs that train on generated answers say of the update of the policy."""
+
+from pathlib import Path
+
+import pytest
+
+from planner.launch.imported import Imported, Status
+from planner.launch.read import read_launch
+
+_VERL = (
+    "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct "
+    "trainer.n_gpus_per_node=8 trainer.nnodes=2 actor_rollout_ref.rollout.n=8 "
+    "data.train_batch_size=512 actor_rollout_ref.actor.ppo_mini_batch_size=64 "
+)
+_OPEN = "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2-7B-Instruct "
+_NEMO = "policy:\n  model_name: Qwen/Qwen2.5-1.5B\ncluster:\n  gpus_per_node: 8\n  num_nodes: 2\n"
+
+
+def read(folder: Path, text: str, name: str = "run.sh") -> Imported:
+    (folder / name).write_text(text)
+    return read_launch(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("words", "micro"),
+    [
+        ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2", 2),
+        ("actor_rollout_ref.actor.ppo_micro_batch_size=64", 64 // 16),
+        ("actor_rollout_ref.actor.use_dynamic_bsz=True", 16384 // 1024),
+        (
+            "actor_rollout_ref.actor.use_dynamic_bsz=True "
+            "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=3072",
+            2,  # 3 fit, and each rank's 32 sequences are no multiple of 3
+        ),
+    ],
+)
+def test_a_micro_batch_of_verl(tmp_path: Path, words: str, micro: int) -> None:
+    """64 prompts x 8 answers of 512 + 512 tokens, verl's, on 16 GPUs: 32 sequences on each."""
+    found = read(tmp_path, _VERL + words).values
+    assert (found["global_batch_size"], found["sequence_length"]) == (512, 1024)
+    assert found["micro_batch_size"] == micro
+
+
+@pytest.mark.parametrize(
+    ("words", "objective"),
+    [
+        ("", "dapo"),
+        ("actor_rollout_ref.actor.use_kl_loss=True", "grpo"),
+        ("algorithm.use_kl_in_reward=True", "grpo"),
+        ("actor_rollout_ref.actor.use_kl_loss=False", "dapo"),
+    ],
+)
+def test_a_reference_model_of_verl(tmp_path: Path, words: str, objective: str) -> None:
+    assert read(tmp_path, _VERL + words).values["training_objective"] == objective
+
+
+def test_a_step_of_verl_is_several_updates_and_its_critic_is_told(tmp_path: Path) -> None:
+    notes = " ".join(read(tmp_path, _VERL).notes)
+    assert "A step of verl is 8 such updates" in notes
+    assert "critic" in notes
+    assert "critic" not in " ".join(read(tmp_path, _VERL + "algorithm.adv_estimator=grpo").notes)
+
+
+def test_what_verl_moves_between_phases_is_on_the_gpu_in_the_update(tmp_path: Path) -> None:
+    words = "actor_rollout_ref.actor.fsdp_config.param_offload=True"
+    found = read(tmp_path, _VERL + words)
+    assert found.values["offload"] == "none"
+    assert "between the phases" in " ".join(found.notes)
+
+
+def test_sizes_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
+    found = read(tmp_path, _VERL + "trainer.nnodes=$NODES data.max_response_length=$LONGEST")
+    assert {"num_gpus", "sequence_length", "micro_batch_size"} <= {*found.lacking({})}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--train_batch_size 256 --init_kl_coef 0 --zero_stage 3 --generate_max_len 3072",
+        "--train.batch_size 256 --algo.kl.init_coef 0 --ds.zero_stage 3 "
+        "--rollout.max_new_tokens 3072",
+    ],
+)
+def test_older_and_newer_words_of_openrlhf_say_the_same(tmp_path: Path, words: str) -> None:
+    found = read(tmp_path, _OPEN + words)
+    told = ("global_batch_size", "training_objective", "zero_stage", "sequence_length", "num_gpus")
+    assert [str(found.values[name]) for name in told] == ["256", "dapo", "3", "4096", "8"]
+    assert not list(found.of(Status.UNKNOWN))
+
+
+def test_nodes_of_nemo_rl_that_generate_alone_do_not_train(tmp_path: Path) -> None:
+    apart = "  generation:\n    colocated:\n      enabled: false\n      resources:\n"
+    text = _NEMO.replace("cluster:", apart + "        num_nodes: 1\ncluster:")
+    assert read(tmp_path, _NEMO, "a.yaml").values["num_gpus"] == 16
+    assert read(tmp_path, text, "b.yaml").values["num_gpus"] == 8
+
+
+def test_a_file_of_nemo_rl_whose_first_is_not_beside_it_says_so(tmp_path: Path) -> None:
+    found = read(tmp_path, f"defaults: grpo_math_1B.yaml\n{_NEMO}", "a.yaml")
+    assert "grpo_math_1B.yaml is not beside it" in " ".join(found.notes)
+    assert found.values["sequence_length"] == 512
