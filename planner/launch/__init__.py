@@ -18,6 +18,9 @@ TARGETS = (
 )
 """In the order in which help and documentation list them."""
 
+READ_ALONE = ("tgi",)
+"""Whose files are read, and none is written."""
+
 WRAPPERS = ("script", "slurm", "kubernetes", "kserve")
 MANIFEST = "launch.json"
 """What planner wrote into a directory, with digests."""

@@ -47,6 +47,7 @@ _PROGRAMS = (
     ("vllm/vllm-openai", ("vllm", "serve")),
     ("public.ecr.aws/q9t5s3a7/vllm", ("vllm", "serve")),
     ("rocm/vllm-openai", ("vllm", "serve")),
+    ("ghcr.io/huggingface/text-generation-inference", ("text-generation-launcher",)),
     ("ghcr.io/ggml-org/llama.cpp:server", ("llama-server",)),
     ("ghcr.io/ggerganov/llama.cpp:server", ("llama-server",)),
 )

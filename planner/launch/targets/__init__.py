@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
-from planner.launch import TARGETS
+from planner.launch import READ_ALONE, TARGETS
 from planner.launch.target import Target
 
 _TRAINERS = ("transformers", "deepspeed", "accelerate")
@@ -14,13 +14,14 @@ _TRAINERS = ("transformers", "deepspeed", "accelerate")
 
 @cache
 def targets() -> dict[str, Target]:
-    """All targets by name."""
-    own = [name.replace("-", "_") for name in TARGETS if name not in _TRAINERS]
+    """All targets by name, those that are read alone last."""
+    names = (*TARGETS, *READ_ALONE)
+    own = [name.replace("-", "_") for name in names if name not in _TRAINERS]
     found = {target.name: target for target in import_module(f"{__name__}.trainers").TARGETS}
     for module in own:
         target: Target = import_module(f"{__name__}.{module}").TARGET
         found[target.name] = target
-    return {name: found[name] for name in TARGETS}
+    return {name: found[name] for name in names}
 
 
 def target_of(name: str) -> Target:
