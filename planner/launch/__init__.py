@@ -18,7 +18,7 @@ TARGETS = (
 )
 """In the order in which help and documentation list them."""
 
-READ_ALONE = ("tgi",)
+READ_ALONE = ("tgi", "lmdeploy")
 """Whose files are read, and none is written."""
 
 WRAPPERS = ("script", "slurm", "kubernetes", "kserve")
