@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import planner
+from planner.launch import TARGETS
 from planner.launch.option_table import FLAG, VALUE, OptionTable, Role, Row
 from planner.launch.target import Target
 from planner.launch.targets import targets
@@ -53,10 +54,12 @@ def page() -> str:
 def section(target: Target) -> str:
     """The heading and the table of a target."""
     profiles = ", ".join(target.profiles or target.nearest) or "no profile of its own: the plan's"
+    is_written = target.name in TARGETS
+    said = f"`planner launch {target.name}`, written" if is_written else "Read, never written,"
     lines = [
         f"## {target.title}",
         "",
-        f"`planner launch {target.name}`, written for {target.version}; predicted as {profiles}.",
+        f"{said} for {target.version}; predicted as {profiles}.",
         "",
         *_COLUMNS,
         *(_line(row) for row in target.table.rows if row not in _SHARED),

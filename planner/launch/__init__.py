@@ -17,7 +17,16 @@ TARGETS = (
     "dynamo",
 )
 """In the order in which help and documentation list them."""
-READ_ALONE = ("torchtune", "nanotron", "gpt-neox", "verl", "openrlhf", "nemo-rl")
+READ_ALONE = (
+    "torchtune",
+    "nanotron",
+    "gpt-neox",
+    "verl",
+    "openrlhf",
+    "nemo-rl",
+    "tgi",
+    "lmdeploy",
+)
 """Programs whose files are read, and not written."""
 
 WRAPPERS = ("script", "slurm", "kubernetes", "kserve")

@@ -236,6 +236,10 @@ _PLACES = {
         rf"\btensorrt[_-]llm\s*[=~]=\s*{_NUMBER}",
         rf"#[^\n]*\btensorrt-llm(?:\s+version)?[\s:=-]+{_NUMBER}",
     ),
+    "tgi": (
+        rf"\btext-generation-inference:{_NUMBER}",
+        rf"#[^\n]*\b(?:tgi|text-generation-inference)(?:\s+version)?[\s:=-]+{_NUMBER}",
+    ),
     "llama-server": (
         r"\bllama\.cpp:[\w-]*?-(?P<number>b\d{3,6})\b",
         r"#[^\n]*\bllama\.cpp(?:\s+build)?[\s:=-]+(?P<number>b\d{3,6})\b",

@@ -42,7 +42,9 @@ def rows_of(name: str) -> list[dict[str, str]]:
 
 def columns(target: str) -> Iterator[str]:
     yield from (
-        name for name in rows_of(f"{target}.written")[0] if name not in ("option", "worked")
+        name
+        for name in next(iter(rows_of(f"{target}.written")), ())
+        if name not in ("option", "worked")
     )
 
 

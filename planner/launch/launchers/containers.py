@@ -47,6 +47,7 @@ _PROGRAMS = (
     ("vllm/vllm-openai", ("vllm", "serve")),
     ("public.ecr.aws/q9t5s3a7/vllm", ("vllm", "serve")),
     ("rocm/vllm-openai", ("vllm", "serve")),
+    ("ghcr.io/huggingface/text-generation-inference", ("text-generation-launcher",)),
     ("ghcr.io/ggml-org/llama.cpp:server", ("llama-server",)),
     ("ghcr.io/ggerganov/llama.cpp:server", ("llama-server",)),
 )
@@ -69,6 +70,26 @@ _PARALLELISM = {
     "pipeline": "--pipeline-parallel-size",
     "data": "--data-parallel-size",
 }
+# KServe's runtime that starts vLLM, and its own options; "" of one that vLLM has not.
+_RUNTIME = "huggingface"
+_OF_RUNTIME = {
+    "--model-id": "--model",
+    "--model-name": "--served-model-name",
+    "--backend": "",
+    "--backend=vllm": "",
+}
+# Keys of vllmConfig as helm/templates/deployment-vllm-multi.yaml and, of stages, the one of Ray in
+# vllm-project/production-stack hand them to vLLM.
+_OF_VALUES = {
+    "tensorParallelSize": "--tensor-parallel-size",
+    "pipelineParallelSize": "--pipeline-parallel-size",
+    "maxModelLen": "--max-model-len",
+    "maxNumSeqs": "--max-num-seqs",
+    "gpuMemoryUtilization": "--gpu-memory-utilization",
+    "dtype": "--dtype",
+    "maxLoras": "--max-loras",
+}
+_NO_PREFIXES = "--no-enable-prefix-caching"
 _MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
 
 
@@ -148,8 +169,13 @@ def _containers(text: str, name: str) -> Iterator[Container]:
                 yield from _of_component(component)
         elif kind == "LLMInferenceService":
             yield from _of_service(document.get("spec"))
+        elif document.get("spec", "predictor", "model", "modelFormat", "name").text == _RUNTIME:
+            yield from _of_runtime(document.get("spec", "predictor"))
         elif kind:
             yield from _of_pods(document, kind)
+        else:
+            for place in document.get("servingEngineSpec", "modelSpec").entries():
+                yield _of_values(place)
 
 
 def _of_pods(document: Place, kind: str) -> Iterator[Container]:
@@ -264,6 +290,68 @@ def _of_service(spec: Place) -> Iterator[Container]:
             role=role,
             line=pool.line,
         )
+
+
+def _of_runtime(predictor: Place) -> Iterator[Container]:
+    """A predictor of KServe's Hugging Face runtime, which starts vLLM with its options."""
+    place = predictor.get("model")
+    words = [_word(entry.pieces, entry) for entry in place.get("args").entries()]
+    if any(word.begins.replace("_", "-") == "--backend=huggingface" for word in words):
+        return
+    options: list[Word] = []
+    for entry in place.get("args").entries():
+        option, equals, _ = (entry.text or "").partition("=")
+        own = _OF_RUNTIME.get(option.replace("_", "-"))
+        if own is None:
+            options.append(_word(entry.pieces, entry))
+        elif own:
+            options.append(_plain(own, entry.line))
+            if equals:
+                options.append(_word(Place.pieces_after(entry, f"{option}="), entry))
+    uri = place.get("storageUri")
+    if uri.text and not any(word.text == "--model" for word in options):
+        path = _word(Place.pieces_after(uri, "hf://"), uri)
+        options = [_plain("--model", uri.line), path, *options]
+    yield Container(
+        name="predictor",
+        image=place.get("image").text or "",
+        words=(*(_plain(word, place.line) for word in _MODULE), *options),
+        environment=_environment(place.get("env")),
+        world=World(
+            gpus_per_node=_limit(place),
+            copies=predictor.get("minReplicas").given("replicas"),
+        ),
+        line=place.line,
+    )
+
+
+def _of_values(place: Place) -> Container:
+    """A model of the values of vLLM's production-stack, whose keys are options of the server."""
+    config = place.get("vllmConfig")
+    url = place.get("modelURL")
+    options: list[Word] = []
+    for key, option in _OF_VALUES.items():
+        if (value := config.get(key)).text:
+            options += [_plain(option, value.line), _word(value.pieces, value)]
+    caches = config.get("enablePrefixCaching").text == "true"
+    options.append(_plain("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
+    if place.get("enableLoRA").text == "true":
+        options.append(_plain("--enable-lora", place.line))
+    options += [_word(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
+    return Container(
+        name=place.get("name").text or "",
+        image=place.get("repository").text or "",
+        words=(
+            *(_plain(word, place.line) for word in ("vllm", "serve")),
+            _word(url.pieces, url),
+            *options,
+        ),
+        world=World(
+            gpus_per_node=place.get("requestGPU").given("requestGPU"),
+            copies=place.get("replicaCount").given("replicaCount"),
+        ),
+        line=place.line,
+    )
 
 
 def _parallel(place: Place) -> Iterator[Word]:

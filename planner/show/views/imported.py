@@ -14,11 +14,11 @@ from planner.base.units import GIB
 from planner.decide.explaining.largest import largest_length
 from planner.decide.improve import Change
 from planner.estimators.inference.setting import ServingSetting
-from planner.launch import MANIFEST
+from planner.launch import MANIFEST, TARGETS
 from planner.launch.assumed import Question
 from planner.launch.imported import Imported, Line, Status
 from planner.launch.rewrite import Rewritten
-from planner.launch.targets import targets
+from planner.launch.targets import target_of
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.write import Launch
 from planner.question.terms import Term, glossary, terms_of
@@ -307,6 +307,6 @@ def targets_blocks() -> Iterator[Block]:
             ", ".join(target.workloads),
             ", ".join(target.profiles or target.nearest) or "none of its own",
         )
-        for target in targets().values()
+        for target in map(target_of, TARGETS)
     ]
     yield grid(("target", "written for", "starts", "predicted as"), rows, words=range(4))

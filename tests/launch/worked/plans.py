@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.launch import READ_ALONE
 from worked import engines, megatron, trainers
 from worked.asked import Plan
 
@@ -20,4 +21,5 @@ PLANS: dict[str, dict[str, Plan]] = {
     "tensorrt-llm": engines.TENSORRT_LLM,
     "llama-server": engines.LLAMA_SERVER,
     "dynamo": engines.DYNAMO,
+    **{name: {} for name in READ_ALONE},
 }

@@ -1,0 +1,139 @@
+"""Text Generation Inference: ``text-generation-launcher`` and its options, which are read alone.
+
+Defaults are those of launcher/src/main.rs and docs/source/reference/launcher.md of
+huggingface/text-generation-inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.launch.served import (
+    Drafted,
+    Engine,
+    Told,
+    fraction,
+    read_alone,
+    server_told,
+    whole,
+)
+from planner.launch.serving import AGGREGATED
+from planner.launch.target import Target
+from planner.launch.understood import Answers, Reading, number_of, version_of
+from planner.specs.model import ModelSpec
+
+NAME = "tgi"
+_PROGRAM = "text-generation-launcher"
+# What the profile takes of a GPU whose memory the launcher may see whole.
+_SHARE = 0.9
+_FIRST, _SECOND, _THIRD = (1,), (2,), (3,)
+_LONGEST = {_FIRST: 2048, _SECOND: 4096}
+_MORE = 50
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts a server of TGI."""
+    return bool(words) and words[0].rsplit("/", 1)[-1] == _PROGRAM
+
+
+def answers(reading: Reading) -> Answers:
+    """The server that a command starts."""
+    reading = _with_environment(reading)
+    told = server_told(reading, _ENGINE, AGGREGATED)
+    told.values["max_num_seqs"] = told.values["concurrency"]
+    share = fraction(reading.value("memory_fraction"))
+    if share is not None and share < 1:
+        why = f"{_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
+        told.assume("gpu_memory_utilization", round(_SHARE * share, 4), why)
+    if reading.text("--quantize") == "exl2":
+        told.notes.append(
+            "exl2 has weights of any number of bits, which the checkpoint tells: give "
+            "--set quantization=TYPE."
+        )
+    return told.of_pool(AGGREGATED)
+
+
+def _with_environment(reading: Reading) -> Reading:
+    """The reading with what variables of the environment say: MODEL_ID is --model-id."""
+    found, table = reading.found, TARGET.table
+    given = {
+        name: replace(value, option=name)
+        for name in TARGET.options.options
+        if (value := found.environment.get(name.lstrip("-").replace("-", "_").upper()))
+        and value.texts
+        and value.texts[0]
+    }
+    options = {**given, **found.options}
+    return Reading.of(replace(found, options=options), table)
+
+
+def _layout(told: Told, _: ModelSpec | None) -> int:
+    """Shards are tensor-parallel; without their number all GPUs named to the container."""
+    reading = told.reading
+    told.values.update(pipeline_parallel=1, attention_data_parallel=1, expert_parallel=1)
+    shards = whole(reading.value("tensor_parallel"))
+    if shards is None and not reading.has("--num-shard"):
+        named = number_of(reading.found.world.gpus_per_node)
+        is_one = reading.text("--sharded") == "false" or named is None
+        shards = 1 if is_one or named is None else named
+        why = "one shard" if is_one else "a shard for each GPU that is named"
+        told.assume("tensor_parallel", shards, f"{why}, without --num-shard")
+    else:
+        told.values["tensor_parallel"] = shards = shards or 1
+    told.put_gpus(shards)
+    return 1
+
+
+def _batch(told: Told, model: ModelSpec | None, _: int) -> None:
+    """The tokens of a prefill where the command gives none: before 3 they follow the prompt."""
+    reading, version = told.reading, version_of(NAME, told.reading.found)
+    longest = whole(reading.value("longest_prompt"))
+    is_second = version is not None and _SECOND <= version.parts < _THIRD
+    if reading.value("max_num_batched_tokens") is None and is_second and longest:
+        why = f"--max-batch-prefill-tokens is the longest prompt and {_MORE} by default in 2.x"
+        told.assume("max_num_batched_tokens", longest + _MORE, why)
+
+
+def _longest(told: Told, model: ModelSpec | None) -> None:
+    """The longest request; from 3 on what fits, up to the model's positions."""
+    given = whole(told.reading.value("max_model_len"))
+    if given is not None:
+        told.values["max_model_len"] = given
+        return
+    version = version_of(NAME, told.reading.found)
+    if version is None or version.parts >= _THIRD:
+        return
+    most = _LONGEST[_SECOND if version.parts >= _SECOND else _FIRST]
+    told.assume("max_model_len", most, f"--max-total-tokens is {most:,} by default before 3.0")
+
+
+def _drafts(reading: Reading) -> Drafted | None:
+    number = whole(reading.value("draft_tokens"))
+    return Drafted(number=number, method="ngram") if number else None
+
+
+_ENGINE = Engine(
+    name=NAME,
+    accepted=("tgi-3.3",),
+    model_options=("--model-id",),
+    layout=_layout,
+    batch=_batch,
+    drafts=_drafts,
+    longest=_longest,
+    switches=("--lora-adapters",),
+)
+
+TARGET = Target(
+    name=NAME,
+    quantities=lambda job: {},
+    draft=read_alone("Text Generation Inference"),
+    title="Text Generation Inference",
+    version="TGI 3.3",
+    workloads=("serve", "inference"),
+    profiles=("TGI",),
+    answers=answers,
+    starts=starts,
+    honoured=lambda found, changes: ({}, {}),
+    accepted=_ENGINE.accepted,
+)
