@@ -11,6 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from planner.base import reading
+from planner.documents.python import Call, calls_of, cells_of, program_and_shell
 from planner.documents.shell import HereDocument, Script, Word
 from planner.documents.shell.text import LARGEST, Given, Span, stated
 from planner.documents.shell.values import computed
@@ -20,6 +21,7 @@ from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.option_table import Accepted, AcceptedOption
+from planner.launch.programs import found_in, nothing_called
 from planner.launch.target import Target
 from planner.launch.targets import readers, targets
 from planner.launch.understood import REPLICAS, Found, World, number_of
@@ -139,7 +141,7 @@ _MOST_OF = 4
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
 _PROSE = (".md", ".rst", ".markdown")
-_PROGRAMS = (".py", ".ipynb", ".html")
+_PROGRAM, _NOTEBOOK, _PAGE = ".py", ".ipynb", ".html"
 _FENCED = re.compile(
     r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^ *(?P=fence)",
     re.MULTILINE | re.DOTALL,
@@ -192,10 +194,13 @@ def launches(path: Path, text: str) -> Iterator[Found]:
     if path.suffix.lower() in _PROSE:
         yield from _of_prose(path, text)
         return
-    if path.suffix.lower() in _PROGRAMS:
+    if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
+        yield from _of_program(path, text)
+        return
+    if path.suffix.lower() == _PAGE:
         raise LaunchError(
-            f"{path}: is a program: put the command that starts it into a file of its own, such "
-            "as run.sh."
+            f"{path}: is a page: put the command that it shows into a file of its own, such as "
+            "run.sh."
         )
     yield from _of_script(path, text)
 
@@ -229,6 +234,27 @@ def _of_prose(path: Path, text: str) -> Iterator[Found]:
         except LaunchError:
             continue
         yield from (replace(one, text=text) for one in found)
+
+
+def _of_program(path: Path, text: str) -> Iterator[Found]:
+    """What the calls of a program start, and the commands in a notebook's cells."""
+    calls, code, shell = _called(path, text)
+    none = Script(name=path.name, text=code, commands=(), variables={}, directives=(), files={})
+    for found in found_in(calls, code, path.name):
+        beside = _files(path, none, found.options.values())
+        yield replace(found, files={**beside, **found.files})
+    if shell.strip():
+        yield from (replace(found, text=code) for found in _of_script(path, shell))
+
+
+def _called(path: Path, text: str) -> tuple[tuple[Call, ...], str, str]:
+    """The calls of a program, its text, and what of it is for a shell."""
+    if path.suffix.lower() == _PROGRAM:
+        return calls_of(text, path.name), text, ""
+    code, shell = program_and_shell([*cells_of(text, path.name)])
+    lines = zip(code.split("\n"), shell.split("\n"), strict=True)
+    whole = "\n".join(own or other for own, other in lines)  # versions stand in both
+    return calls_of(code, path.name), whole, shell
 
 
 def _of_yaml(path: Path, text: str) -> Iterator[Found]:
@@ -433,6 +459,8 @@ def nothing_found(path: Path, text: str) -> str:
     known = ", ".join(readers())
     if path.suffix.lower() in _PROSE:
         return f"{path}: none of its blocks of code starts something that planner knows: {known}."
+    if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
+        return nothing_called(path, _called(path, text)[0])
     if path.suffix.lower() in _DOCUMENTS:
         return f"{path}: is no document of a tool that planner knows. It knows: {known}."
     programs = dict.fromkeys(

@@ -430,11 +430,16 @@ def server_told(reading: Reading, engine: Engine, pool: str) -> Told:
     return told
 
 
+def gpu_kind(told: Told) -> tuple[str | None, float]:
+    """The GPU that defaults depend on, in small letters, and its GiB; None where none is known."""
+    gpu = known_gpu(told.reading.found.world.gpu)
+    return (None, 0.0) if gpu is None else (gpu.name.lower(), gpu.memory_capacity / GIB)
+
+
 def _put_batch(told: Told, engine: Engine, ranks: int, pool: str) -> None:
     """Requests and tokens of a step: of a rank, or of a whole server where options count so."""
     reading = told.reading
-    gpu = known_gpu(reading.found.world.gpu)
-    kind = (None, 0.0) if gpu is None else (gpu.name.lower(), gpu.memory_capacity / GIB)
+    kind = gpu_kind(told)
     own = {row.parameter for row in engine.table.rows}
     name, each = ("server_seqs", 1) if "server_seqs" in own else ("max_num_seqs", ranks)
     seqs = whole(reading.value(name))

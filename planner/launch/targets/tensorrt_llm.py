@@ -126,7 +126,7 @@ _ENGINE = Engine(
     model_options=("--model", "--model-path", "model"),
     programs=(
         *("trtllm-serve", "trtllm-llmapi-launch", "serve", "python", "python3", "env", "-m"),
-        *("mpirun", _MODULE),
+        *("mpirun", _MODULE, "LLM"),
     ),
     layout=_layout,
     drafts=_drafts,

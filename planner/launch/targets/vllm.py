@@ -10,6 +10,7 @@ from planner.launch.served import (
     Drafted,
     Engine,
     Told,
+    gpu_kind,
     json_table,
     put_experts,
     server_told,
@@ -60,6 +61,7 @@ _OF_DOCUMENT = {
     *("enable-expert-parallel", "no-enable-prefix-caching"),
 }
 _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
+_OFFLINE = "LLM"
 _SECOND_ENGINE = (0, 8)
 # gpu_memory_utilization of vllm/config/cache.py of 0.25 and 0.33; 0.9 before.
 _LARGER_SHARE, _SHARE = (0, 25), "0.92"
@@ -119,10 +121,14 @@ def _is_first_engine(reading: Reading) -> bool:
 
 
 def _first_batch(told: Told, model: ModelSpec | None, ranks: int) -> None:
-    """What the engine before 0.8 takes where the command gives no batch.
+    """What a program without a server, or the engine before 0.8, takes where no batch is given.
 
     Prompts are computed whole, unless they may be long: then in chunks.
     """
+    words = (text for given in told.reading.found.positional for text in given.texts)
+    if _OFFLINE in words and told.reading.value("max_num_batched_tokens") is None:
+        step, why = _ENGINE.table.default("offline_batched_tokens", *gpu_kind(told))
+        told.assume("max_num_batched_tokens", step, why)
     if not _is_first_engine(told.reading):
         return
     seqs = whole(told.reading.value("max_num_seqs"))
@@ -187,7 +193,18 @@ _ENGINE = Engine(
     name=NAME,
     accepted=("vllm-0.33.0",),
     model_options=("--model", "--model-tag"),
-    programs=("vllm", "serve", "python", "python3", "env", "-m", *_MODULES),
+    programs=(
+        _OFFLINE,
+        "AsyncEngineArgs",
+        "EngineArgs",
+        "vllm",
+        "serve",
+        "python",
+        "python3",
+        "env",
+        "-m",
+        *_MODULES,
+    ),
     layout=_layout,
     batch=_first_batch,
     drafts=_drafts,

@@ -374,7 +374,7 @@ _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "-
 _USED = (
     *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32"),
     *("--deepspeed", "--fsdp", "--fsdp_config", "--bits", "--num_train_epochs", "--max_samples"),
-    "--dataset_train_split",
+    *("--dataset_train_split", "--use_unsloth"),
 )
 
 

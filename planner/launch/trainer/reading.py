@@ -21,6 +21,14 @@ from planner.documents.shell.text import Changes, Given, stated
 from planner.errors import SpecError
 from planner.launch.option_table import Dialect, Meaning, OptionTable
 from planner.launch.trainer.answers import UNPACKED, answered, gpus_of
+from planner.launch.trainer.mlx import (
+    MLX,
+    is_mlx,
+    is_mlx_document,
+    mlx_in_trainer_words,
+    on_apple,
+    starts_mlx,
+)
 from planner.launch.trainer.said import (
     Said,
     Sources,
@@ -253,7 +261,7 @@ _PREFIXES = {
 
 def starts_trainer(words: Sequence[str]) -> bool:
     """Whether a command starts a script that takes the Trainer's arguments."""
-    if starts_llama_factory(words) or starts_swift(words):
+    if starts_llama_factory(words) or starts_swift(words) or starts_mlx(words):
         return True
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
     if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
@@ -267,7 +275,8 @@ def starts_trainer(words: Sequence[str]) -> bool:
 
 def is_trainer_document(values: Mapping[str, object]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
-    if "per_device_train_batch_size" in values or is_llama_factory_document(values):
+    own = is_llama_factory_document(values) or is_mlx_document(values)
+    if "per_device_train_batch_size" in values or own:
         return True
     return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
 
@@ -292,6 +301,9 @@ def trainer_answers(reading: Reading) -> Answers:
     gather(reading.found, sources)
     if starts_swift(sources.words):
         return _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
+    if is_mlx(sources):
+        told = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
+        return on_apple(told, sources)
     if is_llama_factory(sources):
         return _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
     return answers_of(sources, _is_supervised(sources))

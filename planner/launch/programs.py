@@ -1,0 +1,363 @@
+"""Programs in Python and notebooks: what their calls start, as options of the tools they call.
+
+Read as text, never run. Sources of names and defaults: vLLM 0.33 ``vllm/entrypoints/llm.py``;
+SGLang 0.5 ``srt/entrypoints/engine.py``; TensorRT-LLM ``llmapi/llm.py``; PEFT 0.21
+``tuners/lora/config.py``; Transformers 5 ``utils/quantization_config.py``; Unsloth at 0050c73,
+``unsloth/models/loader.py`` (``from_pretrained``: 4 bits, 2,048 tokens) and ``llama.py``
+(``get_peft_model``: rank 16, all matrices, checkpoints of layers in host memory).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from planner.documents.python import Call, Untold, Value
+from planner.documents.shell.text import Given, stated
+from planner.documents.tree import flattened, plain_text
+from planner.errors import LaunchError
+from planner.launch.target import Target
+from planner.launch.targets import target_of
+from planner.launch.understood import Found, World
+
+_ENGINES = {
+    "vllm": ("LLM", "AsyncEngineArgs", "EngineArgs"),
+    "sglang": ("Engine", "ServerArgs"),
+    "tensorrt_llm": ("LLM",),
+}
+_TARGETS = {"vllm": "vllm", "sglang": "sglang", "tensorrt_llm": "tensorrt-llm"}
+_FIRST = {"vllm": "model", "sglang": "model_path", "tensorrt_llm": "model"}
+_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
+_TRL = {
+    "SFTConfig": "sft",
+    "DPOConfig": "dpo",
+    "ORPOConfig": "orpo",
+    "KTOConfig": "kto",
+    "CPOConfig": "cpo",
+    "RewardConfig": "reward",
+    "PPOConfig": "ppo",
+    "GRPOConfig": "grpo",
+    "RLOOConfig": "rloo",
+}
+_TRAINERS = {"SFTTrainer": "sft", "DPOTrainer": "dpo", "ORPOTrainer": "orpo", "KTOTrainer": "kto"}
+_UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
+_LOADED = ("torch_dtype", "dtype", "attn_implementation", "use_flash_attention_2", "load_in_4bit",
+           "load_in_8bit")  # fmt: skip
+_LORA = {
+    "r": "lora_r",
+    "target_modules": "lora_target_modules",
+    "modules_to_save": "lora_modules_to_save",
+    "lora_alpha": "lora_alpha",
+    "lora_dropout": "lora_dropout",
+    "use_dora": "use_dora",
+    "use_rslora": "use_rslora",
+}
+_LORA_RANK, _UNSLOTH_RANK = 8, 16
+_ALL_MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_LENGTHS = ("max_length", "max_seq_length", "max_seq_len")
+
+KNOWN = (
+    "LLM and EngineArgs of vLLM, Engine of SGLang, LLM of TensorRT-LLM, TrainingArguments of "
+    "Transformers, SFTConfig, DPOConfig and their like of TRL, FastLanguageModel of Unsloth"
+)
+
+
+@dataclass(kw_only=True)
+class _Options:
+    """Options of one tool while they are gathered, the first of a name first."""
+
+    target: Target
+    known: dict[str, Given] = field(default_factory=dict)
+    unknown: list[Given] = field(default_factory=list)
+    files: dict[str, Found] = field(default_factory=dict)
+
+    def put(self, name: str, value: Value, line: int) -> None:
+        """An option as a keyword gives it; None says nothing."""
+        option = self.target.options.find(f"--{name}")
+        own = option.name if option else f"--{name}"
+        if value is None or own in self.known:
+            return
+        if option is None:
+            self.unknown.append(_given(f"--{name}", value, line))
+        elif option.is_flag and isinstance(value, bool):
+            if not value:
+                off = self.target.options.find(f"--no-{own.lstrip('-')}")
+                own = off.name if off is not None and off.is_flag else ""
+            if own:
+                self.known[own] = _given(own, [], line)
+        else:
+            self.known[own] = _given(own, value, line)
+
+    def parts(self, name: str, value: Mapping[str, Value], line: int) -> None:
+        """A mapping in the program, as the keys of a section."""
+        for key, each in flattened({name: {**value}}):
+            self.known.setdefault(key, _given(key, each, line))
+
+    def state(self, name: str, text: str) -> None:
+        """What holds where the program says nothing."""
+        if f"--{name}" not in self.known and name not in self.known:
+            self.known[f"--{name}"] = stated(f"--{name}", text)
+
+
+def _given(option: str, value: Value, line: int) -> Given:
+    values = value if isinstance(value, list) else [value]
+    untold = [one for one in values if isinstance(one, Untold | Call)]
+    texts = tuple(None if isinstance(one, Untold | Call) else _text(one) for one in values)
+    return Given(
+        option=option,
+        texts=texts,
+        line=line,
+        spans=(None,) * len(texts),
+        whole=None,
+        unknown="; ".join(_why(one) for one in untold),
+    )
+
+
+def _why(value: Untold | Call) -> str:
+    return value.why if isinstance(value, Untold) else f"{value.name}(...) is no plain value"
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, dict | list):
+        return json.dumps(value, default=lambda one: _why(one))
+    return plain_text(value)
+
+
+def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
+    """What the calls of a program start: each server, and a training.
+
+    Raises
+    ------
+    LaunchError
+        It trains something that is not predicted.
+    """
+    for call in calls:
+        tool = _engine(call, calls)
+        if tool and not (call.rest and not call.given):
+            yield _served(call, tool, text, name)
+    trainings = [call for call in calls if call.ends(*_ARGUMENTS, *_TRL) and call.given]
+    for call in trainings:
+        yield _trained(call, calls, text, name)
+
+
+def _engine(call: Call, calls: Sequence[Call]) -> str:
+    """The tool of which a call makes an engine; empty where it does not."""
+    last = call.name.rpartition(".")[2]
+    if call.module in _ENGINES:
+        return call.module if last in _ENGINES[call.module] else ""
+    if "." in call.name or last not in ("LLM", "AsyncEngineArgs", "EngineArgs"):
+        return ""
+    used = {one.module for one in calls}  # imported with a star
+    return "tensorrt_llm" if last == "LLM" and "tensorrt_llm" in used else "vllm"
+
+
+def _served(call: Call, tool: str, text: str, name: str) -> Found:
+    options = _Options(target=target_of(_TARGETS[tool]))
+    if call.positional:
+        options.put(_FIRST[tool], call.positional[0], call.line)
+    for key, value in call.given.items():
+        line = call.lines.get(key, call.line)
+        inner = dict(value.given) if isinstance(value, Call) else value
+        if tool == "tensorrt_llm" and isinstance(inner, dict):
+            options.parts(key, inner, line)
+        elif isinstance(value, Call):
+            options.put(key, json.dumps(inner, default=str), line)
+        else:
+            options.put(key, value, line)
+    unknown = [*options.unknown]
+    if call.rest:
+        unknown.append(_given("**", Untold(why=call.rest), call.line))
+    return Found(
+        target=options.target.name,
+        name=name,
+        text=text,
+        line=call.line,
+        options=options.known,
+        unknown=tuple(unknown),
+        positional=(stated("", call.name.rpartition(".")[2], call.line),),
+    )
+
+
+def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
+    """The training that one call describes, with the model and the adapters beside it."""
+    is_unsloth = any(one.ends(*_methods("from_pretrained")) for one in calls)
+    options = _Options(target=target_of("transformers"))
+    kind = call.name.rpartition(".")[2]
+    trainers = [one for one in calls if one.ends(*_TRAINERS)]
+    objective = _TRL.get(kind) or next(
+        (_TRAINERS[one.name.rpartition(".")[2]] for one in trainers), "sft"
+    )
+    for key, value in call.given.items():
+        line = call.lines.get(key, call.line)
+        if key == "deepspeed" and isinstance(value, dict):
+            beside = {path: _given(path, each, line) for path, each in flattened({**value})}
+            options.files["deepspeed"] = Found(
+                target="deepspeed", name=name, text=text, line=line, options=beside
+            )
+            options.put(key, "deepspeed", line)
+        elif key == "fsdp_config" and isinstance(value, dict):
+            options.parts(key, value, line)
+        elif is_unsloth and key in ("packing", "max_length"):
+            if key == "max_length":  # of its own, not TRL's, whose other defaults go with it
+                options.put("max_seq_length", value, line)
+        else:
+            options.put(key, value, line)
+    for one in trainers:
+        for key in (*_LENGTHS, "packing"):
+            if key in one.given and not (is_unsloth and key == "packing"):
+                own = "max_seq_length" if is_unsloth or kind in _ARGUMENTS else "max_length"
+                options.put(key if key == "packing" else own, one.given[key], one.line)
+    if is_unsloth:
+        _by_unsloth(options, calls)
+    _model(options, calls, trainers)
+    _adapters(options, calls, kind in _TRL and not is_unsloth, name)
+    words: tuple[str, ...] = ()
+    if kind in _TRL and not is_unsloth:
+        words = ("trl", objective)
+    elif objective != "sft":
+        options.state("rlhf_type", objective)
+    if call.rest:
+        options.unknown.append(_given("**", Untold(why=call.rest), call.line))
+    return Found(
+        target="transformers",
+        name=name,
+        text=text,
+        line=call.line,
+        options=options.known,
+        unknown=tuple(options.unknown),
+        positional=tuple(stated("", word, call.line) for word in words),
+        world=World(num_gpus=stated("Unsloth", "1", call.line) if is_unsloth else None),
+        files=options.files,
+    )
+
+
+def _methods(method: str) -> tuple[str, ...]:
+    return tuple(f"{each}.{method}" for each in _UNSLOTH)
+
+
+def _by_unsloth(options: _Options, calls: Sequence[Call]) -> None:
+    """One process with kernels of its own; adapters unless all is trained."""
+    loaded = next(one for one in calls if one.ends(*_methods("from_pretrained")))
+    peft = next((one for one in calls if one.ends(*_methods("get_peft_model"))), None)
+    given = loaded.given
+    line = loaded.lines.get("model_name", loaded.line)
+    options.put("model_name_or_path", given.get("model_name", _first(loaded)), line)
+    options.put("max_seq_length", given.get("max_seq_length", 2048), loaded.line)
+    options.state("use_unsloth", "true")
+    if not {"--bf16", "bf16", "--fp16", "fp16"} & set(options.known):
+        options.state("bf16", "true")
+    repeats = given.get("use_gradient_checkpointing", "unsloth")
+    is_whole = given.get("full_finetuning") is True
+    if not is_whole:
+        options.state("use_lora", "true")
+        four_bits = given.get("load_in_4bit", True)
+        if four_bits is True and not given.get("load_in_8bit"):
+            options.state("load_in_4bit", "true")
+            options.state("use_bnb_nested_quant", "true")
+        adapted = {} if peft is None else peft.given
+        at = loaded.line if peft is None else peft.line
+        rank = adapted.get("r", _UNSLOTH_RANK)
+        options.put("lora_r", rank, at)
+        modules = adapted.get("target_modules", [*_ALL_MATRICES])
+        if modules == "all-linear" or (
+            peft is not None and peft.ends("FastVisionModel.get_peft_model")
+        ):
+            modules = adapted.get("target_modules", "all-linear")
+        options.put("lora_target_modules", modules, at)
+        options.put("lora_modules_to_save", adapted.get("modules_to_save"), at)
+        repeats = adapted.get("use_gradient_checkpointing", repeats)
+    for key in ("gradient_checkpointing", "--gradient_checkpointing"):
+        options.known.pop(key, None)  # its own switch holds
+    options.state("gradient_checkpointing", str(repeats not in (False, "False", None)).lower())
+    if repeats == "unsloth":
+        options.state("activation_offloading", "true")
+
+
+def _model(options: _Options, calls: Sequence[Call], trainers: Sequence[Call]) -> None:
+    """The model that is loaded first, and how."""
+    loads = [
+        one
+        for one in calls
+        if one.ends("from_pretrained") and ("For" in one.name or "AutoModel" in one.name)
+    ]
+    for one in loads[:1]:
+        first = one.given.get("pretrained_model_name_or_path", _first(one))
+        options.put("model_name_or_path", first, one.line)
+        for key in _LOADED:
+            if key in one.given and one.given[key] != "auto":
+                options.put(key, one.given[key], one.lines.get(key, one.line))
+    for one in trainers:
+        named = one.given.get("model", _first(one))
+        if isinstance(named, str):
+            options.put("model_name_or_path", named, one.line)
+    bits = next((one for one in calls if one.ends("BitsAndBytesConfig")), None)
+    if bits is not None and bits.given.get("load_in_4bit") is True:
+        options.put("load_in_4bit", True, bits.lines["load_in_4bit"])
+        nested = bits.given.get("bnb_4bit_use_double_quant", False)
+        options.put("use_bnb_nested_quant", nested, bits.line)
+        options.put("bnb_4bit_quant_storage", bits.given.get("bnb_4bit_quant_storage"), bits.line)
+    elif bits is not None and bits.given.get("load_in_8bit") is True:
+        options.put("load_in_8bit", True, bits.lines["load_in_8bit"])
+    kept = [_told(options, "torch_dtype"), _told(options, "dtype")]
+    if bits is not None:
+        kept.append(bits.given.get("bnb_4bit_compute_dtype"))
+    if "bfloat16" in kept and not {"--bf16", "bf16", "--fp16", "fp16"} & set(options.known):
+        options.state("bf16", "true")  # weights and all that is made of them
+
+
+def _first(call: Call) -> Value:
+    return call.positional[0] if call.positional else None
+
+
+def _told(options: _Options, name: str) -> Value:
+    given = options.known.get(name) or options.known.get(f"--{name}")
+    return None if given is None else given.single
+
+
+def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str) -> None:
+    """The adapters that PEFT is told of.
+
+    Raises
+    ------
+    LaunchError
+        They are others than low-rank ones.
+    """
+    for one in calls:
+        last = one.name.rpartition(".")[2]
+        if (
+            one.module == "peft"
+            and last.endswith("Config")
+            and last not in ("LoraConfig", "PeftConfig")
+        ):
+            raise LaunchError(
+                f"{name}: line {one.line}: {last} of PEFT is not predicted in a program: "
+                "LoraConfig is."
+            )
+    lora = next((one for one in calls if one.ends("LoraConfig")), None)
+    if lora is None:
+        return
+    options.put("use_peft" if is_trl else "use_lora", True, lora.line)
+    for key, option in _LORA.items():
+        value = lora.given.get(key)
+        if key == "r" and value is None:
+            options.state(option, str(_LORA_RANK))
+        elif value not in (None, False):
+            options.put(option, value, lora.lines.get(key, lora.line))
+
+
+def nothing_called(place: object, calls: Sequence[Call]) -> str:
+    """What a program without a call that is known does, as far as that helps."""
+    if any(one.ends("HfArgumentParser", "TrlParser") for one in calls):
+        return (
+            f"{place}: takes its options from the command line: give the command that starts it, "
+            "in a file such as run.sh."
+        )
+    engines = [one for one in calls if _engine(one, calls) or one.ends(*_ARGUMENTS, *_TRL)]
+    for one in engines:
+        if one.rest:
+            return (
+                f"{place}: line {one.line}: {one.name}: {one.rest}: give the command that starts "
+                "the program, or a program with these values in its text."
+            )
+    return f"{place}: calls nothing that planner knows with its values in the text: {KNOWN}."

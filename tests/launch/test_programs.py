@@ -1,0 +1,190 @@
+"""Programs and notebooks are read as the options of the tools that they call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.errors import LaunchError, PlannerError
+from planner.launch.imported import Imported, Status
+from planner.launch.read import read_launch
+
+
+def _read(folder: Path, text: str, number: int | None = None, gpu: str | None = None) -> Imported:
+    path = folder / "p.py"
+    path.write_text(text)
+    return read_launch(path, number, gpu=gpu)
+
+
+def _trained(folder: Path, *lines: str) -> dict[str, object]:
+    head = (
+        "from transformers import *\nfrom peft import *\nfrom trl import *\nfrom unsloth import *\n"
+    )
+    return dict(_read(folder, head + "\n".join(lines)).values)
+
+
+# vllm/engine/arg_utils.py of 0.28 and later, get_batch_defaults: LLM_CLASS.
+@pytest.mark.parametrize(
+    ("gpu", "tokens", "seqs"),
+    [("h100-sxm-80gb", 16384, 1024), ("a100-sxm-80gb", 8192, 256), ("l4", 8192, 256)],
+)
+def test_a_program_without_a_server_has_larger_steps(
+    tmp_path: Path, gpu: str, tokens: int, seqs: int
+) -> None:
+    found = _read(tmp_path, "from vllm import LLM\nLLM('Qwen/Qwen3-8B')", gpu=gpu)
+
+    assert (found.values["max_num_batched_tokens"], found.values["concurrency"]) == (tokens, seqs)
+
+
+def test_arguments_of_a_server_in_python_have_its_steps(tmp_path: Path) -> None:
+    text = "from vllm import AsyncEngineArgs\nAsyncEngineArgs(model='Qwen/Qwen3-8B')"
+
+    assert _read(tmp_path, text, gpu="h100-sxm-80gb").values["max_num_batched_tokens"] == 8192
+
+
+def test_flags_that_are_off_are_not_there(tmp_path: Path) -> None:
+    text = "from vllm import LLM\nLLM('Qwen/Qwen3-8B', enforce_eager={})"
+
+    assert "enforce_eager" not in _read(tmp_path, text.format(False)).values
+    assert _read(tmp_path, text.format(True)).values["enforce_eager"] is True
+
+
+def test_an_engine_of_sglang_is_its_server(tmp_path: Path) -> None:
+    found = _read(
+        tmp_path,
+        "import sglang as sgl\nsgl.Engine(model_path='Qwen/Qwen3-8B', tp_size=2, dp_size=n,\n"
+        "    mem_fraction_static=0.8)",
+    )
+
+    assert found.target.name == "sglang"
+    assert found.values["num_gpus"] == 2
+    assert found.values["gpu_memory_utilization"] == "0.8"
+    (line,) = found.of(Status.OPEN)
+    assert (line.line, line.option) == (2, "--dp-size")
+    assert line.meaning == "n is set by nothing in this program"
+
+
+def test_sections_of_tensorrt_llm_are_calls_of_their_own(tmp_path: Path) -> None:
+    found = _read(
+        tmp_path,
+        "from tensorrt_llm import LLM\nfrom tensorrt_llm.llmapi import KvCacheConfig\n"
+        "kv = KvCacheConfig(free_gpu_memory_fraction=0.7, dtype='fp8')\n"
+        "LLM(model='Qwen/Qwen3-8B', tensor_parallel_size=2, max_batch_size=64, kv_cache_config=kv)",
+    )
+
+    assert found.target.name == "tensorrt-llm"
+    told = {name: found.values[name] for name in ("num_gpus", "concurrency", "kv_cache")}
+    assert told == {"num_gpus": 2, "concurrency": 64, "kv_cache": "fp8"}
+    assert found.values["gpu_memory_utilization"] == "0.7"
+
+
+def test_several_engines_are_counted(tmp_path: Path) -> None:
+    text = (
+        "from vllm import LLM\nLLM('Qwen/Qwen3-8B')\nLLM('Qwen/Qwen3-14B', tensor_parallel_size=2)"
+    )
+
+    assert _read(tmp_path, text, 2).values["num_gpus"] == 2
+
+
+def test_adapters_of_a_plain_trainer_have_the_defaults_of_peft(tmp_path: Path) -> None:
+    values = _trained(
+        tmp_path,
+        "AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B', torch_dtype=torch.bfloat16)",
+        "LoraConfig(task_type='CAUSAL_LM')",
+        "TrainingArguments(per_device_train_batch_size=2)",
+    )
+
+    # PEFT 0.21, tuners/lora/config.py: r is 8; Transformers 5 repeats nothing by itself.
+    told = {name: values[name] for name in ("adapter", "lora_rank", "recompute", "precision")}
+    assert told == {"adapter": "lora", "lora_rank": 8, "recompute": "none", "precision": "bf16"}
+
+
+def test_objectives_are_those_of_their_configurations(tmp_path: Path) -> None:
+    values = _trained(
+        tmp_path,
+        "AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')",
+        "DPOConfig(per_device_train_batch_size=1, max_length=1024)",
+    )
+
+    assert values["training_objective"] == "dpo"
+    assert values["recompute"] == "full"  # TRL's default
+    with pytest.raises(PlannerError, match="grpo"):
+        _trained(
+            tmp_path,
+            "AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')",
+            "GRPOConfig(per_device_train_batch_size=1)",
+        )
+
+
+def test_a_mapping_for_deepspeed_is_its_file(tmp_path: Path) -> None:
+    values = _trained(
+        tmp_path,
+        "AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')",
+        "ds = {'zero_optimization': {'stage': 3, 'offload_optimizer': {'device': 'cpu'}}}",
+        "TrainingArguments(per_device_train_batch_size=1, bf16=True, deepspeed=ds)",
+    )
+
+    told = {name: values[name] for name in ("framework", "zero_stage", "offload")}
+    assert told == {"framework": "DeepSpeed", "zero_stage": 3, "offload": "optimizer"}
+
+
+def test_unsloth_has_its_own_defaults(tmp_path: Path) -> None:
+    values = _trained(
+        tmp_path,
+        "FastLanguageModel.from_pretrained('unsloth/Llama-3.1-8B')",
+        "FastLanguageModel.get_peft_model(model)",
+        "SFTConfig(per_device_train_batch_size=2, packing=True)",
+    )
+
+    # unsloth/models/loader.py and llama.py at 0050c73
+    names = ("adapter", "lora_rank", "lora_targets", "sequence_length", "offload", "num_gpus")
+    told = ["qlora", 16, "all_linear", 2048, "activations", 1]
+    assert [values[name] for name in names] == told
+    assert values["framework"] == "HF Trainer Triton"
+
+
+def test_unsloth_trains_all_weights_where_it_is_told_so(tmp_path: Path) -> None:
+    values = _trained(
+        tmp_path,
+        "FastLanguageModel.from_pretrained('unsloth/Llama-3.1-8B', full_finetuning=True)",
+        "SFTConfig(per_device_train_batch_size=2)",
+    )
+
+    assert values["adapter"] == "none"
+    assert "Triton" not in str(values["framework"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("print('x')", "calls nothing that planner knows"),
+        ("from vllm import LLM\nLLM(**vars(args))", r"line 2.*not in the text"),
+        ("HfArgumentParser((TrainingArguments,))", "give the command that starts it"),
+        (
+            "from peft import IA3Config\nIA3Config()\nTrainingArguments(bf16=True)",
+            "line 2: IA3Config",
+        ),
+        ("x = (", "line 1: is no Python"),
+    ],
+)
+def test_what_a_program_lacks_is_said(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(LaunchError, match=words):
+        _read(tmp_path, text)
+
+
+def test_a_notebook_starts_what_its_cells_call_and_run(tmp_path: Path) -> None:
+    cells = [
+        "!pip install vllm==0.9.2",
+        "from vllm import LLM\nllm = LLM('Qwen/Qwen3-8B')",
+        "%%bash\npython -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2",
+    ]
+    path = tmp_path / "n.ipynb"
+    book = {"cells": [{"cell_type": "code", "source": cell} for cell in cells]}
+    path.write_text(json.dumps(book))
+
+    first, second = (read_launch(path, number) for number in (1, 2))
+
+    assert (first.target.name, first.version, first.found.line) == ("vllm", "0.9.2", 3)
+    assert (second.target.name, second.values["num_gpus"]) == ("sglang", 2)
