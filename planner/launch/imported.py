@@ -152,6 +152,7 @@ class Imported:
         return replace(
             self,
             values={**self.values, **values},
+            defaults={name: told for name, told in self.defaults.items() if name not in values},
             assumed={**self.assumed, **why},
             answers=replace(self.answers, asked=()),
         )
