@@ -146,7 +146,9 @@ def _option(program: Program, words: Sequence[Word], index: int, options: Option
     if word.text is None or not is_valued or value is None:
         options.append((name, None))
         return 1
-    if program.takes and (value.begins or "").startswith("-"):
+    is_named = bool({text, usual} & program.valued)
+    is_script = (value.text or "").endswith(".py") and not is_named
+    if program.takes and ((value.begins or "").startswith("-") or is_script):
         options.append((name, None))
         return 1
     options.append((name, value))
