@@ -100,6 +100,9 @@ class LaunchFile:
         found = self._read(None)
         lacking = found.lacking(self.asked)
         found.require({*lacking} & {"model"}, self.said)
+        if not lacking and found.answers.otherwise:
+            one = self._on(None, {})
+            return Question(imported=one.imported, request=one.request)
         if not lacking:
             request = found.request(self.asked, self.specs, self.said)
             return Question(imported=found, request=request)
@@ -159,7 +162,16 @@ class LaunchFile:
             self._judged(found.completed({**values, **dict(zip(names, one, strict=True))}, told))
             for one in product(*(_LIKELY[name] for name in names))
         ]
-        return max(tried, key=lambda one: one.rank)
+        best = max(tried, key=lambda one: one.rank)
+        others = found.answers.otherwise.items() if best.rejected_by == _OUT else ()
+        instead = {name: one for name, one in others if name not in self.asked}
+        if not instead:
+            return best
+        changed = best.imported.completed(
+            {name: value for name, (value, _) in instead.items()},
+            {name: why for name, (_, why) in instead.items()},
+        )
+        return max(best, self._judged(changed), key=lambda one: one.rank)
 
     def _judged(self, found: Imported) -> OnGpus:
         request = found.request(self.asked, self.specs, self.said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -72,6 +72,40 @@ def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, 
         else:
             found.append(_unknown(target, reading, given))
     return tuple(sorted(found, key=lambda line: (line.line, line.option)))
+
+
+_DECIDING = re.compile(
+    r"adapter|lora|freez|frozen|trainable|(train|tuner|sft|finetuning)_type|fine_?tun|rlhf"
+    r"|quant\w*_(bits?|method)|^stage$"
+)
+_BESIDE_THEM = re.compile(
+    r"alpha|dropout|bias|path|name|dir|seed|init|lr$|rate$|_output|merge|save|module|target|kwargs"
+    r"|double|nested"
+)
+_SWITCHED_OFF = ("false", "none", "no", "0", "null", "")
+
+
+def _require_known_training(target: Target, found: Found, lines: Iterable[Line]) -> None:
+    """Refuse an option that decides what is trained and that nothing here knows.
+
+    Raises
+    ------
+    LaunchError
+        With the program whose option it is.
+    """
+    for line in lines:
+        name = line.option.lstrip("-").replace("-", "_").lower()
+        is_off = line.text.lower() in _SWITCHED_OFF and bool(line.text)
+        is_other = not _DECIDING.search(name) or bool(_BESIDE_THEM.search(name))
+        if line.status is not Status.UNKNOWN or is_off or is_other:
+            continue
+        words = [text for one in found.positional[:3] if (text := one.single)]
+        program = next((word for word in words if word not in ("accelerate", "launch")), None)
+        raise LaunchError(
+            f"{found.name}:{line.line}: {line.option} of {program or 'the program'} decides what "
+            f"is trained, and {target.title} {target.version} has no such option: leave it out to "
+            "have the rest predicted, and say with --set what it means."
+        )
 
 
 def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> Line:
@@ -152,6 +186,7 @@ class Imported:
         return replace(
             self,
             values={**self.values, **values},
+            defaults={name: told for name, told in self.defaults.items() if name not in values},
             assumed={**self.assumed, **why},
             answers=replace(self.answers, asked=()),
         )
@@ -298,6 +333,9 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     values |= _whole_recomputation(values, catalogue)
     values = _with_experts(values, catalogue)
     notes += _unpredicted(values, catalogue)
+    lines = lines_of(target, reading, answers)
+    if answers.workload == "train":
+        _require_known_training(target, found, lines)
     untold = _untold(target, reading)
     values = {name: value for name, value in values.items() if name not in untold}
     values |= _copied(values, _count(found.world.copies))
@@ -308,7 +346,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         version="" if version is None or is_planned_for else version.number,
         answers=replace(answers, asked=(*answers.asked, *untold)),
         values=values,
-        lines=lines_of(target, reading, answers),
+        lines=lines,
         notes=tuple(notes),
         defaults={name: why for name, why in answers.defaults.items() if name not in beside},
     )

@@ -30,6 +30,7 @@ _NUMBER = re.compile(r"-\.?\d")
 _OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w./-]*)=")
 _MANY = ("*", "+")
 _SURE = ("", "1")
+_SCRIPT = ".py"
 # Blanks, a continued line and its indent stand between words in a row; more stands elsewhere.
 _WIDEST_GAP = 400
 
@@ -66,7 +67,7 @@ def read_arguments(words: Sequence[Word], accepted: Accepted) -> Arguments:
             option = accepted.find(name)
             rest = [word.after(len(name) + 1)] if equals else []
             if not equals:
-                rest = _values(words, place, option)
+                rest = _values(words, place, option, accepted)
                 place += len(rest)
             given = _given(option.name if option else name, word, rest)
             if option is None:
@@ -88,8 +89,10 @@ def _is_option(word: Word) -> bool:
     return word.begins.startswith("-") and len(word.begins) > 1 and not _NUMBER.match(word.begins)
 
 
-def _values(words: Sequence[Word], place: int, option: AcceptedOption | None) -> list[Word]:
-    """The words from a place on that are values of an option."""
+def _values(
+    words: Sequence[Word], place: int, option: AcceptedOption | None, accepted: Accepted
+) -> list[Word]:
+    """The words from a place on that are values of an option: never an option that is known."""
     following = list(
         takewhile(lambda word: not _is_option(word) and word.begins != "--", words[place:])
     )
@@ -97,7 +100,11 @@ def _values(words: Sequence[Word], place: int, option: AcceptedOption | None) ->
     if nargs in _MANY:
         return following
     if nargs in _SURE:
+        if not following and any(accepted.find(word.begins) for word in words[place : place + 1]):
+            return []
         return list(words[place : place + 1])
+    if nargs == "?" and following and following[0].begins.endswith(_SCRIPT):
+        return []
     if nargs == "?":
         return following[:1]
     return following[: int(nargs)] if nargs.isdigit() else following[:1]

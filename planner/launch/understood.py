@@ -26,7 +26,8 @@ class World:
     """On what a file starts its job; None where it does not say.
 
     ``num_gpus`` where it gives a total; ``gpu`` as its scheduler calls the kind; ``copies`` of
-    the whole job, which know nothing of each other.
+    the whole job, which know nothing of each other. ``is_one_process`` where Python starts a
+    program and nothing around it starts more.
     """
 
     num_nodes: Given | None = None
@@ -34,6 +35,7 @@ class World:
     num_gpus: Given | None = None
     gpu: str | None = None
     copies: Given | None = None
+    is_one_process: bool | None = None
 
 
 @record(kw_only=True)
@@ -70,7 +72,8 @@ class Answers:
     ``used`` are further options that told something, ``ignored`` such as are the tool's and no
     part of what is predicted; ``defaults`` what the target does where
     the file says nothing, by term, with the reason. ``asked`` are terms that the file leaves
-    open and that have no default; ``notes`` say what else is worth knowing.
+    open and that have no default; ``notes`` say what else is worth knowing. ``otherwise`` are
+    values in place of defaults with which it does not fit, by term, each with the reason.
     """
 
     workload: str
@@ -81,6 +84,7 @@ class Answers:
     defaults: Mapping[str, str] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    otherwise: Mapping[str, tuple[object, str]] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
@@ -91,6 +95,7 @@ class Gathered:
     defaults: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    otherwise: dict[str, tuple[object, str]] = field(default_factory=dict)
 
     def put(self, name: str, value: object) -> None:
         """A value, unless it is None."""
@@ -112,7 +117,11 @@ class Gathered:
         """The answers; ``more`` are the other fields of them."""
         lists = {"asked": tuple(self.asked), "notes": tuple(self.notes)}
         return Answers(
-            workload=workload, values=self.values, defaults=self.defaults, **{**lists, **more}
+            workload=workload,
+            values=self.values,
+            defaults=self.defaults,
+            otherwise=self.otherwise,
+            **{**lists, **more},
         )
 
 

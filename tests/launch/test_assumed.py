@@ -11,6 +11,7 @@ from conftest import Command
 from planner.errors import LaunchError
 from planner.launch.assumed import USUAL_GPUS, LaunchFile
 from planner.launch.launchers.gpu_words import INSTANCES, gpu_called, gpu_named
+from planner.launch.read import read_launch
 from planner.specs.catalogue import Catalogue
 
 FULL = "accelerate launch train.py --model_name_or_path {} --per_device_train_batch_size 1 "
@@ -155,6 +156,71 @@ def test_an_answer_says_what_it_assumes_and_shows_other_numbers(
     assert " 16: fits," in out
     told = json.loads(planner("estimate", "--from", path, "--json", "-").out)
     assert told["launch_file"]["assumed"].keys() == {"gpu", "num_gpus"}
+
+
+@pytest.mark.parametrize(
+    ("start", "stage", "num_gpus"),
+    [
+        # 16 bytes x 7.616 billion are 113 GiB on each GPU unsharded, 14 over eight.
+        ("trl sft --bf16", 3, 8),
+        ("accelerate launch train.py --bf16 --gradient_checkpointing", 3, 8),
+        ("accelerate launch --config_file my/deepspeed_zero2.yaml train.py --bf16", 2, 8),
+        ("trl sft --bf16 --accelerate_config fsdp2", 3, 8),
+        # What starts these reads no configuration of accelerate, or was told not to shard.
+        ("torchrun --nproc_per_node 8 train.py --bf16", 0, 8),
+        ("accelerate launch --multi_gpu train.py --bf16", 0, 8),
+        ("python train.py --bf16", 0, 1),
+    ],
+)
+def test_what_is_sharded_stands_elsewhere_where_accelerate_is_told_nothing(
+    tmp_path: Path, start: str, stage: int, num_gpus: int
+) -> None:
+    text = f"{start} --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 1"
+    found = asked(tmp_path / "run.sh", f"{text} --max_seq_length 2048\n").question()
+
+    assert (found.imported.values["zero_stage"], found.request.num_gpus) == (stage, num_gpus)
+    why = found.imported.assumed.get("zero_stage", "")
+    is_open = (
+        start.startswith(("trl sft --bf16", "accelerate launch train")) and "config" not in start
+    )
+    assert ("unsharded they do not fit" in why) == is_open
+
+
+def test_what_fits_unsharded_stays_so(tmp_path: Path) -> None:
+    """16 bytes x 1.236 billion are 18 GiB."""
+    text = "trl sft --model_name_or_path meta-llama/Llama-3.2-1B --per_device_train_batch_size 1\n"
+    imported = asked(tmp_path / "run.sh", text).question().imported
+
+    assert imported.values["zero_stage"] == 0
+    assert "no file says how states are sharded" in imported.defaults["zero_stage"]
+
+
+@pytest.mark.parametrize(
+    ("around", "num_gpus"),
+    [
+        ("python {}", 1),
+        ("bash -c 'python3 -u {}'", 1),
+        ("CUDA_VISIBLE_DEVICES=0,1 python {}", 2),
+        ("srun python {}", None),
+        ("$START python {}", None),
+        ("torchrun {}", None),
+    ],
+)
+def test_python_alone_starts_one_process(tmp_path: Path, around: str, num_gpus: int | None) -> None:
+    command = "train.py --model_name_or_path Qwen/Qwen3-0.6B --per_device_train_batch_size 1"
+    path = tmp_path / "run.sh"
+    path.write_text(around.format(command) + "\n")
+
+    assert read_launch(path).values.get("num_gpus") == num_gpus
+
+
+def test_a_micro_batch_that_nothing_tells_is_one_and_the_batch_follows(tmp_path: Path) -> None:
+    text = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
+    found = asked(tmp_path / "z3.json", text, model="llama-3.2-1b", gpu="h100").question()
+
+    assert found.imported.values["micro_batch_size"] == 1
+    assert found.imported.values["global_batch_size"] == found.request.num_gpus == 8
+    assert found.imported.values["total_tokens"] == 1e9
 
 
 def test_what_does_not_fit_is_told_in_a_few_lines(planner: Command, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ SAID = {
     "megatron-experts.sh": (16, 1, 64, 4096, 1, "none", "none"),
     "swift-experts.sh": (8, 1, 16, 4096, 1, "full", "lora"),
     "swift.sh": (4, 1, 32, 4096, 2, "full", "lora"),
-    "trl-dpo.sh": (8, 2, 64, 2048, 0, "full", "none"),
+    "trl-dpo.sh": (8, 2, 64, 2048, 3, "full", "none"),
 }
 NAMES = (
     *("micro_batch_size", "global_batch_size", "sequence_length", "zero_stage", "recompute"),
@@ -82,7 +82,7 @@ def test_preferences_are_told_from_answers() -> None:
         ("trainer-zero3.yaml", 8.030e9, 8, 0),
         ("factory-full.yaml", 14.77e9, 8, 0),
         ("factory-dpo.yaml", 14.77e9, 8, 2),
-        ("trl-dpo.sh", 7.616e9, 1, 2),
+        ("trl-dpo.sh", 7.616e9, 8, 2),
     ],
 )
 def test_all_parameters_take_16_bytes_and_those_of_a_reference_2(

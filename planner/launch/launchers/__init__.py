@@ -107,6 +107,8 @@ def _inner(script: Script, one: Peeled) -> Inner:
             num_nodes=_variable(one, "NNODES"),
             gpus_per_node=_variable(one, "NPROC_PER_NODE") or world.gpus_per_node,
         )
+    is_one = one.by_python and not (one.is_launched or one.layers)
+    world = replace(world, is_one_process=is_one or None)
     own = one.environment.get(GPUS_OF_COPY)
     if own is not None and (share := visible(own)) is not None:
         world = replace(world, gpus_per_node=share)  # of what the job has on a node

@@ -146,7 +146,9 @@ def _option(program: Program, words: Sequence[Word], index: int, options: Option
     if word.text is None or not is_valued or value is None:
         options.append((name, None))
         return 1
-    if program.takes and (value.begins or "").startswith("-"):
+    is_named = bool({text, usual} & program.valued)
+    is_script = (value.text or "").endswith(".py") and not is_named
+    if program.takes and ((value.begins or "").startswith("-") or is_script):
         options.append((name, None))
         return 1
     options.append((name, value))
@@ -188,16 +190,22 @@ _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")
 _PYTHON_VALUED = ("-W", "-X")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
 _MOST_NESTED = 6
+_STARTING = ("slurm", "torchrun", "deepspeed", "mpi", "dashes", "remote")
 _ACCELERATE_MODULE = "accelerate.commands.launch"
 
 
 @record(kw_only=True)
 class Peeled:
-    """A program with its words, the variables given to it, and the layers that start it."""
+    """A program with its words, the variables given to it, and the layers that start it.
+
+    ``is_launched``: something around it may start it several times. ``by_python``: a script.
+    """
 
     words: tuple[Word, ...]
     environment: Mapping[str, Word]
     layers: tuple[Layer, ...]
+    is_launched: bool = False
+    by_python: bool = False
 
 
 def peeled(
@@ -206,6 +214,8 @@ def peeled(
     environment: Mapping[str, Word],
     layers: tuple[Layer, ...],
     depth: int = 0,
+    *,
+    is_launched: bool = False,
 ) -> Iterator[Peeled]:
     """What a command starts: itself, what it wraps, or the commands of a script inside it.
 
@@ -220,14 +230,16 @@ def peeled(
             f"{script.name}:{line}: commands inside commands more than {_MOST_NESTED} deep are "
             "not read: give the inner one in a file of its own."
         )
-    state = Peeled(words=tuple(words), environment=environment, layers=layers)
+    state = Peeled(
+        words=tuple(words), environment=environment, layers=layers, is_launched=is_launched
+    )
     while state.words:
         first = named(state.words[0])
         name = (first.text or "").rpartition("/")[2]
         state = replace(state, words=(first, *state.words[1:]))
         if first.text is None:
             # A variable that nothing sets: what follows it may still be a command.
-            state = replace(state, words=state.words[1:])
+            state = replace(state, words=state.words[1:], is_launched=True)
         elif name in PROGRAMS and PROGRAMS[name].does == "nothing":
             return
         elif name == "eval" and len(state.words) > 1:
@@ -240,7 +252,7 @@ def peeled(
         elif _PYTHON.fullmatch(name):
             state, is_program = _python(state)
             if is_program:
-                yield state
+                yield replace(state, by_python=True)
                 return
         elif name in ("accelerate", "accelerate-launch"):
             yield _accelerate(state)
@@ -327,7 +339,13 @@ def _unwrapped(
     layers = (*state.layers, *_hosts(script, program, options))
     if (layer := layer_of(program.does, options)).said or layer.gpu:
         layers = (*layers, layer)
-    inside = Peeled(words=tuple(rest), environment=environment, layers=layers)
+    inside = replace(
+        state,
+        words=tuple(rest),
+        environment=environment,
+        layers=layers,
+        is_launched=state.is_launched or program.does in _STARTING,
+    )
     if program.does == "remote" and len(rest) == 1 and " " in rest[0].raw:
         return _all(script, inside, script_in(rest[0], environment, script), depth)
     is_given = program.does in ("slurm", "remote") and len(rest) <= 1
@@ -375,7 +393,14 @@ def _all(
 ) -> Iterator[Peeled]:
     for command in commands:
         environment = {**state.environment, **command.environment}
-        yield from peeled(script, command.words, environment, state.layers, depth + 1)
+        yield from peeled(
+            script,
+            command.words,
+            environment,
+            state.layers,
+            depth + 1,
+            is_launched=state.is_launched,
+        )
 
 
 def _documents(script: Script, state: Peeled, rest: Sequence[Word]) -> Sequence[Command] | None:

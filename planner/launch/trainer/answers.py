@@ -52,12 +52,16 @@ def images_said(said: Said, found: Gathered) -> None:
 
 
 _BATCH = 8
+_UNTOLD = "nothing tells it: one sequence"
 
 
 def split_said(said: Said, found: Gathered) -> None:
     """GPUs, and the degrees that split model and sequence over them."""
     total = number_of(said.world.num_gpus) or said.number("accelerate", "num_gpus")
     gpus = total or gpus_of(said.world)
+    if total is None and _is_one_process(said):
+        gpus = 1
+        found.defaults["num_gpus"] = "python without a launcher starts one process"
     tp, cp = (
         said.number("accelerate", name) or said.number("deepspeed", name) or 1
         for name in ("tensor_parallel", "context_parallel")
@@ -82,6 +86,13 @@ def split_said(said: Said, found: Gathered) -> None:
     found.values["expert_parallel"] = said.number("deepspeed", "expert_parallel") or apart
     if gpus is not None:
         found.values["num_gpus"] = gpus
+
+
+def _is_one_process(said: Said) -> bool:
+    """Whether Python alone starts it, and nothing else tells of GPUs."""
+    world = said.world
+    told = (world.num_nodes, world.gpus_per_node, world.num_gpus)
+    return bool(world.is_one_process and not any(told) and "train_batch_size" not in said.texts)
 
 
 def gpus_of(world: World) -> int | None:
@@ -115,25 +126,27 @@ def batch_said(said: Said, found: Gathered) -> None:
     ranks = None if gpus is None else gpus // (tp * cp)
     if total and ranks:
         micro, steps = _completed(total, counted * ranks, micro, steps)
-    if micro is None and hidden:
-        found.ask("micro_batch_size")
-    elif micro is None and said.has_script:
+    is_told = micro is not None
+    if micro is None and said.has_script and not hidden:
         micro = _BATCH
         found.assume("micro_batch_size", micro, "no batch is given: 8 is the Trainer's")
     elif micro is None:
-        found.ask("micro_batch_size")
+        micro = 1
+        found.assume("micro_batch_size", micro, _UNTOLD)
     else:
         found.values["micro_batch_size"] = micro
+    is_counted = not said.is_hidden("--gradient_accumulation_steps", "gradient_accumulation_steps")
     if total:
         found.values["global_batch_size"] = total // counted
-    elif micro and ranks and not said.is_hidden("--gradient_accumulation_steps"):
+    elif ranks:
         found.values["global_batch_size"] = micro * (steps or 1) * ranks
-    elif said.is_hidden("--gradient_accumulation_steps"):
-        found.ask("global_batch_size")
-    if (gpus is None or micro is None) and "global_batch_size" not in found.values:
+        if not is_counted:
+            found.defaults["global_batch_size"] = "accumulation is not told: none"
+        elif hidden or not (is_told or said.has_script):
+            found.defaults["global_batch_size"] = "of these micro-batches"
+    if gpus is None and "global_batch_size" not in found.values:
         found.notes.append(
-            f"A step has {micro or 'MICRO-BATCH'} x {steps or 1} sequences for each "
-            "data-parallel GPU."
+            f"A step has {micro} x {steps or 1} sequences for each data-parallel GPU."
         )
 
 
@@ -193,6 +206,11 @@ def states_said(said: Said, found: Gathered) -> None:
     if level and gpus is not None and gpus == split:
         found.notes.append(f"Nothing is sharded over one rank: stage {level} is as none.")
         level = 0
+    is_open = not (said.has_deepspeed or is_fsdp or _kind(said)) and said.takes_sharding
+    if is_open and said.has_script and gpus != split:
+        reason = "no file says how states are sharded"
+        found.assume("zero_stage", level, f"{reason}: not at all")
+        found.otherwise["zero_stage"] = _WEIGHTS, f"{reason}; unsharded they do not fit"
     found.values["zero_stage"] = level
     if level == _WEIGHTS and said.of("accelerate", "deepspeed_init") == "false":
         found.values["zero3_init"] = "false"
@@ -374,7 +392,7 @@ _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "-
 _USED = (
     *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32"),
     *("--deepspeed", "--fsdp", "--fsdp_config", "--bits", "--num_train_epochs", "--max_samples"),
-    *("--dataset_train_split", "--use_unsloth"),
+    *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
 )
 
 
@@ -512,7 +530,9 @@ def _samples(said: Said, found: Gathered) -> None:
     if each is not None:
         sets = (said.texts.get("--dataset") or "").count(",") + 1
         found.values["num_samples"] = each * sets
-    elif found.values.get("training_objective") == TrainingObjective.PRETRAIN:
+    elif not said.has_script or (
+        found.values.get("training_objective") == TrainingObjective.PRETRAIN
+    ):
         # Weights that are trained on are not trained on all that they were once trained on.
         reason = "its samples are not in the file: time and cost are of a billion tokens"
         found.assume("total_tokens", UNKNOWN_TOKENS, reason)

@@ -35,6 +35,8 @@ from planner.launch.trainer.said import (
     in_words_of,
     named_by_program,
     require_known_training,
+    sharded_by_name,
+    takes_sharding,
     text_of,
     with_defaults,
 )
@@ -306,7 +308,11 @@ def trainer_answers(reading: Reading) -> Answers:
         return on_apple(told, sources)
     if is_llama_factory(sources):
         return _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
-    return answers_of(sources, _is_supervised(sources))
+    by_name = sharded_by_name(sources)
+    answers = answers_of(sources, _is_supervised(sources), takes_sharding(sources))
+    return replace(
+        answers, defaults={**answers.defaults, **({"zero_stage": by_name} if by_name else {})}
+    )
 
 
 def _of_program(
@@ -337,8 +343,12 @@ def _of_program(
     )
 
 
-def answers_of(sources: Sources, is_supervised: bool) -> Answers:
+def answers_of(
+    sources: Sources, is_supervised: bool, is_sharded_elsewhere: bool = False
+) -> Answers:
     """The answers of what was gathered; ``is_supervised`` if TRL's defaults hold.
+
+    ``is_sharded_elsewhere`` where what is sharded may stand in none of these files.
 
     Raises
     ------
@@ -362,6 +372,7 @@ def answers_of(sources: Sources, is_supervised: bool) -> Answers:
         unknown=tuple(given.option for given in sources.unknown),
         spelled=sources.spelled,
         words=tuple(sources.words),
+        takes_sharding=is_sharded_elsewhere,
     )
     return answered(said, sources.name)
 

@@ -85,6 +85,7 @@ class Said:
 
     ``texts`` are all options by name, None where text alone does not tell the value; ``spelled``
     is how the file has them. ``words``: the program and what stands beside its options.
+    ``takes_sharding``: the user's own configuration of accelerate may say what is sharded.
     """
 
     script: Mapping[str, Meaning]
@@ -99,6 +100,7 @@ class Said:
     unknown: tuple[str, ...] = ()
     spelled: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+    takes_sharding: bool = False
 
     def of(self, source: str, parameter: str) -> str | None:
         """What one source says of a parameter; None where none of its options is there."""
@@ -146,6 +148,11 @@ _ON_ROLLOUTS = ("grpo", "rloo", "gspo", "dapo", "ppo")
 _NAMED = (*_SUPERVISED, *_PREFERENCES, *_ON_ROLLOUTS, *WITH_ROLLOUTS)
 _STARTERS = ("trl", "swift")
 _LAUNCHER = ("accelerate", "launch")
+_FILES = ("--config_file", "--accelerate_config")
+_ZERO = re.compile(r"(?:zero|stage)[_-]?([0-3])")
+_STAGE = "deepspeed_config.zero_stage"
+_KINDS = {"fsdp": "FSDP", "multi_gpu": "MULTI_GPU", "single_gpu": "NO", "ddp": "MULTI_GPU"}
+_DECIDING = ("distributed_type", "deepspeed_config", "fsdp_config", "parallelism_config")
 # LLaMA-Factory's, ms-swift's and axolotl's.
 _OPTIONS = ("--rlhf_type", "--rl", "--stage")
 _LOSSES = ("--pref_loss", "--loss_type")
@@ -165,6 +172,38 @@ OBJECTIVE_OPTIONS = (
     *(*_OPTIONS, *_LOSSES, "--reward_model", "--precompute_ref_log_probs"),
     *("--beta", "--max_prompt_length", *_ANSWERS),
 )
+
+
+def takes_sharding(sources: Sources) -> bool:
+    """Whether the user's own configuration of accelerate decides how states are sharded.
+
+    That is where ``accelerate launch`` and ``trl`` are given neither a file nor options of one
+    (accelerate 1.15, commands/launch.py reads its default file then), and of a document of
+    arguments alone, which does not say what starts it.
+    """
+    if any(name.partition(".")[0] in _DECIDING for name in sources.accelerate):
+        return False
+    words = tuple(sources.words)
+    return not words or words[:2] == _LAUNCHER or words[:1] == _STARTERS[:1]
+
+
+def sharded_by_name(sources: Sources) -> str:
+    """Put what the name of accelerate's file says where that is not here; why, or nothing.
+
+    TRL ships files that are called so: in huggingface/trl 0.19, ``docs/source/clis.md``.
+    """
+    given = next((text for name in _FILES if (text := sources.text(name))), None)
+    if given is None or not takes_sharding(sources):
+        return ""
+    name = given.rpartition("/")[2].lower()
+    stage = _ZERO.search(name)
+    kind = next((kind for word, kind in _KINDS.items() if word in name), "DEEPSPEED")
+    if stage is None and kind == "DEEPSPEED":
+        return ""
+    sources.accelerate["distributed_type"] = stated("distributed_type", kind)
+    if stage is not None:
+        sources.accelerate[_STAGE] = stated(_STAGE, stage[1])
+    return f"{given} is not here: it is what its name says"
 
 
 def named_by_program(words: Sequence[str]) -> str | None:

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.read import read_launch
-from planner.launch.targets import target_of
+from planner.documents.shell import Word
+from planner.documents.shell.values import computed
+from planner.errors import LaunchError
+from planner.launch.read import launches, read_arguments, read_launch
+from planner.launch.targets import target_of, targets
 
 _OPTIONS = (
     "--per_device_train_batch_size 2",
@@ -42,3 +45,73 @@ def test_a_bare_flag_of_a_format_beside_deepspeed_says_the_format(tmp_path: Path
     path.write_text(f"{_WORLD} --bf16 --per_device_train_batch_size 2 --deepspeed z3.json\n")
     found = read_launch(path).values
     assert (found["micro_batch_size"], found["precision"]) == (2, "bf16")
+
+
+_LAUNCHERS = (
+    "torchrun --nproc_per_node 8 train.py",
+    "torchrun --a_new_flag --nproc_per_node 8 train.py",
+    "deepspeed --num_gpus 8 train.py",
+    "accelerate launch --num_processes 8 train.py",
+    "srun python train.py",
+    "trl sft",
+    "swift sft",
+)
+_COMPANIONS = ("", "--deepspeed z3.json", "--fsdp full_shard --fsdp_config fsdp.json")
+
+
+@pytest.mark.parametrize("launcher", _LAUNCHERS)
+def test_no_launcher_and_no_file_beside_it_lets_a_flag_swallow(
+    tmp_path: Path, launcher: str
+) -> None:
+    (tmp_path / "z3.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (tmp_path / "fsdp.json").write_text('{"reshard_after_forward": true}')
+    path = tmp_path / "run.sh"
+    option = "--per_device_train_batch_size 2"
+    ends = [f"--{flag} {option} {beside}" for flag in _flags() for beside in _COMPANIONS]
+    text = "".join(f"{launcher} --model_name_or_path a/b {end}\n" for end in ends)
+    found = list(launches(path, text))
+
+    assert len(found) == len(ends)
+    for one, end in zip(found, ends, strict=True):
+        names = {name.removeprefix("--"): given for name, given in one.options.items()}
+        assert names["per_device_train_batch_size"].texts == ("2",), end
+        assert ("deepspeed" in names) == ("--deepspeed " in end), end
+
+
+@pytest.mark.parametrize("name", [*targets()])
+def test_no_option_of_a_reader_takes_a_known_one_as_its_value(name: str) -> None:
+    """Each option bare before another, and each behind another, by the parser of the reader."""
+    accepted = targets()[name].options
+    known = [
+        each
+        for each in accepted.options.values()
+        if each.nargs in ("", "1", "?") and accepted.find(_dashed(each.name)) == each
+    ]
+    for first, second in zip(known, [*known[1:], known[0]], strict=True):
+        words = [_dashed(first.name), _dashed(second.name), "7"]
+        read = read_arguments([Word.of(computed(one), 1, one) for one in words], accepted)
+        behind = accepted.find(words[1])
+        assert behind is not None
+        assert read.options[behind.name].texts == ("7",), words
+
+
+def _dashed(name: str) -> str:
+    return name if name.startswith("-") else f"--{name}"
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--use_dora_adapter true", "--freeze_backbone", "--trainable_layers 4", "--quant_method gptq"],
+)
+def test_what_decides_what_is_trained_stops_where_it_is_unknown(
+    tmp_path: Path, option: str
+) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"{_WORLD} --per_device_train_batch_size 1 {option}\n")
+    with pytest.raises(
+        LaunchError, match=rf"{option.split()[0]} of train.py decides what is trained"
+    ):
+        read_launch(path)
+
+    path.write_text(f"{_WORLD} --per_device_train_batch_size 1 --freeze_backbone false --seeds 3\n")
+    assert read_launch(path).values["adapter"] == "none"

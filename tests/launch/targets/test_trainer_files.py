@@ -113,9 +113,12 @@ def test_auto_is_what_the_script_says() -> None:
     assert not answers.asked
 
 
-def test_auto_alone_is_asked_for() -> None:
+def test_auto_alone_is_one_sequence_and_a_run_of_fine_tuning() -> None:
     answers = _read("deepspeed", {"train_batch_size": "auto", "zero_optimization": {"stage": 2}})
-    assert {"model", "micro_batch_size", "sequence_length"} <= set(answers.asked)
+    assert {"model", "sequence_length"} <= set(answers.asked)
+    assert answers.values["micro_batch_size"] == 1
+    assert answers.values["total_tokens"] == 1e9
+    assert {"micro_batch_size", "total_tokens"} <= set(answers.defaults)
     assert any("train_batch_size" in note for note in answers.notes)
 
 
@@ -283,15 +286,15 @@ def test_defaults_are_those_of_the_script() -> None:
     assert tensor.values["precision"] == "tf32"
 
 
-def test_what_a_variable_hides_is_asked_for_and_no_default() -> None:
+def test_what_a_variable_hides_is_one_sequence_and_not_the_default_of_the_trainer() -> None:
     found = _command({"model_name_or_path": "a/b", "max_length": 512}, "trl", "sft")
     hidden = replace(
         found,
         options={**found.options, "--per_device_train_batch_size": stated("--x", None)},
     )
     answers = target_of("transformers").read(hidden)
-    assert "micro_batch_size" in answers.asked
-    assert "micro_batch_size" not in answers.values
+    assert answers.values["micro_batch_size"] == 1
+    assert "nothing tells it" in answers.defaults["micro_batch_size"]
 
 
 @pytest.mark.parametrize(
