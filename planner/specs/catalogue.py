@@ -57,9 +57,13 @@ def load_model(name: str, folder: Path | None = None) -> ModelSpec:
         return _from_toml(find(SpecKind.MODELS, name, folder))
     if name.endswith(".json") or "/" in name or os.path.isfile(os.path.join(name, "config.json")):
         return _of_hugging_face(name, folder)
-    if base := copied_from(name, folder):
+    try:
+        path = find(SpecKind.MODELS, name, folder)
+    except SpecError:
+        if (base := copied_from(name, folder)) is None:
+            raise
         return _as_published(_from_toml(find(SpecKind.MODELS, base, folder)), name)
-    return _from_toml(find(SpecKind.MODELS, name, folder))
+    return _from_toml(path)
 
 
 def copied_from(name: str, folder: Path | None = None) -> str | None:
