@@ -89,6 +89,8 @@ def _of_training(setting: Setting, num_gpus: int) -> Confidence:
     quantities = ("step_time", "peak_memory")
     known = basis_of(rule, silicon, kind, TRAINING_TABLES)
     basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(setting))
+    if work.training_objective.needs_rollouts:  # no published run is an update of this kind
+        basis = farther(basis, TRANSFERRED)
     factors = {
         name: interval_of(
             name, keys, TRAINING_TABLES, known if name == "peak_memory" else basis, rule.profile

@@ -166,7 +166,7 @@ def objective_words(work: TrainingWorkload) -> list[str]:
 
 
 _ROLLOUTS = (
-    "only the training step is predicted: generation of answers (rollouts), reward and value "
+    "Only the training step is predicted: generation of answers (rollouts), reward and value "
     "models, and the memory of the engine that generates are not"
 )
 SINGLE = "single"

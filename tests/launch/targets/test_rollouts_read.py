@@ -1,11 +1,14 @@
 """What files of programs that train on generated answers say of the update of the policy."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
+from planner.question.request import Request
+from planner.workloads.plan import one_configuration
 
 _VERL = (
     "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct "
@@ -99,3 +102,18 @@ def test_a_file_of_nemo_rl_whose_first_is_not_beside_it_says_so(tmp_path: Path) 
     found = read(tmp_path, f"defaults: grpo_math_1B.yaml\n{_NEMO}", "a.yaml")
     assert "grpo_math_1B.yaml is not beside it" in " ".join(found.notes)
     assert found.values["sequence_length"] == 512
+
+
+def test_an_update_is_like_no_published_run() -> None:
+    """Runs of FSDP on H100 are measured, those of this objective are not among them."""
+    request = Request(
+        model="qwen2.5-7b", gpu="h100", num_gpus=8, framework="fsdp", settings={"zero_stage": 3}
+    )
+    found = {}
+    for objective in ("pretrain", "grpo"):
+        plan = one_configuration(replace(request, training_objective=objective))
+        sure = plan.problem.sources[0].confidence(8)
+        assert sure is not None
+        found[objective] = sure.basis
+    assert found["grpo"].startswith("transferred")
+    assert found["pretrain"].startswith("measured")
