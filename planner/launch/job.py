@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
 
-from planner.base import enums
+from planner.base import software_enums
 from planner.base.records import record
 from planner.base.software_enums import (
     AttentionKernel,
@@ -94,7 +94,7 @@ class Job:
         for name in [name for name, value in told.items() if value == _AUTO and name in terms]:
             codes = terms[name].codes
             # How software computes is its framework's where nobody says it.
-            if codes is not None and codes.__module__ == enums.__name__:
+            if codes is not None and codes.__module__ == software_enums.__name__:
                 told[name] = None
         kernel = told.get("attention_kernel")
         if kernel == AttentionKernel.EAGER.word:
