@@ -125,7 +125,7 @@ def plain(width: int, name: str = "") -> Columns:
 class Kept:
     """Numbers per token that a layer keeps for its backward pass.
 
-    ``remade_by``: modules (``planner.base.enums``) whose recomputation makes them again.
+    ``remade_by``: modules (``planner.base.software_enums``) whose recomputation makes them again.
     ``eager``: only kernels of one operation each keep them, beside what fused ones keep.
     """
 
@@ -180,9 +180,9 @@ class Op:
 
     ``weights``: parameters, counted in ``holder``; tensor parallelism divides them if ``sharded``.
     ``keeps``: what it keeps for the backward pass. ``repeated_by``: modules
-    (`planner.base.enums`) whose recomputation repeats it. ``in_feed_forward``: it is of
+    (`planner.base.software_enums`) whose recomputation repeats it. ``in_feed_forward``: it is of
     the feed-forward block or the norm before it. ``repeatable``: full recomputation repeats it.
-    ``makes``: the tensor (`planner.base.enums`) that it makes, which full recomputation
+    ``makes``: the tensor (`planner.base.software_enums`) that it makes, which full recomputation
     may keep instead; ``unread``: nothing of the backward pass reads that.
     """
 
