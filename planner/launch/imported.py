@@ -214,7 +214,8 @@ class Imported:
         settings: dict[str, Any] = {}
         questions: dict[str, Any] = {}
         parameters = terms_of(self.workload, "parameter", "pool")
-        for name, value in _effective({**self.values, **asked}, self._values(asked, specs)).items():
+        values = self._following({**self.values, **asked}, self._values(asked, specs))
+        for name, value in values.items():
             if name in asked:
                 continue
             is_setting = name in parameters and not glossary()[name].is_asked
@@ -248,6 +249,17 @@ class Imported:
         needed = [name for name in _NEEDED if not known & {name, *enough.get(name, ())}]
         open_terms = [name for name in self.answers.asked if name not in known]
         return tuple(dict.fromkeys([*needed, *open_terms]))
+
+    def _following(
+        self, known: Mapping[str, object], of_file: Mapping[str, object]
+    ) -> dict[str, object]:
+        """The values of a file, a batch that nobody gives after the micro-batch that is known."""
+        values = _effective(known, of_file)
+        micro, batch = "micro_batch_size", "global_batch_size"
+        own, given = count_in(self.values.get(micro)), count_in(known.get(micro))
+        if batch in self.defaults and own and given:
+            values[batch] = count_in(values[batch]) * given // own
+        return values
 
     def require(self, lacking: Collection[str], said: Said) -> None:
         """Ask for terms that neither the file nor the user tells.

@@ -90,10 +90,14 @@ def _of_size(word: str, following: str, folder: Path | None) -> str:
     if size is None and (own is None or not form):
         return gpu
     memory = next(found[1] for found in (size, own) if found is not None)
-    ends = f"{form}-{memory}gb"
     family = f"{gpu.partition('-')[0]}-"
-    same = [gpu, *(name for name in names(SpecKind.GPUS, folder) if name.startswith(family))]
-    return next((name for name in same if name.endswith(ends)), gpu)
+    same = [
+        name
+        for name in (gpu, *names(SpecKind.GPUS, folder))
+        if name.startswith(family) and name.endswith(f"-{memory}gb")
+    ]
+    usual = [name for name in same if (form or "sxm") in name]
+    return next(iter((*usual, *same)), gpu)
 
 
 @kept
