@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.errors import LaunchError, PlannerError
+from planner.errors import LaunchError
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
 
@@ -110,12 +110,12 @@ def test_objectives_are_those_of_their_configurations(tmp_path: Path) -> None:
 
     assert values["training_objective"] == "dpo"
     assert values["recompute"] == "full"  # TRL's default
-    with pytest.raises(PlannerError, match="grpo"):
-        _trained(
-            tmp_path,
-            "AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')",
-            "GRPOConfig(per_device_train_batch_size=1)",
-        )
+    rollouts = _trained(
+        tmp_path,
+        "AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')",
+        "GRPOConfig(per_device_train_batch_size=1, beta=0.04)",
+    )
+    assert rollouts["training_objective"] == "grpo"
 
 
 def test_a_mapping_for_deepspeed_is_its_file(tmp_path: Path) -> None:
