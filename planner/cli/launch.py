@@ -34,8 +34,33 @@ def launch(given: options.Given) -> None:
         from planner.show.answers import recommended_of
 
         request = recommended_of(with_profiles(request, given["target"])).request()
+    elif given.get("imported") is not None:
+        from planner.launch.judge import as_started
+        from planner.launch.write import translated
+
+        file_request, _ = as_started(request)
+        request = translated(file_request, given["target"])
+        if request != file_request and not given["quiet"]:
+            _compare(file_request, request)
     write_launch(given, request, given["target"], wrapper)
     return None
+
+
+def _compare(own: Request, other: Request) -> None:
+    """Say how fast a user's launch file is, and the same plan in the other tool."""
+    from planner.errors import InfeasibleError
+    from planner.launch.judge import full_row, judged
+    from planner.show.page import said
+    from planner.show.terminal import make_console, write
+    from planner.show.views.imported import translation_text
+    from planner.show.views.infeasible import infeasible_message
+    from planner.workloads.plan import result_of
+
+    plan, found, _ = judged(other)
+    if found.rejected_by:
+        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
+    rows = [full_row(judged(own)[1]), full_row(found)]
+    write(make_console(), [said(translation_text(own, other, *rows), indent="  ")])
 
 
 def checked_launch(given: options.Given, target: str) -> str:

@@ -20,6 +20,7 @@ from planner.launch.target import Draft, File, Target
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 from planner.question.request import Request
+from planner.specs.catalogue import Catalogue
 from planner.workloads.pinned import PLAN_FILE, PinnedPlan
 from planner.workloads.registry import workload_of
 
@@ -92,6 +93,29 @@ def with_profiles(request: Request, target: str) -> Request:
     if kind == "framework":
         return replace(request, framework=several)
     return replace(request, engine=several)
+
+
+def translated(request: Request, target: str) -> Request:
+    """The request as the target's framework or engine runs it, where it is of another.
+
+    Layout, batch, precision and memory stay; the release of an engine does not, and a ZeRO stage
+    that the framework lacks is its next one.
+    """
+    tool, kind = target_of(target), workload_of(request.workload).profile_kind
+    profiles = tool.profiles or tool.nearest
+    job = Job.of(request)
+    own = job.profile
+    is_its = own.name in profiles or tool.is_of_release(own)
+    if is_its or not profiles or request.workload not in tool.workloads:
+        return request
+    if kind == "engine":
+        return replace(request, engine=profiles[0], engine_version=None)
+    stages = Catalogue(request.specs).load_framework(profiles[0]).spec.zero_stages
+    stage = int(job["zero_stage"] or 0)
+    settings = dict(request.settings)
+    if stage not in stages:
+        settings["zero_stage"] = min((one for one in stages if one > stage), default=max(stages))
+    return replace(request, framework=profiles[0], settings=settings)
 
 
 def save_launch(folder: Path, launch: Launch) -> tuple[Path, ...]:

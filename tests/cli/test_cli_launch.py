@@ -207,3 +207,33 @@ def test_files_of_planner_know_the_format_of_their_checkpoint(planner, tmp_path)
     rows = [json.loads(path.read_text())["rows"][0] for path in (one, other)]
     assert rows[0]["quantization"] == rows[1]["quantization"] == "fp8"
     assert rows[0]["tensor_parallel"] == rows[1]["tensor_parallel"]
+
+
+def test_a_file_of_one_engine_becomes_the_same_plan_in_another(planner, tmp_path):
+    path, folder = tmp_path / "sglang.sh", tmp_path / "vllm"
+    path.write_text(
+        "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct --tp 2 "
+        "--max-running-requests 64 --context-length 8192\n"
+    )
+    done = planner("launch", "vllm", "--from", path, "--gpu", "h100", "--output", folder)
+    assert done.exit_code == 0
+    assert "The same plan: as sglang" in done.out
+    text = (folder / "serve.sh").read_text()
+    for option in ("--tensor-parallel-size 2", "--max-num-seqs 64", "--max-model-len 8192"):
+        assert option in text
+
+
+def test_what_the_other_framework_lacks_is_named(planner, tmp_path):
+    """torchtitan shards gradients too (stage 2) where Megatron-LM shards the optimizer alone."""
+    done = planner(
+        "launch", "torchtitan", "--from", "docs/samples/pretrain.sh", "--gpu", "h100",
+        "--output", tmp_path / "titan",
+    )  # fmt: skip
+    assert done.exit_code == 0
+    assert "The same plan but zero stage 2 instead of 1" in " ".join(done.out.split())
+    assert "parallelism.tensor_parallel_degree 8" in (tmp_path / "titan" / "train.sh").read_text()
+    same = planner(
+        "launch", "megatron-lm", "--from", "docs/samples/pretrain.sh", "--gpu", "h100",
+        "--output", tmp_path / "own",
+    )  # fmt: skip
+    assert "The same plan" not in same.out

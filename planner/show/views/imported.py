@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from planner.base.cells import Row
 from planner.base.text import chance
 from planner.base.text import value as shown
 from planner.base.units import GIB
@@ -21,6 +22,7 @@ from planner.launch.rewrite import Rewritten
 from planner.launch.targets import target_of
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.write import Launch
+from planner.question.request import Request
 from planner.question.terms import Term, glossary, terms_of
 from planner.show.page import GAP, TOTAL, Block, Code, Pairs, Title, grid, said
 from planner.show.views.load import start_pairs
@@ -261,6 +263,23 @@ def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str
     fits = [f"fits with {chance(change.fits)}"] if math.isfinite(change.fits) else ["fits"]
     doubt = "" if change.is_told else " Published runs do not tell so small a gain from none."
     return f"{', '.join(words)}: {', '.join([*gains, *fits])}.{doubt}"
+
+
+def translation_text(own: Request, other: Request, *rows: Row) -> str:
+    """The same plan in the words of two tools, by what is told of each."""
+    words = []
+    for request, row in zip((own, other), rows, strict=True):
+        profile = request.framework if request.workload == "train" else request.engine
+        told_of = [f"{label(name)} {told(name, row[name])}" for name in _OF_COUNTS if row.get(name)]
+        memory = f"peak memory {row['peak_memory_gib']:,.1f} GiB" if row["peak_memory_gib"] else ""
+        words.append(f"as {profile} {', '.join([*told_of, memory])}")
+    changed = [
+        f"{name.replace('_', ' ')} {other.settings[name]} instead of {value}"
+        for name, value in own.settings.items()
+        if other.settings.get(name, value) != value
+    ]
+    same = f"The same plan but {', '.join(changed)}" if changed else "The same plan"
+    return f"{same}: {'; '.join(words)}."
 
 
 def shorter_blocks(imported: Imported, plan: Plan, found: Evaluation) -> Iterator[Block]:
