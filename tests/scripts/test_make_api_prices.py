@@ -34,7 +34,7 @@ KNOWN = known_models()
         ("mistral-large", None),
         ("qwen/qwen3-coder-plus", None),
         ("intfloat/e5-mistral-7b-instruct", None),
-        ("deepseek/deepseek-v4-pro", None),
+        ("deepseek/deepseek-v9-pro", None),
         ("deepseek-chat", None),
     ],
 )
