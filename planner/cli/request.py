@@ -10,8 +10,8 @@ import typer
 
 from planner.cli.how import HOW
 from planner.cli.options import Given, is_given, option_name
-from planner.question.inputs import read, read_all, whole
-from planner.question.request import ALL, Request
+from planner.question.inputs import read, whole
+from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.workloads.given import make_request as _make_request
 from planner.workloads.given import parse_settings, question_of, read_burst
@@ -78,19 +78,6 @@ def option_of(name: str) -> str:
     term = glossary().get(name)
     is_setting = term is not None and "parameter" in term.kind and not term.is_asked
     return f"--set {name}=VALUE" if is_setting else option_name(name)
-
-
-def _count(given: str | None) -> str | None:
-    """The number of GPUs where one is given; a search may be given several, or all."""
-    if given is None:
-        return None
-    counts = read_all(glossary()["num_gpus"], given, "--gpus") if given != ALL else []
-    return str(counts[0]) if len(counts) == 1 else None
-
-
-def _one(given: str | None) -> str | None:
-    """The GPU where one is given, not several or all."""
-    return None if given is None or given == ALL or "," in given else given
 
 
 # Options that do nothing alone: what they need, and whether it is there.

@@ -14,7 +14,9 @@ from planner.launch.judge import full_row, judged
 from planner.launch.launchers.gpu_words import gpu_named
 from planner.launch.read import read_launch
 from planner.launch.understood import number_of
+from planner.question.inputs import read_all
 from planner.question.request import ALL, Request
+from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
 from planner.workloads.given import Said
@@ -131,11 +133,19 @@ class LaunchFile:
         return Question(imported=one.imported, request=one.request)
 
     def _read(self, num_gpus: int | None, gpu: str | None = None) -> Imported:
-        given = _alone(self.asked.get("num_gpus")) if num_gpus is None else str(num_gpus)
+        given = self._given_gpus() if num_gpus is None else str(num_gpus)
         gpu = gpu or _alone(self.asked.get("gpu"))
         return read_launch(
             self.path, self.number, self.specs, num_gpus=given, gpu=gpu, text=self.text
         )
+
+    def _given_gpus(self) -> str | None:
+        """The number of GPUs that the user gives, however written; None of several, or none."""
+        given = self.asked.get("num_gpus")
+        if given is None or given == ALL or isinstance(given, list | tuple):
+            return None
+        counts = read_all(glossary()["num_gpus"], str(given), self.said("num_gpus"))
+        return str(counts[0]) if len(counts) == 1 else None
 
     def _gpus(self, found: Imported) -> Mapping[str, str]:
         """The GPUs that may be taken where no launcher and nobody tells one, and why."""

@@ -13,6 +13,7 @@ from typing import Any
 from planner.base.records import record
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError, did_you_mean
+from planner.launch.launchers.gpu_words import gpu_called
 from planner.launch.option_table import Role
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
@@ -538,7 +539,7 @@ def _placed(found: Found, catalogue: Catalogue) -> dict[str, Any]:
         values["num_gpus"] = total
     elif nodes is not None and each is not None:
         values["num_gpus"] = nodes * each
-    if world.gpu is not None and (name := _gpu(world.gpu, catalogue)):
+    if world.gpu is not None and (name := gpu_called(world.gpu, catalogue.folder)):
         values["gpu"] = name
     return values
 
@@ -557,14 +558,3 @@ def _whole(texts: tuple[str | None, ...]) -> int | None:
         return int(str(read(glossary()["num_gpus"], text))) if text else None
     except PlannerError:
         return None
-
-
-def _gpu(word: str, catalogue: Catalogue) -> str | None:
-    """The GPU that a scheduler calls so; None where planner knows none."""
-    plain = word.lower().replace("_", "-").replace(" ", "-").removeprefix("nvidia-")
-    for name in (plain, plain.removeprefix("tesla-"), plain.partition("-")[0]):
-        try:
-            return catalogue.load_gpu(name).spec.name
-        except PlannerError:
-            continue
-    return None

@@ -17,11 +17,8 @@ from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
-from planner.launch import TARGETS
-from planner.launch.job import Job
-from planner.launch.option_table import Accepted, OptionTable, Settings
+from planner.launch.option_table import Accepted, OptionTable
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
-from planner.launch.target import Draft
 from planner.launch.understood import Answers, Gathered, Reading
 from planner.question.inputs import read
 from planner.question.terms import glossary
@@ -104,18 +101,6 @@ def _of_prefill(values: Mapping[str, Value]) -> dict[str, Value]:
         for name, value in values.items()
         if name != "concurrency"
     }
-
-
-def read_alone(title: str) -> Callable[[Job, Settings], Draft]:
-    """The draft of a target that nothing is written for."""
-
-    def draft(job: Job, settings: Settings) -> Draft:
-        raise LaunchError(
-            f"Files of {title} are read (planner estimate --from FILE) and not written: choose "
-            f"another target, one of {', '.join(TARGETS)}."
-        )
-
-    return draft
 
 
 def whole(text: str | None) -> int | None:

@@ -182,12 +182,11 @@ class Reading:
         return None if meaning is None else meaning.value
 
 
-def gpus_of(reading: Reading) -> int | None:
+def gpus_of(world: World) -> int | None:
     """GPUs of the whole job; None where the file leaves them open.
 
     A launcher that is given processes of a node and no nodes starts one node.
     """
-    world = reading.found.world
     total = number_of(world.num_gpus)
     if total is not None:
         return total

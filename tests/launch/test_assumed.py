@@ -304,3 +304,27 @@ def test_a_document_that_a_script_of_the_folder_reads_is_no_launch_of_its_own(
     assert found.path.name == "train.sh"
     assert found.values["zero_stage"] == 3
     assert not any("different things" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("number", ["16", "1_6", 16])
+def test_a_number_of_gpus_is_read_however_it_is_written(tmp_path: Path, number: object) -> None:
+    text = FULL.format("Qwen/Qwen3-8B") + "--fsdp full_shard --gradient_accumulation_steps 2\n"
+    found = asked(tmp_path / "run.sh", text, num_gpus=number, gpu="h100").question()
+
+    assert found.imported.values["num_gpus"] == 16
+    assert found.imported.values["global_batch_size"] == 32
+
+
+def test_a_label_of_a_node_tells_the_memory_of_its_gpu(tmp_path: Path) -> None:
+    """A100-SXM4-40GB is no A100 of 80 GB."""
+    path = tmp_path / "pod.yaml"
+    path.write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n"
+        "  nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-40GB}\n"
+        "  containers:\n  - name: v\n    image: vllm/vllm-openai:v0.10.0\n"
+        "    args: [--model, Qwen/Qwen3-8B]\n    resources: {limits: {nvidia.com/gpu: 1}}\n"
+    )
+    found = LaunchFile(path=path, asked={}).question().imported
+
+    assert found.values["gpu"] == "a100-sxm-40gb"
+    assert not found.assumed

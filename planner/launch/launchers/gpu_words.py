@@ -52,10 +52,13 @@ def gpu_called(word: str, folder: Path | None = None) -> str | None:
         plain = plain[stripped.end() :]
     if plain in INSTANCES:
         return INSTANCES[plain].gpu
-    if (whole := _words(folder).get(plain)) is not None:
+    words = _words(folder)
+    if (whole := words.get(plain)) is not None:
         return whole
     found = _pattern(folder).match(plain)
-    return None if found is None else _of_size(found[0], plain[found.end() :], folder)
+    if found is None:  # of a short name the first part, as in l4-vws
+        return words.get(plain.partition("-")[0])
+    return _of_size(found[0], plain[found.end() :], folder)
 
 
 def gpu_named(text: str, path: Path, folder: Path | None = None) -> Named | None:

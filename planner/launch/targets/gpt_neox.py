@@ -98,7 +98,7 @@ def _batch(reading: Reading, found: Gathered) -> None:
     """GPUs, and the samples of a step."""
     values = found.values
     sizes = {name: int(values[f"{name}_parallel"]) for name in ("tensor", "pipeline")}
-    total = gpus_of(reading) or reading.number("global_num_gpus")
+    total = gpus_of(reading.found.world) or reading.number("global_num_gpus")
     require_split(reading, total, **sizes)
     whole, steps = reading.number("train_batch_size"), reading.number("gradient_accumulation_steps")
     micro = reading.number("train_micro_batch_size_per_gpu")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.launch.served import Drafted, Engine, Told, known_gpu, read_alone, server_told, whole
+from planner.launch.served import Drafted, Engine, Told, known_gpu, server_told, whole
 from planner.launch.serving import AGGREGATED
-from planner.launch.target import Target
+from planner.launch.target import Target, changes_nothing
 from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
 
@@ -88,14 +88,12 @@ _ENGINE = Engine(
 
 TARGET = Target(
     name=NAME,
-    quantities=lambda job: {},
-    draft=read_alone("LMDeploy"),
     title="LMDeploy",
     version="LMDeploy 0.16.0",
     workloads=("serve", "inference"),
     profiles=("LMDeploy",),
     answers=answers,
     starts=starts,
-    honoured=lambda found, changes: ({}, {}),
+    honoured=changes_nothing,
     accepted=_ENGINE.accepted,
 )

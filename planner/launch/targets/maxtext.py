@@ -310,7 +310,7 @@ def answers(reading: Reading) -> Answers:
         The axes of its mesh do not fill its GPUs.
     """
     world = reading.found.world
-    total, each = gpus_of(reading), number_of(world.gpus_per_node)
+    total, each = gpus_of(reading.found.world), number_of(world.gpus_per_node)
     nodes = number_of(world.num_nodes) or (total // each if total and each else None)
 
     def integer(key: str) -> int | None:

@@ -85,7 +85,7 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     found.put("pipeline_layout", told_layout(reading, values, layers))
     rates = map(reading.amount, ("--attention-dropout", "--hidden-dropout"))
     values["dropout"] = str(any((_DROPOUT if r is None else r) > 0 for r in rates)).lower()
-    num_gpus = gpus_of(reading)
+    num_gpus = gpus_of(reading.found.world)
     found.put("num_gpus", num_gpus)
     tensor = int(values.get("tensor_parallel") or 1)
     context = int(values.get("context_parallel") or 1)

@@ -103,7 +103,7 @@ def _split(reading: Reading, found: Gathered) -> None:
             "otherwise in each version. Describe the run without --from."
         )
     copies = reading.number("parallelism.dp")
-    total = gpus_of(reading)
+    total = gpus_of(reading.found.world)
     require_split(reading, total, **sizes)
     if total is None and copies is not None:
         total = copies * prod(sizes.values())

@@ -68,7 +68,7 @@ def answers(reading: Reading) -> Answers:
         values["training_objective"] = _OBJECTIVES[word]
         found.put("sequence_length", number(reading, "--max_len", "--data.max_len"))
         found.assume("sequence_length", 2048, "no --max_len: 2,048 tokens are OpenRLHF's")
-        gpus = gpus_of(reading)
+        gpus = gpus_of(reading.found.world)
     else:
         _on_rollouts(reading, found)
         gpus = (number(reading, *_NODES) or 1) * (number(reading, *_EACH) or _NODE)

@@ -14,12 +14,11 @@ from planner.launch.served import (
     Engine,
     Told,
     fraction,
-    read_alone,
     server_told,
     whole,
 )
 from planner.launch.serving import AGGREGATED
-from planner.launch.target import Target
+from planner.launch.target import Target, changes_nothing
 from planner.launch.understood import Answers, Reading, number_of, version_of
 from planner.specs.model import ModelSpec
 
@@ -126,14 +125,12 @@ _ENGINE = Engine(
 
 TARGET = Target(
     name=NAME,
-    quantities=lambda job: {},
-    draft=read_alone("Text Generation Inference"),
     title="Text Generation Inference",
     version="TGI 3.3",
     workloads=("serve", "inference"),
     profiles=("TGI",),
     answers=answers,
     starts=starts,
-    honoured=lambda found, changes: ({}, {}),
+    honoured=changes_nothing,
     accepted=_ENGINE.accepted,
 )

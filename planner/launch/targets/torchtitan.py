@@ -337,7 +337,7 @@ def _split(reading: Reading, options: _Options, found: Gathered) -> int | None:
     copies = options.number("parallelism.data_parallel_replicate_degree") or 1
     shards = options.number("parallelism.data_parallel_shard_degree") or -1
     one = values["tensor_parallel"] * values["context_parallel"] * values["pipeline_parallel"]
-    gpus = gpus_of(reading)
+    gpus = gpus_of(reading.found.world)
     if gpus is None and shards > 0:
         gpus = copies * shards * one
     if gpus is not None and (gpus % (one * copies) or 0 < shards != gpus // (one * copies)):

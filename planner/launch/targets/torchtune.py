@@ -177,7 +177,7 @@ def _batch(reading: Reading, found: Gathered, recipe: str) -> None:
     values = found.values
     alone = (recipe or reading.found.name).removesuffix(".py").removesuffix(".yaml")
     config = reading.text("--config") or ""
-    total = gpus_of(reading)
+    total = gpus_of(reading.found.world)
     if total is None and _ONE_GPU in f"{alone} {config}" and "distributed" not in alone:
         total = 1
         found.defaults["num_gpus"] = "a recipe of a single device"

@@ -24,7 +24,7 @@ from planner.launch.trainer.said import (
     rollout_length,
     whole,
 )
-from planner.launch.understood import Answers, Gathered, World, number_of
+from planner.launch.understood import Answers, Gathered, gpus_of, number_of
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
 from planner.workloads.training_question import UNKNOWN_TOKENS
@@ -93,16 +93,6 @@ def _is_one_process(said: Said) -> bool:
     world = said.world
     told = (world.num_nodes, world.gpus_per_node, world.num_gpus)
     return bool(world.is_one_process and not any(told) and "train_batch_size" not in said.texts)
-
-
-def gpus_of(world: World) -> int | None:
-    """GPUs that a launcher starts; None where it does not say."""
-    if total := number_of(world.num_gpus):
-        return total
-    nodes, each = number_of(world.num_nodes), number_of(world.gpus_per_node)
-    if each is None or (world.num_nodes is not None and nodes is None):
-        return None
-    return (nodes or 1) * each
 
 
 def batch_said(said: Said, found: Gathered) -> None:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from planner.documents.shell.text import Changes, Given, stated
 from planner.errors import SpecError
 from planner.launch.option_table import Dialect, Meaning, OptionTable
-from planner.launch.trainer.answers import UNPACKED, answered, gpus_of
+from planner.launch.trainer.answers import UNPACKED, answered
 from planner.launch.trainer.mlx import (
     MLX,
     is_mlx,
@@ -41,7 +41,7 @@ from planner.launch.trainer.said import (
     with_defaults,
 )
 from planner.launch.trainer.writing import SECTION
-from planner.launch.understood import Answers, Found, Reading
+from planner.launch.understood import Answers, Found, Reading, gpus_of
 
 _OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss", "lora_target"}
 _STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
