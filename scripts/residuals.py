@@ -215,24 +215,27 @@ def held_when_left_out(found: Sequence[Residual], quantity: str) -> list[Held]:
     ]
 
 
-def share_within(
-    found: Sequence[Residual], quantity: str, confidence: float, side: int
-) -> tuple[float, int]:
+def shares_within(
+    found: Sequence[Residual], quantity: str, limits: Iterable[tuple[float, int]]
+) -> tuple[list[float], int]:
     """How many runs that no fit saw stay within `planner.confidence.intervals.quantile`.
 
-    Each is judged by intervals made without its publisher. The share, and the runs.
+    Each is judged by intervals made without its publisher. The share at each confidence and side,
+    and the runs.
     """
     errors = _errors(found, quantity)
-    out = left_out(errors)
-    held = [
-        factor is not None and side * math.exp(value) <= side * factor
-        for value, low, high, fitted in zip(
-            errors.values, out.low, out.high, errors.fitted, strict=True
-        )
-        if not fitted
-        for factor in [quantile((math.exp(low), math.exp(high)), confidence, side)]
-    ]
-    return sum(held) / len(held), len(held)
+    out, own = left_out(errors), ~errors.fitted
+    values = np.exp(errors.values[own])
+    intervals = np.exp(np.stack((out.low, out.high), axis=1)[own]).tolist()
+    shares = []
+    for confidence, side in limits:
+        factors = [quantile((low, high), confidence, side) for low, high in intervals]
+        held = [
+            factor is not None and side * value <= side * factor
+            for value, factor in zip(values, factors, strict=True)
+        ]
+        shares.append(sum(held) / len(held))
+    return shares, len(values)
 
 
 def _quantities(found: Iterable[Residual]) -> list[str]:

@@ -48,6 +48,11 @@ class Session:
         return f"{self.page}: {self.commands[-1][:60]}"
 
     @property
+    def is_first(self) -> bool:
+        """Whether a stranger reads it first."""
+        return self.page == README.name
+
+    @property
     def is_long(self) -> bool:
         """Whether its last command takes seconds."""
         return any(name in self.commands[-1] for name in LONG)
@@ -147,12 +152,21 @@ def test_the_readme_shows_runs() -> None:
     assert sum(session.page == README.name for session in sessions()) >= 3
 
 
-@pytest.mark.parametrize("session", [one for one in sessions() if not one.is_long], ids=str)
+QUICK_SESSIONS = [one for one in sessions() if not one.is_long]
+
+
+@pytest.mark.parametrize("session", [one for one in QUICK_SESSIONS if one.is_first], ids=str)
+def test_command_of_the_readme_prints_what_is_shown(session: Session, runs: Runs) -> None:
+    prints_what_is_shown(session, runs)
+
+
+@pytest.mark.few(12)
+@pytest.mark.parametrize("session", [one for one in QUICK_SESSIONS if not one.is_first], ids=str)
 def test_command_prints_what_is_shown(session: Session, runs: Runs) -> None:
     prints_what_is_shown(session, runs)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("session", [one for one in sessions() if one.is_long], ids=str)
 def test_long_command_prints_what_is_shown(session: Session, runs: Runs) -> None:
     prints_what_is_shown(session, runs)
@@ -257,6 +271,7 @@ def look_up(given: dict[str, Any]) -> None:
         assert catalogue.load_space(given["space"])
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("page", "code"), blocks("python"), ids=lambda value: value[:20])
 def test_examples_in_python_run(
     page: str,

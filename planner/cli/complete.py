@@ -141,7 +141,7 @@ def profiles(ctx: typer.Context, incomplete: str) -> Found:
 
 def settings(ctx: typer.Context, incomplete: str) -> Found:
     """``name=`` of parameters, and their values."""
-    known = terms_of(_workload(ctx), "parameter", "pool")
+    known = dict(terms_of(_workload(ctx), "parameter", "pool"))
     del known["num_gpus"]
     prefix = os.environ.get(_PREFIX, "")
     name, equals, values = f"{prefix}{incomplete}".partition("=")

@@ -52,8 +52,10 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Mapping
 from functools import cache, cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias
 
 from planner.base import enums, software_enums
@@ -216,18 +218,20 @@ def term_of_column(column: str) -> Term | None:
     return terms.get(column) or terms.get(stem)
 
 
-def terms_of(workload: str, *kinds: str) -> dict[str, Term]:
+@cache
+def terms_of(workload: str, *kinds: str) -> Mapping[str, Term]:
     """The terms of a workload that are of one of these kinds, by name, in order.
 
     >>> list(terms_of("serve", "limit"))[:2]
     ['memory_headroom', 'power']
     """
     wanted = frozenset(kinds)
-    return {
+    found = {
         name: term
         for name, term in glossary().items()
         if (not term.of or workload in term.of) and not wanted.isdisjoint(term.kind)
     }
+    return MappingProxyType(found)
 
 
 @cache

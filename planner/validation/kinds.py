@@ -10,12 +10,20 @@ from planner.base.records import record
 from planner.confidence.intervals import INFERENCE_TABLES, TRAINING_TABLES, Tables
 from planner.confidence.software import engine_labels, framework_labels, framework_rule
 from planner.validation.columns import TableKind
-from planner.validation.inference.cases import inference_case, inference_choices
+from planner.validation.inference.cases import (
+    impossible_layouts,
+    inference_case,
+    inference_choices,
+)
 from planner.validation.inference.evaluate import predict_inference_group
 from planner.validation.library import Library
 from planner.validation.prediction import MEMORY, Case, Prediction
 from planner.validation.runs import Run, Runs
-from planner.validation.training.cases import training_case, training_choices
+from planner.validation.training.cases import (
+    impossible_training_layouts,
+    training_case,
+    training_choices,
+)
 from planner.validation.training.evaluate import predict_training_group
 
 
@@ -46,6 +54,7 @@ class Compared:
 class Kind:
     """A kind of tables; a case of one goes only to the functions beside what made it.
 
+    ``impossible`` says why the columns of each run of a group cannot be its layout.
     ``software`` is what its column framework is called, ``label`` the usual name of that of a
     row, with its case if it has one, ``labels`` all that are known. ``choices`` are those that
     were made for a run beside software and model, in words. A measurement among ``proofs`` says
@@ -54,6 +63,7 @@ class Kind:
 
     case_of: Callable[[Run, Library], Case]
     predict_group: Callable[[Sequence[Any]], Iterable[Prediction]]
+    impossible: Callable[[Sequence[Run], Sequence[Any]], list[str]]
     choices: Callable[[Run, Any], Iterable[str]]
     software: str
     label: Callable[[Run, Case | None], str]
@@ -104,6 +114,7 @@ TOKEN_TIME, FIRST_TOKEN_TIME, REQUESTS, SERVING_MEMORY = (
 TRAINING_KIND = Kind(
     case_of=training_case,
     predict_group=predict_training_group,
+    impossible=impossible_training_layouts,
     choices=training_choices,
     software="framework",
     label=lambda run, _: framework_rule(run.text("framework")).label,
@@ -118,6 +129,7 @@ TRAINING_KIND = Kind(
 INFERENCE_KIND = Kind(
     case_of=inference_case,
     predict_group=predict_inference_group,
+    impossible=impossible_layouts,
     choices=inference_choices,
     software="engine",
     label=lambda run, case: case.software.label if case else run.text("framework"),

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from planner.confidence.intervals import SUREST, basis_of, interval_of
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.validation.columns import MEASURED
-from planner.validation.inference.cases import InferenceCase, impossible_layout
 from planner.validation.kinds import Kind, kind_of
 from planner.validation.library import Library
 from planner.validation.models import NotPredicted
 from planner.validation.prediction import RATES, Case, Prediction, Range
 from planner.validation.runs import Run, Runs
-from planner.validation.training.cases import TrainingCase, impossible_training_layout
 
 IMPOSSIBLE = "impossible"
 """In place of a basis where the columns of a run cannot be its layout."""
@@ -35,12 +33,13 @@ def predict(
             groups[prediction.case.group].append((index, prediction.case))
     done = len(found) - sum(map(len, groups.values()))
     for members in groups.values():
-        predicted = kind.predict_group([case for _, case in members])
-        for (index, case), prediction in zip(members, predicted, strict=True):
+        cases = [case for _, case in members]
+        faults = why_impossible(kind, [runs.rows[index] for index, _ in members], cases)
+        answers = zip(members, kind.predict_group(cases), faults, strict=True)
+        for (index, case), prediction, fault in answers:
             if prediction.reason:
                 found[index] = prediction
                 continue
-            fault = why_impossible(runs.rows[index], case)
             near = basis_of(case.software, case.gpu_class, case.kind, kind.tables)
             near = IMPOSSIBLE if fault else near
             found[index] = replace(prediction, basis=near, impossible=fault)
@@ -75,14 +74,13 @@ def _placed(run: Run, library: Library, kind: Kind) -> Prediction:
         return Prediction(reason=str(reason))
 
 
-def why_impossible(run: Run, case: Case) -> str:
-    """Why the columns of a run cannot be its layout; empty where they can.
+def why_impossible(kind: Kind, runs: Sequence[Run], cases: Sequence[Case]) -> list[str]:
+    """Why the columns of each run of a group cannot be its layout; empty where they can.
 
     A prediction for such a run is about something else: it is listed, and left out of the tables
     of errors. A run that ran out of memory needs not fit.
     """
-    if run.flag(f"{MEASURED}{OUT_OF_MEMORY}"):
-        return ""
-    if isinstance(case, InferenceCase):
-        return impossible_layout(run, case)
-    return impossible_training_layout(run, case) if isinstance(case, TrainingCase) else ""
+    return [
+        "" if run.flag(f"{MEASURED}{OUT_OF_MEMORY}") else fault
+        for run, fault in zip(runs, kind.impossible(runs, cases), strict=True)
+    ]

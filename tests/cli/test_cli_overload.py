@@ -11,7 +11,9 @@ OF_ONE = (
     "serve",
 )  # fmt: skip
 LENGTHS = ("--input-tokens", "1024", "--output-tokens", "128")
-COMMANDS = ("estimate", "explain", "max-batch", "max-length")
+COMMANDS = (
+    "estimate", "max-batch", "max-length", pytest.param("explain", marks=pytest.mark.drawn),
+)  # fmt: skip
 
 
 def words(done) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from draws import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.configurations.enumerate import training_mesh
@@ -45,6 +46,7 @@ def test_mesh_holds_every_combination_once() -> None:
 
 
 @given(max_rows=st.integers(1, 700))
+@settings(max_examples=examples(100, 15))
 def test_blocks_of_any_size_are_the_mesh_in_order(max_rows: int) -> None:
     (whole,) = MESH.blocks()
     blocks = list(MESH.blocks(max_rows))

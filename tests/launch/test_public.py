@@ -79,6 +79,7 @@ def test_what_cannot_run_is_refused(case: Case, planner: Command) -> None:
     assert re.search(case.refused, ran.err)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("case", READ, ids=_name)
 def test_a_completed_file_is_judged(case: Case) -> None:
     assert not outcome(case).refusal

@@ -15,14 +15,18 @@ def tables(shipped_tables):
     return shipped_tables
 
 
-def test_every_target_is_of_some_runs(tables) -> None:
-    found = reached(tables)
+@pytest.fixture(scope="module")
+def found(tables) -> list[Reached]:
+    return reached(tables)
+
+
+def test_every_target_is_of_some_runs(found) -> None:
     assert len(found) > 15
     assert all(one.rows > 5 and math.isfinite(one.reached) for one in found)
 
 
-def test_a_pattern_leaves_out_other_runs(tables) -> None:
-    rows = {one.name: one.rows for one in reached(tables)}
+def test_a_pattern_leaves_out_other_runs(found) -> None:
+    rows = {one.name: one.rows for one in found}
     assert rows["vTrain, one node"] == 900
     assert rows["vTrain, several nodes"] == 62
     assert rows["all training speed"] > 2000
@@ -52,11 +56,11 @@ def test_a_series_is_one_layout_with_equal_work(tables) -> None:
     assert target_sets.scaling_gaps([few, other], compared) == []
 
 
-def test_sets_that_are_no_tables_have_figures_too(tables) -> None:
-    found = {one.name: one for one in reached(tables)}
-    assert found["vendors' recipes"].rows == 106
-    assert found["deployments"].reached <= 1 / found["deployments"].rows
-    assert found["room for the cache"].is_met
+def test_sets_that_are_no_tables_have_figures_too(found) -> None:
+    named = {one.name: one for one in found}
+    assert named["vendors' recipes"].rows == 106
+    assert named["deployments"].reached <= 1 / named["deployments"].rows
+    assert named["room for the cache"].is_met
 
 
 def test_a_share_of_answers_is_to_be_large() -> None:

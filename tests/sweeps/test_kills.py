@@ -26,7 +26,7 @@ from planner.sweeps.store import Store
 
 PLAN = """
 model = "llama-7b"
-gpu = ["a100-sxm-80gb", "h100-sxm-80gb"]
+gpu = "a100-sxm-80gb"
 num_gpus = [8, 16, 32, 64]
 global_batch_size = [256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536, 1664, 1792, 1920]
 space = "single"
@@ -84,12 +84,9 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize(
-    "kills", [2, pytest.param(100, marks=pytest.mark.drawn)], ids="{} kills".format
-)
-def test_killed_at_random_it_ends_with_the_bytes_of_one_that_was_not(
-    kills: int, tmp_path: Path
-) -> None:
+@pytest.mark.drawn
+def test_killed_at_random_it_ends_with_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
+    kills = 100
     script = Path(__file__).with_name("killed_at_random.py")
     words = [sys.executable, script, tmp_path, str(kills)]
     ran = subprocess.run(words, capture_output=True, text=True)
@@ -147,7 +144,7 @@ def test_a_full_disk_is_told_and_the_rest_goes_on(
     file: Path, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
     largest = max(map(len, whole.values()))
-    parts = 20_000
+    parts = 10_000
     assert parts < largest
 
     def small_disk() -> None:

@@ -30,8 +30,9 @@ def reason(tmp_path: Path, row: dict[str, str], **more: str) -> str:
     path = tmp_path / "runs.csv"
     path.write_text(f"{','.join(cells)}\n{','.join(cells.values())}\n", encoding="utf-8")
     runs = read_runs(path)
-    (run,) = runs.rows
-    return why_impossible(run, kind_of(runs).case_of(run, LIBRARY))
+    (run,), kind = runs.rows, kind_of(runs)
+    (why,) = why_impossible(kind, [run], [kind.case_of(run, LIBRARY)])
+    return why
 
 
 @pytest.mark.parametrize(

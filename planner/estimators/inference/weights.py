@@ -49,35 +49,29 @@ def dense_part(layer: Layer) -> str:
 
 def weight_formats(setting: ServingSetting) -> WeightFormats:
     """The formats that the engine is served of the model: published ones where there are."""
-    codes = list(Quantization)
-    weight = np.array([FORMATS[code].weight for code in codes])
-    whole = np.zeros(len(codes))
+    weight = np.array([FORMATS[code].weight for code in Quantization])
+    whole = np.zeros(len(weight))
     kept: dict[str, FloatArray] = {}
-    for number, code in enumerate(codes):
-        found = served_checkpoint(setting, code)
-        if found is None:
-            continue
-        usual = FORMATS[code].weight
-        weight[number] = usual
+    for code, found in _served_checkpoints(setting).items():
+        usual = weight[code]
         if found.group_size is not None:  # with its share of a group's scale and zero point
             bare = 0.5 if usual < 1.0 else float(np.floor(usual))
             of_group = found.scale_bytes + found.zero_point_bytes
-            weight[number] = bare + of_group / found.group_size
-        whole[number] = min(found.sixteen_bit_layers / setting.model.num_hidden_layers, 1.0)
+            weight[code] = bare + of_group / found.group_size
+        whole[code] = min(found.sixteen_bit_layers / setting.model.num_hidden_layers, 1.0)
         for part in found.sixteen_bit:
-            kept.setdefault(part, np.zeros(len(codes)))[number] = 1.0
+            kept.setdefault(part, np.zeros(len(weight)))[code] = 1.0
     return WeightFormats(weight=weight, kept=kept, whole_layers=whole)
 
 
-def served_checkpoint(setting: ServingSetting, code: Quantization) -> Checkpoint | None:
-    """The first published checkpoint of a format that the engine is served on these GPUs."""
+def _served_checkpoints(setting: ServingSetting) -> dict[Quantization, Checkpoint]:
+    """The first published checkpoint of each format that the engine is served on these GPUs."""
     engine, vendor = setting.engine.name, setting.machine.gpu.vendor
-    served = (
-        one
-        for one in setting.model.checkpoints
-        if one.quantization == code.word and one.is_served(engine, vendor)
-    )
-    return next(served, None)
+    found: dict[Quantization, Checkpoint] = {}
+    for one in setting.model.checkpoints:
+        if one.is_served(engine, vendor):
+            found.setdefault(Quantization[one.quantization.upper()], one)
+    return found
 
 
 _LATENT: Mapping[str, Callable[[Product], bool]] = {

@@ -456,47 +456,61 @@ _RULES = tuple(
 )
 
 
-def impossible_layout(run: Run, case: InferenceCase) -> str:
-    """Why the layout of a run cannot be what ran; empty where nothing speaks against it.
+def impossible_layouts(runs: Sequence[Run], cases: Sequence[InferenceCase]) -> list[str]:
+    """Why the layout of each run of a group cannot be what ran; empty where nothing says so.
 
     Its prediction would be about something else: such a run is listed, and left out of errors.
     """
-    return next(_faults(run, case), "")
+    pools = [(case, case.replica) for case in cases]
+    pools += [(case, case.prefill.deployment) for case in cases if case.prefill is not None]
+    found = dict.fromkeys(map(id, cases), "")
+    for (case, _), fault in zip(pools, _faults_of_deployments(pools), strict=True):
+        found[id(case)] = found[id(case)] or fault
+    return [
+        found[id(case)] or _fault_of_numbers(run, case)
+        for run, case in zip(runs, cases, strict=True)
+    ]
 
 
-def _faults(run: Run, case: InferenceCase) -> Iterator[str]:
-    pools = [case.replica] if case.prefill is None else [case.replica, case.prefill.deployment]
-    for pool in pools:
-        yield from _of_deployment(case, pool)
+def _fault_of_numbers(run: Run, case: InferenceCase) -> str:
     if case.mode is Mode.DISAGGREGATED:
         named = (run.count("prefill_num_workers"), run.count("decode_num_workers"))
-        if not all(named):
-            yield "it has pools, but no numbers of workers"
-    elif not run.count("num_gpus"):
-        size, domain = case.replica.tensor_parallel, case.cluster.scale_up.domain_size
-        if size > max(domain, 8):
-            yield f"tensor_parallel {size} leaves a node of {domain}; no number of GPUs is given"
+        return "" if all(named) else "it has pools, but no numbers of workers"
+    size, domain = case.replica.tensor_parallel, case.cluster.scale_up.domain_size
+    if run.count("num_gpus") or size <= max(domain, 8):
+        return ""
+    return f"tensor_parallel {size} leaves a node of {domain}; no number of GPUs is given"
 
 
-def _of_deployment(case: InferenceCase, deployment: Deployment) -> Iterator[str]:
-    setting, c = case.setting, configurations([deployment], [1.0])
+def _faults_of_deployments(
+    pools: Sequence[tuple[InferenceCase, Deployment]],
+) -> Iterator[str]:
+    first = pools[0][0]
+    setting = first.setting
+    c = configurations([pool for _, pool in pools], [1.0] * len(pools))
     context = ServingContext(
-        gpu=case.gpu,
-        model=case.model,
-        engine=case.engine,
+        gpu=first.gpu,
+        model=first.model,
+        engine=first.engine,
         workload=setting.workload,
-        domain_size=case.cluster.scale_up.domain_size,
+        domain_size=first.cluster.scale_up.domain_size,
     )
-    for rule in _RULES:
-        if np.any(rule.violated(c, context)) and not case.stages:
-            yield f"{rule.description} ({deployment.tensor_parallel})"
-    held = float(np.max(weight_bytes(setting, c).total)) * case.weight_scale
-    on_gpu = held * (1 - deployment.weight_offload)
-    if on_gpu > case.gpu.allocatable_memory:
-        yield (
-            f"weights of {on_gpu / GIB:,.0f} GiB on a GPU of "
-            f"{case.gpu.allocatable_memory / GIB:,.0f} GiB"
-        )
+    violated = [
+        (rule, np.broadcast_to(rule.violated(c, context), c.num_gpus.shape)) for rule in _RULES
+    ]
+    weights = np.broadcast_to(weight_bytes(setting, c).total, c.num_gpus.shape)
+    for row, (case, pool) in enumerate(pools):
+        broken = [rule for rule, where in violated if where[row] and not case.stages]
+        on_gpu = weights[row] * case.weight_scale * (1 - pool.weight_offload)
+        if broken:
+            yield f"{broken[0].description} ({pool.tensor_parallel})"
+        elif on_gpu > case.gpu.allocatable_memory:
+            yield (
+                f"weights of {on_gpu / GIB:,.0f} GiB on a GPU of "
+                f"{case.gpu.allocatable_memory / GIB:,.0f} GiB"
+            )
+        else:
+            yield ""
 
 
 def inference_choices(run: Run, case: InferenceCase) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -361,9 +361,9 @@ def _framework(run: Run) -> str:
 _SIXTEEN_BIT, _FOUR_BIT = 2.0, 0.5
 
 
-def impossible_training_layout(run: Run, case: TrainingCase) -> str:
-    """Why no layout of a run can be what ran; empty where nothing speaks against one."""
-    return next(_faults(case), "")
+def impossible_training_layouts(_: Sequence[Run], cases: Sequence[TrainingCase]) -> list[str]:
+    """Why no layout of each run can be what ran; empty where nothing speaks against one."""
+    return [next(_faults(case), "") for case in cases]
 
 
 def _faults(case: TrainingCase) -> Iterator[str]:

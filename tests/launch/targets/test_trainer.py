@@ -53,7 +53,7 @@ def derived(target: Target, job: Job, answers: Answers) -> dict[str, tuple[Any, 
 
 @pytest.mark.parametrize(("name", "framework", "adapters"), CASES)
 @given(data=st.data())
-@settings(max_examples=examples(25, 5), suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(25, 2), suppress_health_check=[HealthCheck.filter_too_much])
 def test_round_trip(
     name: str, framework: str, adapters: tuple[str, ...], data: st.DataObject
 ) -> None:
