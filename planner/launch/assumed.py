@@ -17,6 +17,7 @@ from planner.launch.understood import number_of
 from planner.question.inputs import read_all
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary
+from planner.specs.cache import steady
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
 from planner.workloads.given import Said
@@ -89,6 +90,7 @@ class LaunchFile:
     text: str | None = None
     said: Said = str
 
+    @steady()
     def question(self) -> Question:
         """The question, with what nothing tells assumed; the model alone is asked for.
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from planner.base.cells import Row
+from planner.base.cells import Row, Value
 from planner.optimize.collector import full_rows
 from planner.question.request import Request
 from planner.workloads.base import Evaluation
@@ -52,7 +52,7 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
     found = evaluated(plan, burst)
     if cap is None or not _lacks_room(found):
         return plan, found, ()
-    room = _most_that_fit(request, int(_first(cap)))
+    room = _most_that_fit(request, int(_first(cap)), full_row(found).get("most_sequences"))
     if room is None:
         return plan, found, ()
     plan = one_configuration(_with_cap(request, room), burst)
@@ -77,11 +77,15 @@ def most_asked(
     return math.inf
 
 
-def _most_that_fit(request: Request, cap: int) -> int | None:
-    """The most requests at once that the memory has room for; None where it has none for one."""
+def _most_that_fit(request: Request, cap: int, near: Value) -> int | None:
+    """The most requests at once that the memory has room for; None where it has none for one.
+
+    ``near`` is the number beside which it is looked for first.
+    """
     low, high = 0, cap
+    tried = [*range(int(near), int(near) + 2)] if isinstance(near, int | float) else []
     while high - low > 1:
-        middle = (low + high) // 2
+        middle = next((one for one in tried if low < one < high), (low + high) // 2)
         found = evaluated(one_configuration(_with_cap(request, middle)))
         fits = not (found.rejected_by or _lacks_room(found))
         low, high = (middle, high) if fits else (low, middle)

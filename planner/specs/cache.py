@@ -6,8 +6,8 @@ import atexit
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, wraps
 from pathlib import Path
@@ -34,6 +34,17 @@ _MOST_REMEMBERED = 1024
 _SNAPSHOT = "specs-1"
 
 _looked_at: ContextVar[dict[str, Stamp] | None] = ContextVar("looked_at", default=None)
+_steady: ContextVar[dict[str, Stamp] | None] = ContextVar("steady", default=None)
+
+
+@contextmanager
+def steady() -> Iterator[None]:
+    """Inside, each file is looked at once: many answers are of the same specs."""
+    token = _steady.set(_steady.get() or {})
+    try:
+        yield
+    finally:
+        _steady.reset(token)
 
 
 def stamp(path: Path | str) -> Stamp:
@@ -122,6 +133,15 @@ def _note(stamps: Mapping[str, Stamp]) -> None:
 
 
 def _stamp(place: str) -> Stamp:
+    known = _steady.get()
+    if known is None:
+        return _looked(place)
+    if place not in known:
+        known[place] = _looked(place)
+    return known[place]
+
+
+def _looked(place: str) -> Stamp:
     try:
         found = os.stat(place)
     except (OSError, ValueError):

@@ -15,7 +15,7 @@ import pytest
 from planner.errors import SpecError
 from planner.question.request import Request
 from planner.specs import cache, load
-from planner.specs.cache import kept, remembered, stamp
+from planner.specs.cache import kept, remembered, stamp, steady
 from planner.specs.catalogue import find, load_gpu, load_model, names
 from planner.specs.gemm_table import read_gemm_table
 from planner.specs.price import price_of
@@ -293,3 +293,20 @@ def test_dates_are_not_remembered(tmp_path: Path, next_run: Callable[[], None]) 
     remembered(path, lambda _: {"day": date(2026, 1, 1)})
     next_run()
     assert remembered(path, _parsed)["text"] == "a"
+
+
+def test_many_answers_of_the_same_specs_look_at_a_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    look = cache._looked
+    monkeypatch.setattr(cache, "_looked", lambda place: (looked.append(place), look(place))[1])
+    path = tmp_path / "one"
+    path.write_text("a")
+    text = kept(lambda: (stamp(path), path.read_text())[1])
+    with steady():
+        assert [text(), text(), text()] == ["a", "a", "a"]
+        path.write_text("bb")
+        assert text() == "a"
+    assert len(looked) == 1
+    assert text() == "bb"
