@@ -157,7 +157,7 @@ def page() -> str:
         f"{len(outcomes) - len(read)} are refused, each with its reason."
     )
     head = _HEAD.format(number=len(outcomes), summary=summary)
-    rows = "".join(_row(case, told) for case, told in outcomes)
+    rows = "".join(row_of_page(case, told) for case, told in outcomes)
     sources = "".join(
         f"| `{case.name}` | {case.source} | {_cell('; '.join(case.traps))} |\n"
         for case, _ in outcomes
@@ -165,7 +165,8 @@ def page() -> str:
     return head + rows + _SOURCES + sources
 
 
-def _row(case: Case, told: Outcome) -> str:
+def row_of_page(case: Case, told: Outcome) -> str:
+    """A file and what became of it."""
     counts = [told.counts.get(status, 0) for status in (Status.UNDERSTOOD, Status.IGNORED)]
     cells = [
         f"`{case.name}/{case.path.name}`",

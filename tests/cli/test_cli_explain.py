@@ -72,6 +72,7 @@ def test_other_settings_side_by_side_in_full(planner):
     assert "Memory, GiB" in out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", ["40", "60", "200"])
 def test_it_fits_the_terminal(planner, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", width)

@@ -88,6 +88,7 @@ def test_short_names_are_shown(planner):
     assert "w16a16, w8a8" in out
 
 
+@pytest.mark.few(1)
 @pytest.mark.few(4)
 @pytest.mark.parametrize("line", [*examples("search"), *examples("estimate")])
 def test_the_examples_run(planner, tmp_path, monkeypatch, line):

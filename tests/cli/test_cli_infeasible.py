@@ -16,6 +16,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("arguments", CASES.values(), ids=CASES.keys())
 def test_every_remedy_helps(planner, arguments):
     ran = planner(*arguments)

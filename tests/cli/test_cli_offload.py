@@ -67,12 +67,14 @@ TRAINED = (
 HELD = f"{1.5 * 18 * 8_030_261_248 / 2**30:.1f}"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("command", ["estimate", "explain", "max-batch", "max-length"])
 def test_every_command_tells_what_a_node_must_hold(planner, command):
     out = " ".join(planner(command, *TRAINED).out.split())
     assert f"{HELD} of 1,600 GiB of a node, which is assumed: give --host-memory" in out
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("command", ["estimate", "explain", "max-batch", "max-length", "search"])
 def test_every_command_refuses_what_a_node_cannot_hold(planner, command):
     wanted = ("--space", "deepspeed") if command == "search" else ()

@@ -45,6 +45,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.few(6)
 @pytest.mark.parametrize("suffix", ["toml", "json"])
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS.keys())

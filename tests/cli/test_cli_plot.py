@@ -26,6 +26,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.few(1)
 @pytest.mark.few(3)
 @pytest.mark.parametrize("ending", ["png", "SVG"])
 @pytest.mark.parametrize(
@@ -160,6 +161,7 @@ SERVED = (
 )  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", [TIMED, SERVED], ids=["train", "serve"])
 def test_a_timeline_is_a_trace_or_a_picture_by_its_ending(planner, tmp_path, command):
     plain = planner(*command).out

@@ -39,6 +39,7 @@ def test_the_longest_request_of_a_command(
     assert read_launch(file_of(tmp_path, command)).values.get("max_model_len") == longest
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_server_whose_longest_request_finds_no_room_does_not_start(
     planner, command: str, tmp_path: Path
@@ -98,6 +99,7 @@ def test_slots_share_the_context_that_is_named(planner, tmp_path: Path) -> None:
         assert planner("estimate", "--from", path, *lengths).exit_code == code
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_lowers_the_requests_to_the_room(
     planner, command: str, tmp_path: Path

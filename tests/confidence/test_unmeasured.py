@@ -115,6 +115,7 @@ def test_a_lack_never_makes_an_interval_narrower() -> None:
         assert list(highs) == sorted(highs)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["estimate", "explain", "search"])
 def test_the_release_of_a_file_reaches_every_answer(
     planner: Any, tmp_path: Any, command: str

@@ -80,6 +80,7 @@ def test_the_last_waits_longest(
     assert waits[-1] <= float(some.last_wait) * (1 + 1e-9)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("rate", [5, 15, 25, 100, 1000])
 @pytest.mark.parametrize("number", [50, 1000, 20_000])
 def test_a_number_of_requests_ends_no_sooner_than_they_come_or_are_answered(
@@ -110,6 +111,7 @@ def test_many_requests_below_the_capacity_are_as_those_without_an_end():
             assert ends[name] == pytest.approx(lasts[name], rel=1e-3), name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [50, 1000, 20_000])
 def test_nothing_jumps_where_the_rate_passes_the_capacity(number: int) -> None:
     capacity = row(request_rate=1.0)["capacity_requests_per_s"]
@@ -118,6 +120,7 @@ def test_nothing_jumps_where_the_rate_passes_the_capacity(number: int) -> None:
         assert above[name] == pytest.approx(below[name], rel=0.15), name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rate", [10.0, 20.0, 21.0])
 def test_those_that_end_wait_no_longer_than_those_without_an_end(rate: float) -> None:
     lasting = row(request_rate=rate)["time_to_first_token_s"]

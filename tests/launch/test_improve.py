@@ -47,6 +47,7 @@ def values_of_the_space(request: Request) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ASKED)
 def test_no_plan_with_so_few_changes_is_better(name: str) -> None:
     from dataclasses import replace

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import Command
-from make_public_launches import EXPECTED, FILE, FOLDER, Case, cases, outcome, page
+from make_public_launches import EXPECTED, FILE, FOLDER, Case, cases, outcome, page, row_of_page
 
 from planner.launch.imported import Status
 from planner.launch.option_table import word_of
@@ -81,8 +81,10 @@ def test_what_cannot_run_is_refused(case: Case, planner: Command) -> None:
 
 @pytest.mark.few(20)
 @pytest.mark.parametrize("case", READ, ids=_name)
-def test_a_completed_file_is_judged(case: Case) -> None:
-    assert not outcome(case).refusal
+def test_a_completed_file_is_judged_as_the_page_says(case: Case) -> None:
+    told = outcome(case)
+    assert not told.refusal
+    assert row_of_page(case, told) in FILE.read_text(encoding="utf-8")
 
 
 def _told(name: str, value: Any) -> Any:
@@ -96,5 +98,6 @@ def _told(name: str, value: Any) -> Any:
     return text if term.type in ("names", "text") else read(term, text)
 
 
+@pytest.mark.drawn
 def test_the_page_is_that_of_the_files() -> None:
     assert FILE.read_text(encoding="utf-8") == page()

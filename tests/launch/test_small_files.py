@@ -76,6 +76,7 @@ def test_preferences_are_told_from_answers() -> None:
             assert objective == ("dpo" if name in of_pairs else "sft")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "parameters", "gpus", "reference"),
     [

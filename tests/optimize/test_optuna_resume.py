@@ -39,7 +39,7 @@ def trials(file):
     return [(t.number, t.params, t.values, t.system_attrs) for t in study.trials]
 
 
-@pytest.mark.few(1)
+@pytest.mark.drawn
 @pytest.mark.parametrize(("sampler", "total"), [("nsga2", 330), ("tpe", 310)])
 def test_a_study_stopped_anywhere_and_resumed_is_the_undisturbed_one(tmp_path, sampler, total):
     whole, pieces = tmp_path / "whole.db", tmp_path / "pieces.db"
@@ -64,6 +64,7 @@ def test_finds_the_optimum_of_a_rugged_problem(sampler, seed):
     assert len(samples.evaluated) < 0.15 * samples.num_rows
 
 
+@pytest.mark.drawn
 def test_the_cost_of_a_trial_does_not_grow():
     times = []
     sample(Toy(), trials=1500, progress=lambda done: times.append(time.process_time()))

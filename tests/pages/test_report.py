@@ -34,6 +34,7 @@ def _table(page, name):
     return next(b for b in page.blocks if isinstance(b, Table) and b.name == name)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_of_result_becomes_a_page_that_asks_nothing_of_anybody(
     planner, results, tmp_path, name

@@ -45,6 +45,7 @@ def _wait_for(page, expression, value):
     assert page.evaluate(expression) == value
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_fit_and_draw_on_narrow_and_wide_light_and_dark(opened, pages, name):
     page = opened(pages[name], 1100, "light")

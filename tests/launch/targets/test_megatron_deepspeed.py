@@ -66,7 +66,7 @@ def read(
     return TARGET.read(found)
 
 
-@settings(max_examples=examples(50, 10), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50, 4), suppress_health_check=list(HealthCheck))
 @given(made=training_jobs(framework="megatron-deepspeed", gpu="a100", models=MODELS))
 def test_a_plan_comes_back(made: Job) -> None:
     draft = TARGET.drafted(made)

@@ -34,7 +34,7 @@ def _can_deal_experts(job: Job) -> bool:
 
 
 @given(data=st.data())
-@settings(max_examples=examples(30, 6), suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(30, 3), suppress_health_check=[HealthCheck.filter_too_much])
 def test_round_trip(data: st.DataObject) -> None:
     job = data.draw(training_jobs(framework="torchtitan", models=MODELS))
     assume(job.num_gpus % job.gpus_per_node == 0)
