@@ -72,7 +72,7 @@ def _assert_drawn_equal(setting: Setting, choose: Any, draws: int, compared: int
     return len(layouts)
 
 
-@pytest.mark.few(100)
+@pytest.mark.few(40)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_table_of_random_configurations_equals_the_twin(
@@ -133,6 +133,7 @@ def test_one_random_configuration_equals_the_twin(data: st.DataObject) -> None:
         _assert_equal(evaluate(setting, make_table([layout])), 0, world, layout)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", ["llama-65b", "deepseek-v3", "falcon-40b", "nemotron-h-8b"])
 def test_rules_reject_what_the_twin_rejects(model: str, framework: str, seed: int) -> None:

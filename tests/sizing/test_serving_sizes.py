@@ -34,7 +34,7 @@ SERVICE = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("confidence", [0.5, 0.9])
 @pytest.mark.parametrize("rate", [1, 20, 173])
 def test_no_fewer_gpus_serve_the_rate(rate, confidence):

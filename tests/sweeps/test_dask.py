@@ -75,6 +75,7 @@ def test_a_cluster_makes_the_same_bytes(
     assert contents(tmp_path) == here
 
 
+@pytest.mark.drawn
 def test_what_a_killed_worker_had_is_done_by_another(
     cluster: Any, plan: SweepPlan, here: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -94,6 +95,7 @@ def test_what_a_killed_worker_had_is_done_by_another(
     assert contents(tmp_path) == here
 
 
+@pytest.mark.drawn
 def test_work_that_ends_its_workers_is_named(
     cluster: Any, plan: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +284,7 @@ def test_a_scheduler_that_ends_in_the_middle_is_one_error(
         run_sweep(plan, tmp_path, run=on_dask("tcp://10.0.0.1:8786"))
 
 
+@pytest.mark.drawn
 def test_a_scheduler_that_is_killed_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     script = Path(__file__).with_name("a_scheduler.py")
     words = [sys.executable, "-m", "planner", "sweep", "--model", "llama-7b", "--gpus", "8"]

@@ -123,6 +123,7 @@ def test_workers_end_with_the_program_and_leave_the_directory_free(
     assert not left
 
 
+@pytest.mark.drawn
 def test_a_worker_that_is_killed_is_replaced(
     plan: SweepPlan, whole: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def test_a_mesh_has_what_its_rows_have() -> None:
     assert whole.tolist() == source.judged(table.rows(rows)).complexity.tolist()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("framework", ["megatron-lm", None])
 def test_no_context_parallelism_for_2048_tokens(framework: str | None) -> None:
     result = search(model="llama-65b", num_gpus=2048, framework=framework)
