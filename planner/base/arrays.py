@@ -28,8 +28,9 @@ def add(parts: Iterable[Numeric | BoolArray]) -> FloatArray:
     Configurations are open meshes: adding the small arrays first leaves only one
     operation on the full grid per distinct large array. A single part is returned as it is.
     """
-    arrays = (np.asarray(part, dtype=np.float64) for part in parts)
-    by_size = sorted(arrays, key=attrgetter("size", "ndim"))
+    by_size = [np.asarray(part, dtype=np.float64) for part in parts]
+    if len(by_size) > 2:
+        by_size.sort(key=attrgetter("size", "ndim"))
     total, own = by_size[0] if by_size else np.zeros(()), False
     for array in by_size[1:]:
         if own and _fits_in(array, total):

@@ -88,9 +88,9 @@ def _show(
     from planner.show.answers import planned
     from planner.show.terminal import make_console, write
     from planner.show.views.documents import plan_manifest, write_document
-    from planner.show.views.infeasible import missed_words
+    from planner.show.views.infeasible import missed_words, no_start
     from planner.show.views.largest import largest_blocks, largest_lines
-    from planner.show.views.load import no_start, refuse_overload
+    from planner.show.views.load import refuse_overload
     from planner.workloads.plan import result_of
 
     json = given["json"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from planner.base.training_objectives import TrainingObjective
 from planner.confidence.classes import (
@@ -30,9 +31,11 @@ from planner.confidence.software import (
 )
 from planner.confidence.unmeasured import basis_words, lacks_of
 from planner.errors import PlannerError
-from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.training.share import Setting
 from planner.specs.efficiency import is_assumed
+
+if TYPE_CHECKING:
+    from planner.estimators.inference.setting import ServingSetting
 
 TRAINING, INFERENCE = "training", "inference"
 # Profiles that were fitted to runs whose tensor parallelism goes over nodes.
@@ -72,6 +75,9 @@ def confidence(
     """
     if isinstance(setting, Setting):
         return _of_training(setting, num_gpus)
+    # A training search does without what serves.
+    from planner.estimators.inference.setting import ServingSetting
+
     if not isinstance(setting, ServingSetting):
         raise TypeError(f"No published runs are of {setting!r}.")
     return _of_inference(setting, published, spans_nodes=spans_nodes)

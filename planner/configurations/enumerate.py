@@ -141,7 +141,7 @@ class OpenMesh(Generic[Table]):
 
     def values(self, name: str) -> Values:
         """The distinct values of a parameter, in increasing order."""
-        (column,) = (factor[name] for factor in self.factors if name in factor)
+        (column,) = (factor[name] for axis in self.axes for factor in axis if name in factor)
         return distinct(column)
 
     def blocks(self, max_rows: int = _BLOCK_ROWS) -> Iterator[Table]:

@@ -106,10 +106,12 @@ class ConfigurationTable:
 
     def narrowed(self, kept: Sequence[IndexArray]) -> Self:
         """The mesh of some indices of each axis."""
-        shape = self.shape
+        shape, is_empty = self.shape, not all(indices.size for indices in kept)
 
         def narrow(values: Values) -> Values:
             padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
+            if padded.size == 1 and not is_empty:
+                return padded
             for axis, indices in enumerate(kept):
                 if padded.shape[axis] > 1 or not indices.size:
                     padded = np.take(padded, indices, axis=axis)
@@ -134,4 +136,9 @@ def pick(
     values: NDArray[Item], shape: tuple[int, ...], positions: Sequence[IndexArray]
 ) -> NDArray[Item]:
     """The entries of a broadcastable array at positions of the whole ``shape``."""
-    return np.broadcast_to(values, shape)[positions]
+    if values.size == 1 and positions:
+        return np.repeat(values, len(positions[0]))
+    # An index for each axis that it has costs less than a view of the whole shape.
+    own = positions[len(shape) - values.ndim :]
+    index = tuple(at if n > 1 else 0 for n, at in zip(values.shape, own, strict=True))
+    return np.asarray(values[index])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from planner.optimize.collector import Collector
@@ -60,36 +60,60 @@ def exhaustive_search(
     given the columns of every feasible row, some thousand at a time. Limits that are assumed
     are widened where no plan keeps them.
     """
-    return relaxing(problem, lambda given: _searched(given, progress, sink))
+    return relaxing(problem, lambda given: _searched((given,), progress, sink)[0])
 
 
-def _searched(problem: Problem, progress: Progress | None, sink: Sink | None) -> SearchResult:
+def search_together(problems: Sequence[Problem]) -> list[SearchResult]:
+    """Search problems that differ in the sites of their sources alone, predicting all once."""
+    found = dict(zip(map(id, problems), _searched(problems), strict=True))
+
+    def search(given: Problem) -> SearchResult:
+        return found[id(given)] if id(given) in found else _searched((given,))[0]
+
+    return [relaxing(problem, search) for problem in problems]
+
+
+def _searched(
+    problems: Sequence[Problem], progress: Progress | None = None, sink: Sink | None = None
+) -> list[SearchResult]:
     """Search all sources with the limits as they are."""
     started, done, interrupted = time.perf_counter(), 0, False
-    groups, collectors = grouped(problem)
+    groups, collectors = zip(*map(grouped, problems), strict=True)
+    sources = zip(*(problem.sources for problem in problems), strict=True)
     try:
         with kept_pages():
-            for source, collector in zip(problem.sources, collectors, strict=True):
-                done = search_source(problem, source, collector, progress, sink, done)
-                collector.settle()
+            for several in zip(sources, zip(*collectors, strict=True), strict=True):
+                takers = [*zip(*several, strict=True)]
+                done = search_source(problems[0], takers, progress, sink, done)
+                for _, collector in takers:
+                    collector.settle()
     except StopSearch:
         interrupted = True
-    return SearchResult.of(problem, groups, started, interrupted)
+    return [
+        SearchResult.of(problem, each, started, interrupted)
+        for problem, each in zip(problems, groups, strict=True)
+    ]
 
 
 def search_source(
     problem: Problem,
-    source: Source,
-    collector: Collector,
+    takers: Sequence[tuple[Source, Collector]],
     progress: Progress | None = None,
     sink: Sink | None = None,
     done: int = 0,
 ) -> int:
-    """Search one source whole; returns the rows ``done``, those before it included."""
+    """Search one source whole; returns the rows ``done``, those before it included.
+
+    ``takers``: the source and its collector, then others that differ from it in their sites alone.
+    """
+    (source, collector), *others = takers
     for block in source.blocks(problem.objectives, problem.constraints):
-        collector.skip(block.dropped)
+        for _, one in takers:
+            one.skip(block.dropped)
         if block.candidates is not None:
             feasible = collector.add(block.candidates)
+            for other, one in others:
+                one.add(block.candidates.moved(other))
             if sink is not None:
                 for start in range(0, feasible.size, _SINK_ROWS):
                     rows = feasible[start : start + _SINK_ROWS]

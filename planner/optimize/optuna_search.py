@@ -299,7 +299,7 @@ def _searched(problem: Problem, progress: Progress | None, how: Mapping[str, Any
             sample(Samples(problem, collectors), progress=progress, **how)
         for source, collector in zip(problem.sources, collectors, strict=True):
             if source.mesh is None:
-                search_source(problem, source, collector)
+                search_source(problem, [(source, collector)])
     except StopSearch:
         interrupted = True
     return SearchResult.of(problem, groups, started, interrupted)

@@ -2,51 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
-import numpy as np
-
-from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.groups import Group
+from planner.base.records import record
+from planner.optimize.collector import NearestMiss
+from planner.optimize.exhaustive import exhaustive_search, search_together
+from planner.optimize.groups import Group, Pieces
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.optimize.source import Candidates
+from planner.optimize.source import Candidates, Source
+from planner.question.terms import glossary
 
 
-def searched(problem: Problem, before: SearchResult | None) -> SearchResult:
-    """What a search finds, without one where one was made ``before`` on other terms."""
-    result = None if before is None else _on_other_terms(before, problem)
-    return exhaustive_search(problem) if result is None else result
+def searched(problems: Sequence[Problem]) -> list[SearchResult]:
+    """What searches find of problems that differ in the sites of their sources alone.
 
-
-def _on_other_terms(result: SearchResult, problem: Problem) -> SearchResult | None:
-    """What a search of a problem would find that differs in the sites of its sources alone.
-
-    None where objectives or limits depend on them: that has to be searched.
+    Configurations are predicted once for all, and judged for each whose sites weigh otherwise.
     """
-    before = result.problem
-    if len(problem.sources) != len(before.sources) or result.interrupted:
-        return None
-    moved = {id(a): b for a, b in zip(before.sources, problem.sources, strict=True)}
-    # Limits that were assumed may have been widened.
-    problem = replace(problem, constraints=before.constraints)
-    chosen = [(places, one.moved(moved[id(one.source)])) for places, one in result.chosen]
-    pairs = [(one, other) for (_, one), (_, other) in zip(result.chosen, chosen, strict=True)]
-    near = [miss.candidates for miss in result.nearest_misses]
-    pairs += [(one, one.moved(moved[id(one.source)])) for one in near]
-    if not all(_weigh_alike(one, other, problem) for one, other in pairs):
-        return None
-    groups = [
-        Group(cell=group.cell, collector=group.collector.moved(problem, moved))
-        for group in result.groups
+    if len({len(problem.sources) for problem in problems}) != 1:
+        return [*map(exhaustive_search, problems)]
+    terms = [_terms(problem) for problem in problems]
+    firsts = dict(reversed([*zip(terms, problems, strict=True)]))
+    results = dict(zip(firsts, search_together([*firsts.values()]), strict=True))
+    return [
+        results[one] if firsts[one] is problem else _moved(results[one], problem)
+        for one, problem in zip(terms, problems, strict=True)
     ]
-    misses = [replace(miss, source=moved[id(miss.source)]) for miss in result.nearest_misses]
-    found = replace(result, problem=problem, groups=groups, nearest_misses=tuple(misses))
-    vars(found).update(chosen=chosen)  # nothing of it has to be predicted again
-    return found
 
 
-def _weigh_alike(one: Candidates, other: Candidates, problem: Problem) -> bool:
+def _terms(problem: Problem) -> Hashable:
+    """What of its sites decides what a search finds."""
     names = [goal.name for goal in problem.objectives]
     names += [limit.name for limit in problem.constraints]
-    return all(np.array_equal(one.value(name), other.value(name), equal_nan=True) for name in names)
+    weighed = (glossary()[name] for name in names)
+    if any(term.type == "usd" or "electricity" in term.about for term in weighed):
+        return tuple(source.sites for source in problem.sources)
+    return tuple(source.pace for source in problem.sources)
+
+
+@record(kw_only=True, repr=False)
+class _Moved(SearchResult):
+    """A result of which nothing is predicted again: its plans are the ``first`` one's.
+
+    ``sources`` are by the identity of the source that they replace.
+    """
+
+    first: SearchResult
+    sources: Mapping[int, Source]
+
+    def own(self, candidates: Candidates) -> Candidates:
+        """The same at its own source."""
+        return candidates.moved(self.sources[id(candidates.source)])
+
+    @cached_property
+    def fastest(self) -> Candidates | None:
+        """The best by the first objective."""
+        return None if self.first.fastest is None else self.own(self.first.fastest)
+
+    @cached_property
+    def recommended(self) -> Candidates | None:
+        """The plan one would launch."""
+        return None if self.first.recommended is None else self.own(self.first.recommended)
+
+    @cached_property
+    def chosen(self) -> Pieces:
+        """The recommended plan, and behind it the front."""
+        return [(places, self.own(judged)) for places, judged in self.first.chosen]
+
+
+def _moved(result: SearchResult, problem: Problem) -> SearchResult:
+    """The result of a problem that differs in the sites of its sources alone."""
+    sources = dict(zip(map(id, result.problem.sources), problem.sources, strict=True))
+    # Limits that were assumed may have been widened.
+    problem = replace(problem, constraints=result.problem.constraints)
+    groups = [
+        Group(cell=group.cell, collector=group.collector.moved(problem, sources))
+        for group in result.groups
+    ]
+
+    def miss_of(miss: NearestMiss) -> NearestMiss:
+        found = replace(miss, source=sources[id(miss.source)])
+        vars(found).update(candidates=miss.candidates.moved(found.source))
+        return found
+
+    same = {name: getattr(result, name) for name in SearchResult.__dataclass_fields__}
+    same |= {"problem": problem, "groups": groups}
+    misses = tuple(map(miss_of, result.nearest_misses))
+    return _Moved(**{**same, "nearest_misses": misses}, first=result, sources=sources)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import Field, replace
 from functools import cached_property
 from itertools import product
@@ -332,6 +332,16 @@ class Source(ABC):
     def spans_nodes(self) -> bool:
         """Whether the GPUs of one layer are of several nodes, in every configuration."""
         return False
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """On what terms its GPUs run, of each kind."""
+        return (self.site,)
+
+    @property
+    def pace(self) -> Hashable:
+        """What of its site changes more than money and electricity."""
+        return ()
 
     @property
     def identity(self) -> object:

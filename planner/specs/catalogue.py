@@ -73,7 +73,8 @@ def copied_from(name: str, folder: Path | None = None) -> str | None:
     model of the catalogue is left when the owner and the endings that tell a format are left out.
     """
     is_path = name.endswith((".toml", ".json")) or os.path.isdir(name)
-    if is_path or name.count("/") > 1 or aliased(SpecKind.MODELS, name, folder):
+    is_own = "/" not in name and _is_known(name, folder)
+    if is_path or name.count("/") > 1 or is_own or aliased(SpecKind.MODELS, name, folder):
         return None
     if "/" in name:
         from planner.specs.hugging_face import cached_config, is_repository
@@ -81,7 +82,7 @@ def copied_from(name: str, folder: Path | None = None) -> str | None:
         if not is_repository(name) or cached_config(name):
             return None
     base = checkpoint_of(name, folder).model
-    return None if base == name or ("/" not in name and _is_known(name, folder)) else base
+    return None if base == name else base
 
 
 def _is_known(name: str, folder: Path | None) -> bool:

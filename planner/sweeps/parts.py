@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cache
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import cast
 
@@ -156,32 +156,38 @@ class Outcome:
 def run_scenarios(scenarios: Iterable[Scenario], specs: Path | None = None) -> Iterator[Outcome]:
     """Search scenarios; one that cannot be planned has its reason in the row.
 
-    Neighbours that differ in the terms of GPUs alone are searched once, where these choose no plan.
+    Neighbours that differ in the terms of GPUs alone are predicted once.
     """
-    before: tuple[object, SearchResult] | None = None
-    for scenario in scenarios:
-        work = scenario.work
-        money = {name for name, term in questions_of(work.workload).items() if term.group == TERMS}
-        values = [(name, value) for name, value in scenario.values.items() if name not in money]
-        same = before is not None and before[0] == (work.name, values)
-        outcome, result = _run(scenario, specs, before[1] if before and same else None)
-        before = None if result is None else ((work.name, values), result)
-        yield outcome
+    for _, alike in groupby(scenarios, _but_for_terms):
+        several = [*alike]
+        plans = [_planned(scenario, specs) for scenario in several]
+        results = iter(searched([one.problem for one in plans if isinstance(one, Plan)]))
+        for scenario, plan in zip(several, plans, strict=True):
+            asked: dict[str, Value] = {"scenario": scenario.number, "work": scenario.work.name}
+            asked["workload"] = scenario.work.workload
+            asked |= _named(scenario, Catalogue(specs))
+            if isinstance(plan, Plan):
+                yield _outcome({**asked, **_common(plan)}, plan, next(results))
+            else:
+                reason = " ".join(str(plan).split())
+                yield Outcome(row={**asked, "feasible": False, "reason": reason})
 
 
-def _run(
-    scenario: Scenario, specs: Path | None, before: SearchResult | None
-) -> tuple[Outcome, SearchResult | None]:
-    asked: dict[str, Value] = {"scenario": scenario.number, "work": scenario.work.name}
-    asked["workload"] = scenario.work.workload
-    asked |= _named(scenario, Catalogue(specs))
+def _but_for_terms(scenario: Scenario) -> tuple[str, list[tuple[str, object]]]:
+    """What a scenario asks, but for the terms of its GPUs."""
+    questions = questions_of(scenario.work.workload)
+    money = {name for name, term in questions.items() if term.group == TERMS}
+    return scenario.work.name, [pair for pair in scenario.values.items() if pair[0] not in money]
+
+
+def _planned(scenario: Scenario, specs: Path | None) -> Plan | PlannerError:
     try:
-        plan = make_plan(scenario.request(specs))
-        asked |= _common(plan)
-        result = searched(plan.problem, before)
+        return make_plan(scenario.request(specs))
     except PlannerError as error:
-        reason = " ".join(str(error).split())
-        return Outcome(row={**asked, "feasible": False, "reason": reason}), None
+        return error
+
+
+def _outcome(asked: Row, plan: Plan, result: SearchResult) -> Outcome:
     counts = {
         "configurations_evaluated": result.configurations_evaluated,
         "configurations_predicted": result.configurations_predicted,
@@ -189,12 +195,12 @@ def _run(
     }
     if not result.chosen:
         reason = _reason(result)
-        return Outcome(row={**asked, "feasible": False, "reason": reason, **counts}), result
+        return Outcome(row={**asked, "feasible": False, "reason": reason, **counts})
     table = columns_of(result.chosen)
     first = {name: values[:1] for name, values in table.items()}
     others = {name: values[1:] for name, values in table.items()}
     row = {**asked, "feasible": True, "reason": None, **_recommended(plan, first), **counts}
-    return Outcome(row=row, front=_front(plan, others, asked)), result
+    return Outcome(row=row, front=_front(plan, others, asked))
 
 
 def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Value]:

@@ -12,7 +12,6 @@ from planner.base.arrays import FloatArray, Numeric, Values, ranking
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.configurations.table import ConfigurationTable, word
-from planner.estimators.inference.burst import Burst
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
 from planner.question.request import Request
@@ -28,6 +27,8 @@ from planner.workloads.timed import TimedStep
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from planner.estimators.inference.burst import Burst
 
 
 @record(kw_only=True)

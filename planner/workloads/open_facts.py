@@ -11,7 +11,6 @@ import numpy as np
 
 from planner.base.records import record
 from planner.configurations.table import word
-from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Candidates, Setting, Source
 from planner.question.request import Request
 from planner.question.terms import glossary
@@ -19,6 +18,7 @@ from planner.specs.search_space import SearchSpace
 from planner.specs.serving import acceptance
 
 if TYPE_CHECKING:
+    from planner.estimators.inference.setting import ServingSetting
     from planner.workloads.deployments import Serving
 
 # Networks and loads of one class lie within a factor of two of the usual one.

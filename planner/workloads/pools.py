@@ -90,6 +90,11 @@ class PoolSource(Source):
         return self.space.prefill_setting.machine.gpu.name
 
     @property
+    def sites(self) -> tuple[Site, ...]:
+        """On what terms the GPUs of both pools run."""
+        return self.prefill_site, self.site
+
+    @property
     def asked(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
         return asked(self.setting.workload, self.site) | {
@@ -147,9 +152,6 @@ class PoolSource(Source):
             c = replace(c, concurrency=asked + np.zeros_like(c.concurrency))
         pools = self._pools(prefill, decode, c)
         run = disaggregated_run(self.setting, pools, c.replicas * c.concurrency)
-        each = prefill.configurations.replica_gpus, decode.configurations.replica_gpus
-        costs = self.prefill_site.price, self.site.price
-        prices = num_prefill * each[0] * costs[0], num_decode * each[1] * costs[1]
         number, work = self.setting.workload.num_requests, self.setting.workload
         found = PoolDeployments(
             source=self,
@@ -165,11 +167,16 @@ class PoolSource(Source):
                 time_to_first_token=run.time_to_first_token,
                 time_per_output_token=run.time_per_output_token,
                 memory_headroom=np.minimum(headroom(prefill), headroom(decode)),
-                price=np.add(*prices),
+                price=self.price(c),
                 makespan=None if number is None else number / run.request_rate,
             ),
         )
         return found if number is None or work.request_rate is None else found.at_load
+
+    def price(self, c: PoolConfigurations) -> FloatArray:
+        """USD per second of the GPUs of both pools."""
+        prefill, decode = c.prefill_replicas * c.prefill.replica_gpus, c.replicas * c.replica_gpus
+        return np.add(prefill * self.prefill_site.price, decode * self.site.price)
 
     def _pools(
         self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
@@ -231,6 +238,11 @@ class PoolDeployments(Deployments):
     decode: DecodeWorkers
     pools: Pools
     run: DisaggregatedRun
+
+    def moved(self, source: PoolSource) -> PoolDeployments:
+        """The same pools on other terms: no prediction depends on them."""
+        promises = replace(self.promises, price=source.price(self.configurations))
+        return replace(self, source=source, promises=promises)
 
     @property
     def held(self) -> PoolConfigurations:

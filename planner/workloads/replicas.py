@@ -195,6 +195,11 @@ class Replicas(Deployments):
 
     estimate: ServingEstimate
 
+    def moved(self, source: ReplicaSource) -> Replicas:
+        """The same replicas on other terms: no prediction depends on them."""
+        price = self.num_gpus * source.site.price
+        return replace(self, source=source, promises=replace(self.promises, price=price))
+
     def percentile(self, quantity: str, share: float) -> FloatArray:
         """What a share of the requests does not exceed of a time [s]."""
         return percentile(self.estimate, quantity, share)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.configurations.serving import PoolConfigurations, ServingConfigurations
-from planner.estimators.inference.setting import ServingSetting
+
+if TYPE_CHECKING:
+    from planner.configurations.serving import PoolConfigurations, ServingConfigurations
+    from planner.estimators.inference.setting import ServingSetting
 
 Step: TypeAlias = tuple[int, IndexArray | BoolArray]
 """A number of levels, and the level of every plan, 0 for the plainest."""

@@ -44,7 +44,7 @@ from planner.estimators.training.share import Setting
 from planner.estimators.training.step_time import StepTime
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
-from planner.question.terms import plain_values, terms_about, terms_of
+from planner.question.terms import terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -286,15 +286,20 @@ def mesh_of(
     counts = sorted(set(num_gpus))
     said: dict[str, object] = {**space.parameters, **settings}
     choices: dict[str, object] = {
-        **plain_values("train"),
         "global_batch_size": workload.global_batch_size,
         "zero_stage": framework.default_zero_stage,
         **said,
     }
-    table = {
-        name: checked(name, _values(choice, counts, model, workload))
-        for name, choice in choices.items()
+    bases = {
+        "num_hidden_layers": model.num_hidden_layers,
+        "num_experts": max(model.num_experts, 1),
+        "global_batch_size": workload.global_batch_size,
+        "sequence_length": workload.sequence_length,
     }
+    table = {name: [code] for name, code in TrainingConfigurations.plain().items()}
+    for name, choice in choices.items():
+        values = (value for n in counts for value in listed(choice, {**bases, "num_gpus": n}))
+        table[name] = checked(name, values)
     of_space = space.parameters.keys() - settings.keys()
     table |= _supported({name: table[name] for name in of_space}, framework)
     is_open = "zero_stage" not in settings and not _is_of(space, framework)
@@ -332,18 +337,6 @@ def _supported(
 def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
     """Whether a space was made for a framework."""
     return space.framework in (framework.name.lower().replace(" ", "-"), *framework.aliases)
-
-
-def _values(
-    choice: object, counts: list[int], model: ModelSpec, workload: TrainingWorkload
-) -> list[object]:
-    bases = {
-        "num_hidden_layers": model.num_hidden_layers,
-        "num_experts": max(model.num_experts, 1),
-        "global_batch_size": workload.global_batch_size,
-        "sequence_length": workload.sequence_length,
-    }
-    return [value for count in counts for value in listed(choice, {**bases, "num_gpus": count})]
 
 
 def _flops_efficiency(

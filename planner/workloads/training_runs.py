@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -11,6 +11,7 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, is_among
 from planner.base.cells import Value
 from planner.base.enums import (
+    Contract,
     Offload,
     Recompute,
     ZeroStage,
@@ -120,6 +121,11 @@ class TrainingSource(Source):
     def named(self) -> Mapping[str, str]:
         """Result columns that are the same for all its runs."""
         return {**super().named, "adapter": str(self.setting.workload.adapter)}
+
+    @property
+    def pace(self) -> Hashable:
+        """How often runs are interrupted there, and what that takes."""
+        return self.site.reliability, self.site.contract == Contract.SPOT
 
     @property
     def identity(self) -> object:

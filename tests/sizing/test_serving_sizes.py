@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import planner
@@ -84,6 +85,25 @@ def test_with_other_gpus_for_prompts_the_cheapest_may_have_more():
     (size,) = planner.size(**asked, request_rate=100).sizes
     assert size.cheapest.cost <= size.fewest.cost
     assert size.cheapest.num_gpus >= size.fewest.num_gpus
+
+
+def test_what_is_predicted_for_one_contract_is_judged_for_all():
+    """With other GPUs for the prompts the cheapest pools depend on the prices of both."""
+    contracts = ["on-demand", "spot"]
+
+    def table(contract):
+        asked = {**SERVICE, "mode": "disaggregated", "prefill_gpu": "a100", "request_rate": 100}
+        return (
+            planner.size(**asked, contract=contract)
+            .to_frame()
+            .sort_values(["contract", "choice"])
+            .reset_index(drop=True)
+        )
+
+    together = table(contracts)
+    alone = pd.concat([table(contract) for contract in contracts]).reset_index(drop=True)
+    pd.testing.assert_frame_equal(together[alone.columns], alone, check_exact=True)
+    assert together["cost_per_hour_usd"].nunique() > len(together) // 2
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from planner.base import text
 from planner.base.units import DAY
 from planner.decide.sizing.training import coarse, thinned, whole_nodes
 from planner.errors import SearchSpaceError, SpecError
-from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.exhaustive import search_source
 
 RUN = {"model": "llama-7b", "framework": "megatron-lm", "space": "small"}
 GPU = {"gpu": "a100-sxm-80gb"}
@@ -233,36 +233,32 @@ def test_processes_find_what_one_finds():
     assert repr(one.table) == repr(two.table)
 
 
-@pytest.mark.parametrize(
-    ("bound", "searches"), [({"calendar_time": "13d"}, "shared"), ({"cost": 40_000}, "own")]
-)
-def test_contracts_share_the_searches_that_they_do_not_change(monkeypatch, bound, searches):
-    """Costs alone differ, unless a limit is one; spot GPUs, taken away, are slower."""
+@pytest.mark.parametrize("bound", [{"calendar_time": "13d"}, {"cost": 40_000}])
+def test_what_is_predicted_for_one_contract_is_judged_for_all(monkeypatch, bound):
+    """Costs differ, which may be a limit; spot GPUs, taken away, are slower."""
     contracts = ["on-demand", "reserved-1y", "spot"]
     made = []
 
-    def search(problem):
-        made.append(problem)
-        return exhaustive_search(problem)
+    def search(problem, takers, *others):
+        made.append((takers[0][0].told, takers[0][0].counts))
+        return search_source(problem, takers, *others)
 
-    monkeypatch.setattr("planner.optimize.other_terms.exhaustive_search", search)
+    monkeypatch.setattr("planner.optimize.exhaustive.search_source", search)
 
     def table(contract):
         asked = {**RUN, **GPU, **LIMITS, "constraints": bound, "num_gpus": [16, 32, 64]}
         made.clear()
         return planner.size(**asked, contract=contract).to_frame()
 
-    alone, number = [], 0
-    for contract in contracts[:2]:
+    alone, looked_at = [], set()
+    for contract in contracts:
         alone.append(table(contract))
-        number += len(made)
-    both = table(contracts[:2])
-    assert len(made) == (number // 2 if searches == "shared" else number)
-    spot = table("spot")
-    every = pd.concat([*alone, spot]).sort_values(["contract", "choice"]).reset_index(drop=True)
+        looked_at |= {*made}
+    every = pd.concat(alone).sort_values(["contract", "choice"]).reset_index(drop=True)
     together = table(contracts).sort_values(["contract", "choice"]).reset_index(drop=True)
+    assert sorted(made) == sorted(looked_at)
     pd.testing.assert_frame_equal(together[every.columns], every, check_exact=True)
-    assert set(both.contract) == set(contracts[:2])
+    assert set(together.contract) == set(contracts)
 
 
 @pytest.mark.parametrize(

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.base.cells import number
 from planner.decide.sizing.fleet import Fleet, Size
 from planner.decide.sizing.floor import MORE_EFFICIENT, Missed, reason_of
+from planner.decide.sizing.searches import Searches
 from planner.optimize.collector import Collector
-from planner.optimize.constraints import Constraint
-from planner.optimize.other_terms import searched
 from planner.optimize.result import SearchResult
 from planner.question.request import Request
 from planner.workloads.deployments import DISAGGREGATED
-from planner.workloads.plan import Plan, make_plan
+from planner.workloads.plan import Plan
 
 _FEWEST = ("num_gpus", "request_latency")
 _CHEAPEST = ("cost_per_hour", *_FEWEST)
-Searches = MutableMapping[Hashable, SearchResult]
-"""What was searched for a contract: the next one takes it where it chooses no plan."""
 
 # How often the GPUs of a plan that waits too long are doubled.
 _DOUBLINGS = 6
@@ -32,7 +29,7 @@ def serving_size(request: Request, searches: Searches) -> Size:
     """The fewest GPUs that keep the limits, and the cheapest.
 
     With one GPU everywhere these are the same; with others for the prompts they need not be.
-    ``searches`` has those of the same request under other contracts.
+    ``searches`` are shared with the same request under other contracts.
 
     Raises
     ------
@@ -47,7 +44,7 @@ def serving_size(request: Request, searches: Searches) -> Size:
     if math.isnan(fewest.cost):
         cheapest = None
     elif request.prefill_gpu is not None:
-        cheapest = _best(*_searched(replace(request, objectives=_CHEAPEST), searches))
+        cheapest = _best(*searches.of(replace(request, objectives=_CHEAPEST)))
     return replace(head, fewest=fewest, cheapest=cheapest)
 
 
@@ -59,7 +56,7 @@ def fleet_of(request: Request) -> Fleet | None:
     SpecError, SearchSpaceError
         Something is unknown, faulty or impossible.
     """
-    return _fewest(request, {})[0]
+    return _fewest(request, Searches((request.contract,)))[0]
 
 
 def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
@@ -69,7 +66,7 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
     limit too, and a short wait may take more: pools are then searched on numbers of GPUs.
     """
     request = replace(request, objectives=_FEWEST)
-    plan, result = _searched(request, searches)
+    plan, result = searches.of(request)
     best, reason = _best(plan, result), ""
     if best is None:
         reason = reason_of([Missed.of(plan, result)])
@@ -79,7 +76,7 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
     pools = replace(request, mode=DISAGGREGATED)
     if best is None:
         for count in _beyond(plan, result):
-            if best := _best(*_searched(replace(pools, num_gpus=count), searches, limits)):
+            if best := _best(*searches.of(replace(pools, num_gpus=count), limits)):
                 break
     if best is None:
         return None, reason
@@ -90,7 +87,7 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
         if len(open_below) > 2 * _AT_ONCE:
             open_below = open_below[len(open_below) // 2 :][:1]
         on_these = replace(pools, num_gpus=tuple(open_below))
-        fewer = _best(*_searched(on_these, searches, limits)) if open_below else None
+        fewer = _best(*searches.of(on_these, limits)) if open_below else None
         if fewer is None:
             failed = max(open_below, default=best.num_gpus)
         best = fewer or best
@@ -111,21 +108,6 @@ def _beyond(plan: Plan, result: SearchResult) -> Iterator[int]:
     for doubling in range(_DOUBLINGS if near else 0):
         if (count := min(near) * 2**doubling) <= most:
             yield int(count)
-
-
-def _searched(
-    request: Request, searches: Searches, limits: Sequence[Constraint] = ()
-) -> tuple[Plan, SearchResult]:
-    """What a search finds; ``limits`` replace its own and are not widened."""
-    plan = make_plan(request)
-    if limits:
-        known = {limit.name: replace(limit, assumed=False) for limit in limits}
-        given = {limit.name: limit for limit in plan.problem.constraints}
-        problem = replace(plan.problem, constraints=tuple({**given, **known}.values()))
-        plan = replace(plan, problem=problem)
-    asked = (request.objectives, request.num_gpus, request.mode)
-    result = searches[asked] = searched(plan.problem, searches.get(asked))
-    return replace(plan, problem=result.problem), result
 
 
 def _best(plan: Plan, result: SearchResult) -> Fleet | None:

@@ -20,10 +20,10 @@ from planner.confidence.intervals import checked_confidence
 from planner.decide.sizing.day import Load, day_of
 from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.floor import DEADLINES
-from planner.decide.sizing.serving import Searches, serving_size
+from planner.decide.sizing.searches import Searches
+from planner.decide.sizing.serving import serving_size
 from planner.decide.sizing.training import TrainingSizer
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
-from planner.optimize.result import SearchResult
 from planner.question.inputs import read, several
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_of
@@ -209,24 +209,19 @@ def contracts_given(given: object, said: str = "contract") -> list[str | None]:
 
 
 def _sizes(task: Task) -> Sizing:
-    """The size under each contract; what they do not change is searched once."""
-    searches: Searches = {}
-    by_number: dict[int, SearchResult] = {}
+    """The size under each contract; what they do not change is predicted once."""
     contracts = task.contracts if task.load is None else (None,)
-    return [
-        (contract, _size(replace(task.request, contract=contract), task, searches, by_number))
-        for contract in contracts
-    ]
+    requests = [replace(task.request, contract=contract) for contract in contracts]
+    without = [_unpriced(request) for request in requests]
+    pairs = [*zip(requests, without, strict=True)]
+    searches = Searches(tuple(one.contract for one, unpriced in pairs if unpriced is None))
+    return [(one.contract, unpriced or _size(one, task, searches)) for one, unpriced in pairs]
 
 
-def _size(
-    request: Request, task: Task, searches: Searches, by_number: dict[int, SearchResult]
-) -> Size | PlannerError:
+def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerError:
     try:
-        if request.contract is not None and (reason := _no_price(request)):
-            return Size(gpu=str(request.gpu), contract=request.contract, reason=reason)
         if _trains(request):
-            found = TrainingSizer(request=request, searches=by_number).size()
+            found = TrainingSizer(request=request, searches=searches).size()
         else:
             found = serving_size(request, searches)
         if task.load is not None and found.fewest is not None:
@@ -242,13 +237,18 @@ def _size(
     return replace(found, gpu=str(row["gpu"]), contract=contract, is_other_contract=is_other)
 
 
-def _no_price(request: Request) -> str:
-    """That nobody sells the GPU under the contract that is asked for; empty where somebody does."""
-    plan = make_plan(replace(request, num_gpus=1) if _trains(request) else request)
-    offers = (getattr(source, "site", None) for source in plan.problem.sources)
-    if any(site is None or site.offer is not None for site in offers):
-        return ""
-    return f"no {request.contract} price is known: give --price"
+def _unpriced(request: Request) -> Size | PlannerError | None:
+    """That nobody sells the GPU under the contract that is asked for; None where somebody does."""
+    if request.contract is None:
+        return None
+    try:
+        plan = make_plan(replace(request, num_gpus=1) if _trains(request) else request)
+    except PlannerError as error:
+        return error
+    if any(source.site.offer is not None for source in plan.problem.sources):
+        return None
+    reason = f"no {request.contract} price is known: give --price"
+    return Size(gpu=str(request.gpu), contract=request.contract, reason=reason)
 
 
 def _asked(request: Request) -> Request:

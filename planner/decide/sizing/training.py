@@ -11,9 +11,8 @@ from planner.base.cells import number
 from planner.decide.open_facts import MovingFact, moving_facts
 from planner.decide.sizing.fleet import Fleet, Size
 from planner.decide.sizing.floor import Floor, Missed, reason_of
+from planner.decide.sizing.searches import Searches
 from planner.estimators.training.share import Setting
-from planner.optimize.other_terms import searched
-from planner.optimize.result import SearchResult
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
 from planner.workloads.place import LARGEST_OF_ALL, every_count, gpu_counts
@@ -77,13 +76,13 @@ _TRIED_BELOW = 12
 class TrainingSizer:
     """Searches one GPU under one contract, every number of GPUs at most once.
 
-    ``searches`` has those of the same request under other contracts, by the number of GPUs.
+    ``searches`` are shared with the same request under other contracts.
     ``floor`` tells below which number none need be looked at; ``not_tried`` are whole nodes between
     it and the fewest GPUs that were not, for being many.
     """
 
     request: Request
-    searches: dict[int, SearchResult] = field(default_factory=dict)
+    searches: Searches
     floor: Floor = field(default_factory=Floor)
     found: dict[int, Fleet | None] = field(default_factory=dict)
     missed: list[Missed] = field(default_factory=list)
@@ -137,10 +136,10 @@ class TrainingSizer:
 
     def _precision(self, fleet: Fleet | None) -> MovingFact | None:
         """A fleet's precision beside the other one."""
-        if fleet is None or (plan := self.searches[fleet.num_gpus].fastest) is None:
+        if fleet is None:
             return None
-        asked = make_plan(replace(self.request, num_gpus=fleet.num_gpus))
-        facts = moving_facts(asked, plan)
+        plan, result = self.searches.of(replace(self.request, num_gpus=fleet.num_gpus))
+        facts = () if result.fastest is None else moving_facts(plan, result.fastest)
         return next((fact for fact in facts if fact.name == "precision"), None)
 
     def _counts(self) -> tuple[int, ...]:
@@ -264,8 +263,7 @@ class TrainingSizer:
         """The fastest plan on so many GPUs that keeps every limit; None if there is none."""
         if count in self.found:
             return self.found[count]
-        plan = make_plan(replace(self.request, num_gpus=count))
-        result = self.searches[count] = searched(plan.problem, self.searches.get(count))
+        plan, result = self.searches.of(replace(self.request, num_gpus=count))
         best = result.fastest
         fleet = None if best is None else Fleet.of(plan, best)
         self.found[count] = fleet

@@ -65,8 +65,8 @@ def finish_search(
     as a plan file and as a row; comparisons, which have, for each outer axis, the best plan of
     every value, and why others have none.
     """
-    best, fastest, chosen = result.recommended, result.fastest, dict[str, object]()
-    if files.has_object and best is not None and fastest is not None:
+    best, chosen = result.recommended, dict[str, object]()
+    if files.has_object and best is not None and (fastest := result.fastest) is not None:
         chosen = {
             "recommended": PinnedPlan.of(plan, row_of(best)).to_dict(),
             "recommended_row": full_rows(best.columns(), plan.problem.sources)[0],

@@ -9,12 +9,17 @@ from collections.abc import Sequence
 from planner.base import text
 from planner.base.units import GIB
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
+from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.decide.advice import remedies
 from planner.decide.explaining.against import Seen
+from planner.estimators.inference.memory import longest_that_fits, serving_memory
+from planner.estimators.inference.setting import ServingSetting
+from planner.launch.option_table import Role
+from planner.launch.targets import targets
 from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.show.views.load import no_start
+from planner.question.terms import glossary
 from planner.show.views.overview import describe, where
 from planner.show.views.parts import host_words
 from planner.show.views.sure import fits_words
@@ -22,6 +27,9 @@ from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan, result_of
 
 _WIDTH = 80
+_OPTION = "max_model_len"
+# A whole context of which the slots of a server have equal parts.
+_SHARED = "context_size"
 
 
 def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | None = None) -> str:
@@ -148,3 +156,39 @@ def wrapped(sentence: str, indent: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def no_start(miss: NearestMiss) -> str:
+    """Why an engine does not start with its longest request, or not surely, and with which it
+    would; empty where that is not what is missed."""
+    setting, c = miss.source.setting, miss.configuration
+    if not isinstance(setting, ServingSetting) or not isinstance(c, ServingConfigurations):
+        return ""
+    if setting.workload.max_model_len is None:
+        return ""
+    if setting.engine.memory.shortens_longest:
+        return ""
+    c = c.decode if isinstance(c, PoolConfigurations) else c
+    memory, longest = serving_memory(setting, c), setting.workload.max_model_len
+    most = longest_that_fits(setting, memory, c)
+    surely = longest_that_fits(setting, memory, c, min(setting.sure_share, 1.0))
+    if not 0 < surely < longest:
+        return ""
+    slots = 1 if setting.engine.scheduler.continuous else int(c.concurrency[0])
+    option, number = _told(setting.engine.name, surely, slots)
+    how, held = "does not start", f"{most:,}"
+    if most >= longest:
+        how, held = "may not start", f"little more ({fits_words(miss.row)})"
+    if slots > 1:
+        held = f"{held} in each of {slots} slots"
+    return f"{how}: longest request {longest:,} tokens, the cache holds {held}; {option} {number}"
+
+
+def _told(engine: str, most: int, slots: int) -> tuple[str, int]:
+    """The engine's own option for its longest request, and its number."""
+    for target in targets().values():
+        if any(engine.startswith(profile) for profile in target.profiles):
+            for name, number in ((_OPTION, most), (_SHARED, most * slots)):
+                for row in target.table.rows_of(name, Role.IS):
+                    return row.option, number
+    return glossary()[_OPTION].option_name, most
