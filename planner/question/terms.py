@@ -34,7 +34,8 @@ texts are made from it. Its columns:
     of the page in a browser, where a row has them: the workloads or the command in whose form it
     comes first, ``long`` with a line for itself; and what may stand there
 ``about``
-    the groups that it belongs to, which `terms_about` lists:
+    the groups that it belongs to, which `terms_about` lists in the order of the table, or of the
+    places that stand behind their names (``request:2``):
 
     - ``place``: where a plan runs; ``spec``: names specs; ``software``: has a profile
     - ``degree``: of parallelism; ``model_parallel``: of one copy of the model;
@@ -44,6 +45,15 @@ texts are made from it. Its columns:
     - ``length`` of what is computed; ``run_length``: how long training lasts; ``image``: of inputs;
       ``product``: sizes of a matrix product; ``format``: of numbers
     - ``following``: parameters that others decide, so that a change of them alone is none
+    - ``measured``: whose errors published runs tell; ``trained``, ``served``: results that tell a
+      plan; ``pace``: those that say first how fast it is
+    - ``split``, ``choice``: sizes and choices of a run of training; ``problem``: what runs have in
+      common whose layouts are compared; ``kin``: what runs and scenarios are grouped by
+    - ``asked``, ``terms``: of a scenario what stands first, and where and on what terms it runs;
+      ``offer``: of a price; ``first``: what the help tells first; ``answered``: what a plan
+      answers where nobody does
+    - ``samples`` that do not fill sequences; ``low_rank``: of adapters; ``variation`` of lengths;
+      ``loads``: what requests share; ``offloading`` of weights and cache; ``message``: between GPUs
 ``needs``
     of a question, the one without which it does nothing
 """
@@ -62,6 +72,8 @@ from planner.base.records import record
 
 Codes: TypeAlias = type[enums.Code]
 
+_ENDINGS = {"s": "_s", "GiB": "_gib", "d": "_days", "USD": "_usd"}
+_ENDINGS |= {"kW": "_kw", "kWh": "_kwh", "kg": "_kg"}
 _FORMATS = ("ComputePrecision", "Quantization", "CacheType")
 
 
@@ -87,7 +99,7 @@ class Term:
     description: str
     form: tuple[str, ...]
     example: str
-    about: tuple[str, ...]
+    about: dict[str, int]
     needs: str
 
     @property
@@ -126,6 +138,11 @@ class Term:
     def takes_several(self) -> bool:
         """Whether a question may have several answers, which are compared."""
         return self.type in ("names", "counts") or "parameter" in self.kind
+
+    @property
+    def column(self) -> str:
+        """Its column of results, which ends with its unit."""
+        return self.term + _ENDINGS.get(self.unit, "")
 
     @property
     def column_header(self) -> str:
@@ -197,9 +214,11 @@ def glossary() -> dict[str, Term]:
     text = (Path(__file__).parent / "terms.csv").read_text(encoding="utf-8")
     found = {}
     for row in csv.DictReader(text.splitlines(), restval=""):
-        of, kind, about = (
+        of, kind, groups = (
             tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind", "about")
         )
+        places = (group.partition(":") for group in groups)
+        about = {group: int(place or 0) for group, _, place in places}
         form = tuple(row.pop("form").split())
         found[row["term"]] = Term(of=of, kind=kind, about=about, form=form, **row)
     return found
@@ -245,7 +264,17 @@ def terms_about(group: str, workload: str = "") -> tuple[str, ...]:
     found = [term for term in glossary().values() if group in term.about]
     if not found:
         raise KeyError(group)
+    found.sort(key=lambda term: term.about[group])
     return tuple(term.term for term in found if not (workload and term.of) or workload in term.of)
+
+
+def columns_about(group: str, workload: str = "") -> tuple[str, ...]:
+    """The columns of results of a group of terms; see `terms_about`.
+
+    >>> columns_about("latency", "inference")
+    ('request_latency_s', 'prefill_latency_s', 'decode_latency_s')
+    """
+    return tuple(glossary()[name].column for name in terms_about(group, workload))
 
 
 def plain_values(workload: str) -> dict[str, Value]:

@@ -17,7 +17,7 @@ from planner.specs.catalogue import Catalogue
 COST, TIME, VALUE = "cost", "time", "value"
 """What scenarios are chosen by: ``value`` is cost times time, both all the better the less."""
 
-PLACES = ("gpu", "cluster", "provider", "contract", "region", "reliability", "pue", "price")
+PLACES = terms_about("terms")
 """Where scenarios run, and on what terms: their columns."""
 
 _CALENDAR, _TRAINING, _LATENCY = "calendar_time_days", "time_to_train_days", "request_latency_s"

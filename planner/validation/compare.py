@@ -61,9 +61,8 @@ def _model(name: str, model: ModelSpec) -> Iterator[str]:
 
 # One layout problem: the same model, GPUs, batch and length on the same software.
 _PROBLEM = (
-    "source", "framework", "model", "num_hidden_layers", "hidden_size", "intermediate_size",
-    "num_attention_heads", "num_experts", "gpu", "num_gpus", "precision", "global_batch_size",
-    "sequence_length",
+    "source", *terms_about("problem"), "num_hidden_layers", "hidden_size", "intermediate_size",
+    "num_attention_heads", "num_experts",
 )  # fmt: skip
 _LAYOUT = terms_about("layout", "train")
 

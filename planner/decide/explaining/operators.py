@@ -174,7 +174,7 @@ def _kind(
     return Kind(seconds=seconds, sizes=sizes, words=words, crosses=crosses, is_group=is_group)
 
 
-_GROUP = ("num_bytes", "num_gpus", "stride")
+_GROUP = terms_about("message")
 KINDS: Mapping[str, Kind] = {
     "gemm": _kind(_gemm, "rows", "columns", "depth", words=_FORMATS),
     "grouped-gemm": _kind(

@@ -15,6 +15,7 @@ from planner.base.units import GIB, GIGA, HOUR, KILOWATT_HOUR, MONTH, TERA, YEAR
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.ownership import owned, used_figures
 from planner.estimators.parameters import count_parameters
+from planner.question.terms import terms_about
 from planner.show.page import TOTAL, Block, Column, Pairs, Table, Title, fitted, grid, said
 from planner.specs.api_price import read_api_prices
 from planner.specs.catalogue import Catalogue
@@ -229,7 +230,7 @@ _PROFILES = {
     SpecKind.RELIABILITY: ReliabilitySpec,
 }
 _TYPICAL = ("contract", "typical", "from", "to", "offers", "newest")
-_OFFER = ("contract", "USD /h", "provider", "region", "date")
+_OFFER = ("contract", "USD /h", *terms_about("offer"), "date")
 _FIGURE = ("quantity", "value", "unit", "range")
 _NUMBERS = ("USD /h", "typical", "from", "to", "offers", "value")
 _UNITS = {

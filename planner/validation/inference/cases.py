@@ -24,6 +24,7 @@ from planner.configurations.serving_rules import SERVING_RULES, ServingContext
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
+from planner.question.terms import terms_about
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -71,9 +72,10 @@ def slower(engine: EngineProfile, scale: float) -> EngineProfile:
 _LONGEST = 100_000_000
 _HIGHEST_RATE = 1e6
 _LARGEST_SHARES = {
-    "input_variation": 10.0, "output_variation": 10.0, "prefix_cache_hit_rate": 0.999,
+    **dict.fromkeys(terms_about("variation"), 10.0),
+    "prefix_cache_hit_rate": 0.999,
     "acceptance_rate": 0.999,
-}  # fmt: skip
+}
 _LARGEST_MEMORY = 1e6
 _LARGEST_RANK = 4096
 _MOST_ADAPTERS = 100_000
