@@ -52,10 +52,14 @@ texts are made from it. Its columns:
     - ``asked``, ``terms``: of a scenario what stands first, and where and on what terms it runs;
       ``offer``: of a price; ``first``: what the help tells first; ``answered``: what a plan
       answers where nobody does
+    - ``run`` of training, ``promise``, ``output``, ``carried`` load and ``cache`` of what serves:
+      its results in the order of their columns; ``amount``, ``as_asked``: of the work of a run
     - ``samples`` that do not fill sequences; ``low_rank``: of adapters; ``variation`` of lengths;
       ``loads``: what requests share; ``offloading`` of weights and cache; ``message``: between GPUs
 ``needs``
     of a question, the one without which it does nothing
+``tells``
+    of an objective or limit whose name is no column: the result that tells it
 """
 
 from __future__ import annotations
@@ -69,11 +73,16 @@ from typing import TypeAlias
 from planner.base import enums, software_enums
 from planner.base.cells import Value
 from planner.base.records import record
+from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
 
 Codes: TypeAlias = type[enums.Code]
 
-_ENDINGS = {"s": "_s", "GiB": "_gib", "d": "_days", "USD": "_usd"}
-_ENDINGS |= {"kW": "_kw", "kWh": "_kwh", "kg": "_kg"}
+# By unit what the names of its columns end with, and how many SI units it is.
+_ENDINGS = {
+    "s": ("_s", 1.0), "d": ("_days", DAY), "h": ("", HOUR), "GiB": ("_gib", GIB),
+    "USD": ("_usd", 1.0), "kg": ("_kg", 1.0), "kW": ("_kw", KILOWATT),
+    "kWh": ("_kwh", KILOWATT_HOUR), "TFLOP/s": ("", TERA),
+}  # fmt: skip
 _FORMATS = ("ComputePrecision", "Quantization", "CacheType")
 
 
@@ -101,6 +110,7 @@ class Term:
     example: str
     about: dict[str, int]
     needs: str
+    tells: str
 
     @property
     def sign(self) -> int:
@@ -142,7 +152,12 @@ class Term:
     @property
     def column(self) -> str:
         """Its column of results, which ends with its unit."""
-        return self.term + _ENDINGS.get(self.unit, "")
+        return self.term + _ENDINGS.get(self.unit, ("", 1.0))[0]
+
+    @property
+    def scale(self) -> float:
+        """How many SI units the unit of that column is."""
+        return _ENDINGS.get(self.unit, ("", 1.0))[1]
 
     @property
     def column_header(self) -> str:
@@ -272,7 +287,7 @@ def columns_about(group: str, workload: str = "") -> tuple[str, ...]:
     """The columns of results of a group of terms; see `terms_about`.
 
     >>> columns_about("latency", "inference")
-    ('request_latency_s', 'prefill_latency_s', 'decode_latency_s')
+    ('prefill_latency_s', 'decode_latency_s', 'request_latency_s')
     """
     return tuple(glossary()[name].column for name in terms_about(group, workload))
 

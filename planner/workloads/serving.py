@@ -162,12 +162,7 @@ SERVING_WORDS = Wording(
         "output_tokens_per_s_per_gpu",
         "cost_per_million_tokens_usd",
     ),
-    of_objective={
-        "throughput_per_gpu": "output_tokens_per_s_per_gpu",
-        "capacity_per_gpu": "capacity_requests_per_s_per_gpu",
-        "throughput": "output_tokens_per_s",
-        "interactivity": "tokens_per_s_per_user",
-    },
+    of_objective={n: t.tells for n, t in terms_of("serve", "objective").items() if t.tells},
     from_end_to_end=True,
     told=columns_about("served"),
 )
