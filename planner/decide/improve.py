@@ -129,16 +129,16 @@ def _around(plan: Plan, own: Row, may_be: Callable[[str, Value], bool]) -> Probl
     }
     if workload == "train":
         asked["global_batch_size"] = int(number(own["global_batch_size"]))
+    told = request.max_num_seqs
     if workload == "serve":
         # What an engine is told to run at once goes with what it does.
-        asked |= {"mode": "aggregated", "request_rate": None, "max_num_seqs": None}
+        request = request.changed(mode="aggregated", request_rate=None, max_num_seqs=None)
     try:
         wide = make_plan(request.changed(**asked))
         asked["settings"] = fixed | _values(wide, own, set(fixed), may_be)
         problem = make_plan(request.changed(**asked)).problem
     except PlannerError:
         return None
-    told = request.max_num_seqs
     if told is None or workload != "serve":
         return problem
     at_once = int(number(own["concurrency"]))

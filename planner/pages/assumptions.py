@@ -87,7 +87,7 @@ def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, st
 
 def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
     """The specs that rows name, of which no digest is known."""
-    names = ("model", "gpu", "prefill_gpu", "framework", "engine", "reliability")
+    names = terms_about("source")
     found: dict[str, str] = {}
     for row in rows:
         for name in names:

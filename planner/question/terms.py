@@ -52,6 +52,10 @@ texts are made from it. Its columns:
     - ``asked``, ``terms``: of a scenario what stands first, and where and on what terms it runs;
       ``offer``: of a price; ``first``: what the help tells first; ``answered``: what a plan
       answers where nobody does
+    - ``kernel``, ``reached``: of one operator, what it is and what it reaches; ``measure``: of
+      scenarios; ``high``: results of which more is better
+    - ``source``: specs of a row; ``priced``: what is compared where prices are; ``logged``: of a
+      run of training whose log is read; ``rare``, ``rare_word``: what few runs tell
     - ``run`` of training, ``promise``, ``output``, ``carried`` load and ``cache`` of what serves:
       its results in the order of their columns; ``amount``, ``as_asked``: of the work of a run
     - ``samples`` that do not fill sequences; ``low_rank``: of adapters; ``variation`` of lengths;
@@ -60,6 +64,9 @@ texts are made from it. Its columns:
     of a question, the one without which it does nothing
 ``tells``
     of an objective or limit whose name is no column: the result that tells it
+``words``, ``common``
+    of a question the enumeration whose words answer it; of a parameter the values that runs of
+    today have, where others are asked for by name
 """
 
 from __future__ import annotations
@@ -70,7 +77,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeAlias
 
-from planner.base import enums, software_enums
+from planner.base import adapter_names, enums, software_enums
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
@@ -111,6 +118,8 @@ class Term:
     about: dict[str, int]
     needs: str
     tells: str
+    words: str
+    common: str
 
     @property
     def sign(self) -> int:
@@ -124,6 +133,12 @@ class Term:
         home = enums if hasattr(enums, name) else software_enums
         found: Codes | None = getattr(home, name) if kind in ("code", "level") else None
         return found
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What the answer to a question is one of, where it is one of a few words."""
+        home = enums if hasattr(enums, self.words) else adapter_names
+        return tuple(map(str, getattr(home, self.words))) if self.words else ()
 
     @property
     def enumeration(self) -> Codes:

@@ -15,6 +15,7 @@ from planner.base.enums import (
 )
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
+from planner.question.terms import terms_about
 
 Step: TypeAlias = tuple[int, IndexArray | BoolArray]
 """A number of levels, and the level of every plan, 0 for the plainest."""
@@ -44,12 +45,7 @@ LONGEST_BATCH = 600.0
 """Seconds: a batch is rarely waited for longer."""
 HIGHEST_LOAD = 0.9
 """Of prefill workers: beyond it requests that come at random wait ever longer."""
-_KINDS = {
-    "tensor_parallel": 1,
-    "expert_parallel": 2,
-    "attention_data_parallel": 2,
-    "pipeline_parallel": 5,
-}
+_KINDS = dict(zip(terms_about("degree", "serve"), (1, 5, 2, 2), strict=True))
 
 
 def replica_complexity(

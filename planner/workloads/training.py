@@ -214,7 +214,11 @@ def _faster_kernel(
 
 
 # What every framework can do.
-_PLAINEST = {"num_gpus": 1, "zero_stage": 0, "global_batch_size": 1}
+_PLAINEST = {
+    name: int(term.least or 0)
+    for name, term in terms_of("train", "parameter").items()
+    if not term.default
+}
 _FRONT = ("throughput", "memory_headroom")
 
 

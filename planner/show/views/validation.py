@@ -20,6 +20,7 @@ from planner.confidence.intervals import LEVEL
 from planner.errors import CalibrationError
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.show.page import GAP, Block, Pairs, Title, grid, said
+from planner.show.theme import axis_label
 from planner.show.views.rows import csv_cell, plain_cell, texts
 from planner.validation.columns import ADDED, MEASURED, PREDICTED, schema_of
 from planner.validation.compare import UNKNOWN, Errors, MemoryVerdicts, Row, errors, memory_verdicts
@@ -229,17 +230,7 @@ def _percent(share: float, digits: int = 1, sign: str = "") -> str:
     return f"{100 * share:{sign}.{digits}f}%" if math.isfinite(share) else "-"
 
 
-_LABELS = {
-    "tokens_per_s_per_gpu": "tokens/s/GPU",
-    "output_tokens_per_s": "output tokens/s",
-    "total_tokens_per_s": "all tokens/s",
-    "requests_per_s": "requests/s",
-    "step_time_s": "step time",
-    "time_to_first_token_s": "time to first token",
-    "time_per_output_token_s": "time per output token",
-    "request_latency_s": "request latency",
-    OUT_OF_MEMORY: "ran out of memory",
-}
+_LABELS = {"total_tokens_per_s": "all tokens/s", OUT_OF_MEMORY: "ran out of memory"}
 _INSIDE = {True: "yes", False: "no"}
 
 
@@ -285,7 +276,9 @@ def _run_cells(one: Compared) -> Iterator[str]:
 def _label(one: Compared) -> str:
     if one.percent is not None:
         return f"  p{one.percent}"
-    return f"peak memory, {one.kind}" if one.name == MEMORY else _LABELS.get(one.name, one.name)
+    if one.name == MEMORY:
+        return f"peak memory, {one.kind}"
+    return _LABELS.get(one.name) or axis_label(one.name).partition(" [")[0]
 
 
 def _range_ends(name: str, low: float, high: float) -> str:

@@ -116,12 +116,11 @@ def _training(planned: Planned) -> Mapping[str, object]:
     row, work = planned.row, planned.setting.workload
     adapter = row.get("adapter", "none")
     return {
-        "framework": row["framework"],
+        **{name: row[name] for name in terms_about("logged")},
+        **{name: getattr(work, name) for name in terms_about("length", "train")},
         "workload": "pretrain" if adapter == "none" else adapter,
         "lora_rank": "" if adapter == "none" else work.lora_rank,
-        "sequence_length": work.sequence_length,
         "mtp_num_layers": planned.model.mtp_num_layers or "",
-        "data_parallel": row["data_parallel"],
         **_parameters(planned),
     }
 

@@ -39,7 +39,7 @@ from planner.configurations.option_rules import has_kernel
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.parameters import count_parameters
 from planner.formulas.memory import NF4_BYTES
-from planner.question.terms import glossary, terms_of
+from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -58,20 +58,16 @@ def options_of(
         A column has a word that is none of its parameter's.
     """
     plain = TrainingConfigurations.plain()
-    words = {
-        "cp_comm_type": run.word("cp_comm_type") or profile.cp_comm_type,
-        "pipeline_schedule": run.word("pipeline_schedule"),
-        "attention_kernel": run.word("attention_kernel") or _kernel(rule, gpu),
-        "expert_compute": run.word("expert_compute") or _experts(run, profile, rule, model),
-        "torch_compile": run.word("torch_compile") if profile.compilation.selectable else "",
-    }
-    return {
-        "expert_tensor_parallel": run.count("expert_tensor_parallel") or 1,
-        "overlap_expert_parallel": bool(run.flag("overlap_expert_parallel")),
-        "expert_capacity_factor": run.number("expert_capacity_factor") or 0.0,
-        "expert_imbalance": max(run.number("expert_imbalance") or 1.0, 1.0),
-        **{name: _code(name, word) if word else plain[name] for name, word in words.items()},
-    }
+    usual = (profile.cp_comm_type, "", _kernel(rule, gpu), _experts(run, profile, rule, model), "")
+    usual_words = zip(terms_about("rare_word"), usual, strict=True)
+    words = {name: run.word(name) or word for name, word in usual_words}
+    if not profile.compilation.selectable:
+        words["torch_compile"] = ""
+    read = {"count": run.count, "flag": run.flag, "number": run.number}
+    told = {n: read[glossary()[n].type](n) or plain[n] for n in terms_about("rare")}
+    told["expert_imbalance"] = max(told["expert_imbalance"], 1.0)
+    chosen = {name: _code(name, word) if word else plain[name] for name, word in words.items()}
+    return {**told, **chosen}
 
 
 def _kernel(rule: FrameworkRule, gpu: GpuSpec) -> str:
