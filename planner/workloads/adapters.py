@@ -184,13 +184,11 @@ def sample_answers(work: TrainingWorkload) -> dict[str, Value]:
 def _refuse_useless(request: Request, kind: AdapterKind) -> None:
     """Refuse what says nothing of this kind of adapter."""
     has_virtual = kind in (AdapterKind.PROMPT, AdapterKind.PREFIX)
-    needed = dict.fromkeys(terms_about("low_rank"), (kind.is_low_rank, ": lora or qlora")) | {
-        "modules_to_save": (
-            kind is not AdapterKind.NONE or request.modules_to_save == "none", ""
-        ),
-        "virtual_tokens": (has_virtual, ": prompt or prefix"),
-        "double_quantization": (kind is AdapterKind.QLORA, ": qlora"),
-    }  # fmt: skip
+    may_save = kind is not AdapterKind.NONE or request.modules_to_save == "none"
+    is_qlora = kind is AdapterKind.QLORA
+    others = (may_save, ""), (has_virtual, ": prompt or prefix"), (is_qlora, ": qlora")
+    needed = dict.fromkeys(terms_about("low_rank"), (kind.is_low_rank, ": lora or qlora"))
+    needed |= zip(terms_about("of_adapter"), others, strict=True)
     for name, (suits, which) in needed.items():
         given = getattr(request, name)
         if not suits and given not in (None, getattr(Request, name)):

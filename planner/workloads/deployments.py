@@ -230,8 +230,13 @@ class Deployments(Serving):
 
     @property
     @abstractmethod
-    def requests_in_flight(self) -> FloatArray:
+    def in_flight(self) -> FloatArray:
         """Requests that are in a replica, or with a decode worker, at once."""
+
+    @property
+    def requests_in_flight(self) -> FloatArray:
+        """The same, by the name of its column."""
+        return self.in_flight
 
     @property
     def num_gpus(self) -> FloatArray:

@@ -248,7 +248,7 @@ class PoolDeployments(Deployments):
         return self.run.load
 
     @property
-    def requests_in_flight(self) -> FloatArray:
+    def in_flight(self) -> FloatArray:
         """Requests with a decode worker at once, those included that wait for their prompts."""
         c, run = self.configurations, self.run
         if self.promises.capacity is None:

@@ -210,7 +210,7 @@ class Replicas(Deployments):
         return bool(np.any(self.configurations.concurrency > self.held.concurrency))
 
     @property
-    def requests_in_flight(self) -> FloatArray:
+    def in_flight(self) -> FloatArray:
         """Requests that are in a replica at once; of a number at a rate, with those that wait."""
         if self.promises.offered is not None and self.promises.makespan is not None:
             replicas = self.num_gpus / self.configurations.replica_gpus

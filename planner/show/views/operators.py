@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -89,19 +88,19 @@ def _is_shown(name: str, values: Sequence[object]) -> bool:
     return not (usual and set(values) <= usual) and not (name == "num_gpus" and set(values) == {1})
 
 
-_CELLS: dict[str, Callable[[Any], str]] = {
-    "time_s": seconds,
-    "of_peak": text.percent,
-    "of_roofline": text.percent,
-    "num_bytes": lambda value: quantity(value, "byte"),
+_BY_TYPE: dict[str, Callable[[float], str]] = {
+    "second": seconds,
+    "share": text.percent,
+    "byte": lambda value: quantity(value, "byte"),
 }
 
 
 def _cell(name: str, value: object) -> str:
     if value is None:
         return ""
-    if name in _CELLS:
-        return _CELLS[name](value)
+    term = term_of_column(name)
+    if term is not None and term.type in _BY_TYPE:
+        return _BY_TYPE[term.type](number(value))
     if isinstance(value, int):
         return text.count(value)
     return text.significant(value) if isinstance(value, float) else str(value)

@@ -45,8 +45,7 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
         }
     else:
         yield from memory_blocks(candidates)
-        is_at_load = "capacity_requests_per_s" in row
-        held = at_load.requests_in_flight if is_at_load else row["concurrency"]
+        held = at_load.in_flight if "capacity_requests_per_s" in row else row["concurrency"]
         requests = text.count(first(held))
         yield Title(text=f"Latency at {requests} requests a replica")
         yield _latency_table(at_load.estimate)
