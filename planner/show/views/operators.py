@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from planner.base import text
-from planner.base.cells import Value, number
+from planner.base.cells import number
 from planner.decide.explaining.operators import KINDS, OperatorTimes, work_dict
 from planner.decide.explaining.steps import quantity, seconds
 from planner.question.terms import glossary, term_of_column
@@ -61,6 +61,7 @@ def _words() -> list[str]:
 
 
 def _columns(times: OperatorTimes) -> list[Column]:
+    peaks = [*map(number, times.columns["of_peak"])]
     return [
         Column(
             name,
@@ -71,12 +72,8 @@ def _columns(times: OperatorTimes) -> list[Column]:
         for name, values in times.columns.items()
         for term in [term_of_column(name)]
         if _is_shown(name, values)
-        and not (name == "of_roofline" and _are_close(values, times.columns["of_peak"]))
+        and not (name == "of_roofline" and np.allclose([*map(number, values)], peaks))
     ]
-
-
-def _are_close(one: Sequence[Value], other: Sequence[Value]) -> bool:
-    return np.allclose([*map(number, one)], [*map(number, other)])
 
 
 def _is_shown(name: str, values: Sequence[object]) -> bool:

@@ -161,7 +161,10 @@ def reasons_blocks(rows: Sequence[Row]) -> Iterator[Block]:
     if faults:
         yield Title(text=f"Layouts that cannot be: {count(faults.total())}, not compared")
         yield from _counts_blocks(faults)
-    yield from _noise_blocks(sum(row.noisy for row in rows))
+    if noisy := sum(row.noisy for row in rows):
+        noise = "1 row is" if noisy == 1 else f"{count(noisy)} rows are"
+        words = f"{noise} noise by their source's word: left out of speed, not of memory."
+        yield said(words, indent="")
     choices = Counter(choice for row in rows for choice in row.assumed)
     if choices:
         yield Title(text="Assumed where rows leave it open")
@@ -171,14 +174,6 @@ def reasons_blocks(rows: Sequence[Row]) -> Iterator[Block]:
         left = len(choices) - len(shown)
         others = f"{count(left)} others: " if left > 0 else ""
         yield said(f"{others}--output has them row by row, in the column assumed.", indent="")
-
-
-def _noise_blocks(number: int) -> Iterator[Block]:
-    if number:
-        one = "1 row is" if number == 1 else f"{count(number)} rows are"
-        yield said(
-            f"{one} noise by their source's word: left out of speed, not of memory.", indent=""
-        )
 
 
 def not_understood(runs: Runs) -> list[str]:

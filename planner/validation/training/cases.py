@@ -399,15 +399,13 @@ def _layout(run: Run, layouts: tuple[Layout, ...]) -> Iterator[str]:
     for name in (*_SIZES, *terms_about("choice")):
         values = sorted({getattr(layout, name) for layout in layouts})
         absent = name in _SIZES and values == [1]
-        if len(values) == 1 and (run.text(name) or absent or _does_nothing(name, layouts[0])):
+        one = layouts[0]
+        is_idle = (name == "zero_stage" and one.data_parallel * one.context_parallel == 1) or (
+            name == "sequence_parallel" and one.tensor_parallel == 1
+        )
+        if len(values) == 1 and (run.text(name) or absent or is_idle):
             continue
         yield f"{name} {' or '.join(map(_word, values))}"
-
-
-def _does_nothing(name: str, layout: Layout) -> bool:
-    if name == "zero_stage":
-        return layout.data_parallel * layout.context_parallel == 1
-    return name == "sequence_parallel" and layout.tensor_parallel == 1
 
 
 def _word(value: float) -> str:
