@@ -12,13 +12,8 @@ from typing import TypeAlias
 
 import typer
 
-from planner.base.adapter_names import SavedModules
 from planner.base.enums import (
-    AdapterKind,
-    AdapterTargets,
     ComputePrecision,
-    Contract,
-    Padding,
     Quantization,
 )
 from planner.launch import TARGETS, WRAPPERS
@@ -51,11 +46,6 @@ _SHARES = ("0", "0.25", "0.5", "0.75", "1")
 _WORDS: dict[str, Sequence[str]] = {
     "operators": OPERATORS,
     "mode": MODES,
-    "contract": [*Contract],
-    "adapter": (*AdapterKind, ALL),
-    "lora_targets": [*AdapterTargets],
-    "modules_to_save": [*SavedModules],
-    "padding": [*Padding],
     "driver": DRIVERS,
     "sampler": SAMPLERS,
     "wrapper": WRAPPERS,
@@ -89,6 +79,9 @@ def for_term(term: Term) -> Completer | None:
     kind = _kind(term.term)
     if kind is not None:
         return _several(lambda ctx: [*names(kind, ctx), *([ALL] if term.type == "names" else [])])
+    if term.choices:
+        every = [ALL] if term.type == "names" else []
+        return _several(lambda _: [*term.choices, *every])
     return for_words(term.term)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner.cli.how import HOW
 from planner.cli.plain_values import PlainCommand
-from planner.question.terms import Term, glossary, terms_of
+from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.registry import workload_names
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ _AUDIENCES = {
     ("inference", "serve"): "static batches and serving",
 }
 _TIE = "\0"
-_FIRST = ("target", "operators", "model", "workload", "num_gpus", "gpu")
+_MODEL, *_GPUS = terms_about("first")
+_FIRST = ("target", "operators", _MODEL, "workload", *_GPUS)
 _EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
     "search": {
         "train": (

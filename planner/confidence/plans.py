@@ -32,6 +32,7 @@ from planner.confidence.software import (
 from planner.confidence.unmeasured import basis_words, lacks_of
 from planner.errors import PlannerError
 from planner.estimators.training.share import Setting
+from planner.question.terms import terms_about
 from planner.specs.efficiency import is_assumed
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _of_training(setting: Setting, num_gpus: int) -> Confidence:
     work = setting.workload
     tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
     keys = (rule.label, silicon, size, training_task(tunes=tunes), kind)
-    quantities = ("step_time", "peak_memory")
+    quantities = terms_about("measured", "train")
     known = basis_of(rule, silicon, kind, TRAINING_TABLES)
     basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(setting))
     if work.training_objective.needs_rollouts:  # no published run is an update of this kind
@@ -131,7 +132,7 @@ def _of_inference(setting: ServingSetting, mode: str, *, spans_nodes: bool) -> C
     silicon = gpu_class(setting.machine.gpu)
     kind = "moe" if has_experts(setting.model) else "dense"
     keys = (rule.label, silicon, mode, kind)
-    quantities = ("time_to_first_token", "time_per_output_token", "peak_memory")
+    quantities = terms_about("measured", "serve")
     known = basis_of(rule, silicon, kind, INFERENCE_TABLES)
     basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(setting))
     if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:

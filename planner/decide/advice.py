@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import compress
 
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.configurations.table import word
 from planner.errors import PlannerError
 from planner.optimize.constraints import Constraint
-from planner.optimize.problem import Problem
 from planner.optimize.relaxing import without_assumed
 from planner.optimize.result import SearchResult
-from planner.optimize.source import Candidates
 from planner.question.request import Request
 from planner.question.terms import glossary, remedies_of
 from planner.specs.workload import TrainingWorkload
@@ -119,7 +118,8 @@ def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
         if miss.rejection not in plan.request.constraints or not math.isfinite(miss.value):
             continue
         limits, options = dict(plan.request.constraints), []
-        for constraint in _violated(plan.problem, miss.candidates):
+        violated = (one.violated(miss.candidates).all() for one in plan.problem.constraints)
+        for constraint in compress(plan.problem.constraints, violated):
             value = float(constraint.judged(miss.candidates).ravel()[0])
             if constraint.name not in limits or not math.isfinite(value):
                 break
@@ -127,10 +127,6 @@ def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
             options.append(option)
         else:
             yield _changed(plan, " with ".join(options), constraints=limits)
-
-
-def _violated(problem: Problem, candidates: Candidates) -> list[Constraint]:
-    return [limit for limit in problem.constraints if limit.violated(candidates).all()]
 
 
 def rounded_outward(constraint: Constraint, value: float) -> tuple[str, float]:

@@ -28,6 +28,7 @@ OF = "serve"
 """The workload that is compared: it has a load, and GPUs that are paid whether they work or not."""
 
 _MILLION, _THOUSAND = 1e6, 1e3
+_RATE = "requests_per_s"
 
 _KINDS = ("input", "cached_input", "output")
 
@@ -118,18 +119,15 @@ class ApiComparison:
 
     def to_dict(self) -> dict[str, object]:
         """The mix, the deployment and the offers, as JSON takes it: what is unknown is None."""
-        low, high = self.request_rate_ends
+        tokens = (self.input_tokens, self.cached_tokens, self.output_tokens)
+        rates = (self.request_rate, *self.request_rate_ends)
         found = {
             "model": self.model,
-            "input_tokens": self.input_tokens,
-            "cached_input_tokens": self.cached_tokens,
-            "output_tokens": self.output_tokens,
+            **{f"{kind}_tokens": number for kind, number in zip(_KINDS, tokens, strict=True)},
             "cost_per_hour_usd": self.cost_rate * HOUR,
             "cost_per_hour_of_cheapest_gpus_usd": self.cost_rate_range[0] * HOUR,
             "cost_per_hour_of_dearest_gpus_usd": self.cost_rate_range[1] * HOUR,
-            "requests_per_s": self.request_rate,
-            "requests_per_s_low": low,
-            "requests_per_s_high": high,
+            **dict(zip((_RATE, *ends_of(_RATE)), rates, strict=True)),
             "replicas": self.replicas,
             "request_rate_asked": self.asked_rate,
             **self._costs(),
@@ -202,8 +200,8 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
     row = first_row(full_columns(_at_full_load(candidates), plan.problem.sources))
     setting = served(candidates).setting
     work, cached = setting.workload, float(cached_tokens(setting))
-    cost_rate, rate = number(row["cost_per_hour_usd"]) / HOUR, number(row["requests_per_s"])
-    rates = _ends(row, "requests_per_s")
+    cost_rate, rate = number(row["cost_per_hour_usd"]) / HOUR, number(row[_RATE])
+    rates = _ends(row, _RATE)
     cost = float(cost_per_request(cost_rate=cost_rate, request_rate=rate))
     of_million = _ends(row, "cost_per_million_tokens_usd")
     mix = {

@@ -119,26 +119,31 @@ def _around(plan: Plan, own: Row, may_be: Callable[[str, Value], bool]) -> Probl
         for name, term in terms_of(workload, "parameter").items()
         if name in own and _is_kept(term, workload)
     }
+    # Nobody is to wait longer than now, or than is assumed to be good enough.
+    limits = {}
+    for name, bound in assumed_limits(workload, ()).items():
+        now = own.get(f"{name}_s")
+        limits[name] = max(bound, now) if isinstance(now, float) and np.isfinite(now) else bound
     asked: dict[str, object] = {
         plan.workload.profile_kind: source.profile,
         "space": None,
         "num_gpus": int(number(own["num_gpus"])),
         "settings": fixed,
         "objectives": (_BEST[workload],),
-        "constraints": {**_own_limits(plan, own), **request.constraints},
+        "constraints": {**limits, **request.constraints},
     }
     if workload == "train":
         asked["global_batch_size"] = int(number(own["global_batch_size"]))
+    told = request.max_num_seqs
     if workload == "serve":
         # What an engine is told to run at once goes with what it does.
-        asked |= {"mode": "aggregated", "request_rate": None, "max_num_seqs": None}
+        request = request.changed(mode="aggregated", request_rate=None, max_num_seqs=None)
     try:
         wide = make_plan(request.changed(**asked))
         asked["settings"] = fixed | _values(wide, own, set(fixed), may_be)
         problem = make_plan(request.changed(**asked)).problem
     except PlannerError:
         return None
-    told = request.max_num_seqs
     if told is None or workload != "serve":
         return problem
     at_once = int(number(own["concurrency"]))
@@ -170,15 +175,6 @@ def _values(
         possible = [value for value in known if may_be(name, value)]
         values[name] = list(dict.fromkeys([*possible, own[name]]))
     return values
-
-
-def _own_limits(plan: Plan, own: Row) -> dict[str, float]:
-    """To serve: nobody is to wait longer than now, or than is assumed to be good enough."""
-    limits = {}
-    for name, bound in assumed_limits(plan.workload.name, ()).items():
-        now = own.get(f"{name}_s")
-        limits[name] = max(bound, now) if isinstance(now, float) and np.isfinite(now) else bound
-    return limits
 
 
 def _best_by_distance(

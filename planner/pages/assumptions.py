@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,13 +25,7 @@ from planner.workloads.plan import evaluated, one_configuration
 _WITHOUT_SOURCE = ("assumed", "default (")
 _MOST_FIGURES = 6
 
-_LOADED: Mapping[str, Callable[[Catalogue, str], Any]] = {
-    "gpu": Catalogue.load_gpu,
-    "framework": Catalogue.load_framework,
-    "engine": Catalogue.load_engine,
-    "reliability": Catalogue.load_reliability,
-    "cluster": Catalogue.load_cluster,
-}
+_LOADED = {*terms_about("source"), "cluster"} - {"model", "prefill_gpu"}
 
 
 def assumptions(
@@ -65,7 +59,7 @@ def _sources(specs: Mapping[str, str], catalogue: Catalogue) -> Iterator[tuple[s
             if kind == "model":
                 yield title, "architecture", catalogue.load_model(name).source
             elif kind in _LOADED:
-                loaded = _LOADED[kind](catalogue, name)
+                loaded = getattr(catalogue, f"load_{kind}")(name)
                 if digest and loaded.digest != digest:
                     yield title, "-", "has changed since, or is not that of --specs"
                 else:
@@ -87,7 +81,7 @@ def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, st
 
 def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
     """The specs that rows name, of which no digest is known."""
-    names = ("model", "gpu", "prefill_gpu", "framework", "engine", "reliability")
+    names = terms_about("source")
     found: dict[str, str] = {}
     for row in rows:
         for name in names:

@@ -18,7 +18,7 @@ from planner.pages.assumptions import (
 )
 from planner.pages.document import Document, Row, numbers, read_row
 from planner.pages.table import PLACES, PLAN, breakdowns, make_table, shown_columns
-from planner.question.terms import glossary, terms_of
+from planner.question.terms import glossary, terms_about, terms_of
 from planner.show.page import (
     BEST,
     TIE,
@@ -56,11 +56,9 @@ _AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
 _FIRST = 3
 _MEMORY = "peak_memory_gib"
 _HOUR = "time"
-_IN_HOURS = (
-    "gpu", "time", "request_rate", "num_gpus", "base_gpus", "on_demand_gpus", "requests_per_s",
-    "basis", "assumed",
-)  # fmt: skip
-_AMONG = ("gpu", "contract", "choice", "num_gpus")
+_OF_DAY = ("hours", "base_contract", "hourly_contract", "cost_usd")
+_GPU, _CONTRACT, _NUMBER = terms_about("priced")
+_AMONG = (_GPU, _CONTRACT, "choice", _NUMBER)
 
 
 def search_page(document: Document, catalogue: Catalogue) -> Page:
@@ -347,7 +345,7 @@ def _day(document: Document, rows: Sequence[Row], days: Sequence[object]) -> lis
     columns = hour_columns(rows)
     if len(set(gpus)) > 1:
         columns.insert(0, Column("gpu", gpus, "GPU", numeric=False))
-    others = [name for name in rows[0] if name not in _IN_HOURS]
+    others = [name for name in rows[0] if name in _OF_DAY]
     hours = make_table("hours", HOURLY, document.workload, rows, others, first=columns)
     if not days:
         return [hours]

@@ -34,7 +34,8 @@ texts are made from it. Its columns:
     of the page in a browser, where a row has them: the workloads or the command in whose form it
     comes first, ``long`` with a line for itself; and what may stand there
 ``about``
-    the groups that it belongs to, which `terms_about` lists:
+    the groups that it belongs to, which `terms_about` lists in the order of the table, or of the
+    places that stand behind their names (``request:2``):
 
     - ``place``: where a plan runs; ``spec``: names specs; ``software``: has a profile
     - ``degree``: of parallelism; ``model_parallel``: of one copy of the model;
@@ -44,8 +45,29 @@ texts are made from it. Its columns:
     - ``length`` of what is computed; ``run_length``: how long training lasts; ``image``: of inputs;
       ``product``: sizes of a matrix product; ``format``: of numbers
     - ``following``: parameters that others decide, so that a change of them alone is none
+    - ``measured``: whose errors published runs tell; ``trained``, ``served``: results that tell a
+      plan; ``pace``: those that say first how fast it is
+    - ``split``, ``choice``: sizes and choices of a run of training; ``problem``: what runs have in
+      common whose layouts are compared; ``kin``: what runs and scenarios are grouped by
+    - ``asked``, ``terms``: of a scenario what stands first, and where and on what terms it runs;
+      ``offer``: of a price; ``first``: what the help tells first; ``answered``: what a plan
+      answers where nobody does
+    - ``kernel``, ``reached``: of one operator, what it is and what it reaches; ``measure``: of
+      scenarios; ``high``: results of which more is better
+    - ``source``: specs of a row; ``priced``: what is compared where prices are; ``logged``: of a
+      run of training whose log is read; ``rare``, ``rare_word``: what few runs tell
+    - ``run`` of training, ``promise``, ``output``, ``carried`` load and ``cache`` of what serves:
+      its results in the order of their columns; ``amount``, ``as_asked``: of the work of a run
+    - ``samples`` that do not fill sequences; ``low_rank``, ``of_adapter``: of adapters;
+      ``variation`` of lengths; ``loads``: what requests share; ``offloading`` of weights and
+      cache; ``message``: between GPUs
 ``needs``
     of a question, the one without which it does nothing
+``tells``
+    of an objective or limit whose name is no column: the result that tells it
+``words``, ``common``
+    of a question the enumeration whose words answer it; of a parameter the values that runs of
+    today have, where others are asked for by name
 """
 
 from __future__ import annotations
@@ -58,12 +80,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from planner.base import enums, software_enums
+from planner.base import adapter_names, enums, software_enums
 from planner.base.cells import Value
 from planner.base.records import record
+from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
 
 Codes: TypeAlias = type[enums.Code]
 
+# By unit what the names of its columns end with, and how many SI units it is.
+_ENDINGS = {
+    "s": ("_s", 1.0), "d": ("_days", DAY), "h": ("", HOUR), "GiB": ("_gib", GIB),
+    "USD": ("_usd", 1.0), "kg": ("_kg", 1.0), "kW": ("_kw", KILOWATT),
+    "kWh": ("_kwh", KILOWATT_HOUR), "TFLOP/s": ("", TERA),
+}  # fmt: skip
 _FORMATS = ("ComputePrecision", "Quantization", "CacheType")
 
 
@@ -89,8 +118,11 @@ class Term:
     description: str
     form: tuple[str, ...]
     example: str
-    about: tuple[str, ...]
+    about: dict[str, int]
     needs: str
+    tells: str
+    words: str
+    common: str
 
     @property
     def sign(self) -> int:
@@ -104,6 +136,12 @@ class Term:
         home = enums if hasattr(enums, name) else software_enums
         found: Codes | None = getattr(home, name) if kind in ("code", "level") else None
         return found
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What the answer to a question is one of, where it is one of a few words."""
+        home = enums if hasattr(enums, self.words) else adapter_names
+        return tuple(map(str, getattr(home, self.words))) if self.words else ()
 
     @property
     def enumeration(self) -> Codes:
@@ -128,6 +166,16 @@ class Term:
     def takes_several(self) -> bool:
         """Whether a question may have several answers, which are compared."""
         return self.type in ("names", "counts") or "parameter" in self.kind
+
+    @property
+    def column(self) -> str:
+        """Its column of results, which ends with its unit."""
+        return self.term + _ENDINGS.get(self.unit, ("", 1.0))[0]
+
+    @property
+    def scale(self) -> float:
+        """How many SI units the unit of that column is."""
+        return _ENDINGS.get(self.unit, ("", 1.0))[1]
 
     @property
     def column_header(self) -> str:
@@ -199,9 +247,11 @@ def glossary() -> dict[str, Term]:
     text = (Path(__file__).parent / "terms.csv").read_text(encoding="utf-8")
     found = {}
     for row in csv.DictReader(text.splitlines(), restval=""):
-        of, kind, about = (
+        of, kind, groups = (
             tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind", "about")
         )
+        places = (group.partition(":") for group in groups)
+        about = {group: int(place or 0) for group, _, place in places}
         form = tuple(row.pop("form").split())
         found[row["term"]] = Term(of=of, kind=kind, about=about, form=form, **row)
     return found
@@ -249,7 +299,17 @@ def terms_about(group: str, workload: str = "") -> tuple[str, ...]:
     found = [term for term in glossary().values() if group in term.about]
     if not found:
         raise KeyError(group)
+    found.sort(key=lambda term: term.about[group])
     return tuple(term.term for term in found if not (workload and term.of) or workload in term.of)
+
+
+def columns_about(group: str, workload: str = "") -> tuple[str, ...]:
+    """The columns of results of a group of terms; see `terms_about`.
+
+    >>> columns_about("latency", "inference")
+    ('prefill_latency_s', 'decode_latency_s', 'request_latency_s')
+    """
+    return tuple(glossary()[name].column for name in terms_about(group, workload))
 
 
 def plain_values(workload: str) -> dict[str, Value]:

@@ -123,14 +123,12 @@ def static(name: str, package: str = _PACKAGE) -> str:
 @cache
 def style() -> str:
     """The style of pages, with the colours of both themes."""
-    light, dark = (_variables(theme) for theme in THEMES.values())
+    names = ("background", "panel", "text", "muted", "grid", "recommended", "bad")
+    light, dark = (
+        "".join(f"--{name}:{getattr(theme, name)};" for name in names) for theme in THEMES.values()
+    )
     both = f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
     return both + static("page.css")
-
-
-def _variables(theme: Theme) -> str:
-    names = ("background", "panel", "text", "muted", "grid", "recommended", "bad")
-    return "".join(f"--{name}:{getattr(theme, name)};" for name in names)
 
 
 @cache

@@ -182,7 +182,11 @@ def _made(console: Console, table: page.Table) -> RichTable:
     kept = [at for at, head in enumerate(table.heads) if head.name in names]
     stacked = [(h.text.split() or [""]) if table.is_whole else h.text.split("\n") for h in heads]
     highest = max(map(len, stacked))
-    if not table.is_whole and _natural_width(table, stacked, kept) > console.width:
+    widest = (
+        max(map(len, (*words, *(line for row in table.rows for line in row[at].text.split("\n")))))
+        for words, at in zip(stacked, kept, strict=True)
+    )
+    if not table.is_whole and sum(widest) + 2 * (len(kept) - 1) > console.width:
         has_numbers = any(head.numeric for head in heads)
         gap = 1 if has_numbers or console.width < _ROOMY else 2
     has_head = any(head.text.strip() for head in heads)
@@ -203,15 +207,6 @@ def _made(console: Console, table: page.Table) -> RichTable:
         cells = [Text(row[at].text, _STYLES.get(row[at].mark, "")) for at in kept]
         made.add_row(*cells, style=_STYLES.get(mark))
     return made
-
-
-def _natural_width(table: page.Table, stacked: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
-    """The width of a table that folds nothing, its columns two apart."""
-    widest = (
-        max(map(len, (*words, *(line for row in table.rows for line in row[at].text.split("\n")))))
-        for words, at in zip(stacked, kept, strict=True)
-    )
-    return sum(widest) + 2 * (len(kept) - 1)
 
 
 def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> RichTable:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from planner.base.records import record
 from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.step_time import TIME_PARTS
-from planner.question.terms import terms_about
+from planner.question.terms import glossary, terms_about
 
 
 @record(kw_only=True)
@@ -159,11 +159,7 @@ def in_order(parts: Iterable[str], order: tuple[str, ...]) -> list[str]:
 
 _UNITS = {"_s": "s", "_gib": "GiB", "_days": "days", "_usd": "USD", "_kwh": "kWh", "_kw": "kW"}
 _UNITS |= {"_kg": "kg CO2e"}
-_ITSELF = {
-    "num_gpus": "GPUs",
-    "gpu_hours": "GPU-hours",
-    "model_flops_utilization": "model FLOPs utilization (share of the peak)",
-}
+_ITSELF = {"model_flops_utilization": "model FLOPs utilization (share of the peak)"}
 
 
 def axis_label(column: str) -> str:
@@ -174,6 +170,8 @@ def axis_label(column: str) -> str:
     """
     if column in _ITSELF:
         return _ITSELF[column]
+    if column in ("num_gpus", "gpu_hours"):
+        return glossary()[column].column_header.replace("- ", "-")
     if "_per_s" in column:
         rate = column.replace("_per_s", "/s").replace("_per_gpu", "/GPU")
         return rate.replace("_per_user", "/user").replace("_", " ")

@@ -17,20 +17,25 @@ from planner.specs.catalogue import Catalogue
 COST, TIME, VALUE = "cost", "time", "value"
 """What scenarios are chosen by: ``value`` is cost times time, both all the better the less."""
 
-PLACES = ("gpu", "cluster", "provider", "contract", "region", "reliability", "pue", "price")
+PLACES = terms_about("terms")
 """Where scenarios run, and on what terms: their columns."""
+
+
+def _columns_of(name: str) -> tuple[str, ...]:
+    """Those that tell an objective, or what it is for a million tokens."""
+    told = glossary()[name].tells
+    if told:
+        return tuple(dict.fromkeys((told, told.removeprefix("output_"))))
+    return tuple(glossary()[of].column for of in (name, f"{name}_per_million_tokens"))
+
 
 _CALENDAR, _TRAINING, _LATENCY = "calendar_time_days", "time_to_train_days", "request_latency_s"
 # By measure its columns, the first one that a row has a value in counts: those of training, and
 # those of what generates tokens.
 MEASURES: Mapping[str, tuple[str, ...]] = {
-    COST: ("cost_usd", "cost_per_million_tokens_usd"),
+    COST: _columns_of(COST),
     TIME: (_CALENDAR, _TRAINING, _LATENCY),
-    "energy": ("energy_kwh", "energy_per_million_tokens_kwh"),
-    "carbon": ("carbon_kg", "carbon_per_million_tokens_kg"),
-    "throughput": ("output_tokens_per_s", "tokens_per_s"),
-    "throughput_per_gpu": ("output_tokens_per_s_per_gpu", "tokens_per_s_per_gpu"),
-    "interactivity": ("tokens_per_s_per_user",),
+    **{name: _columns_of(name) for name in terms_about("measure")},
 }
 # A latency is the first of these and what is in proportion to the second: they err together.
 _PARTS_OF_LATENCY = (

@@ -18,7 +18,7 @@ from planner.base.text import count
 from planner.errors import OutputError, WorkersLost
 from planner.optimize.exhaustive import StopSearch
 from planner.optimize.result import FewestGpus, with_column
-from planner.question.terms import term_of_column
+from planner.question.terms import columns_about, term_of_column
 from planner.show.views.rows import csv_cell
 from planner.sweeps.parts import Part, joint_kind, read_fronts, read_head, read_rows, run_part
 from planner.sweeps.plan import SweepPlan
@@ -32,11 +32,7 @@ Block = Mapping[str, Sequence[Value]]
 # Rows are handled few at a time, because a value of Python takes much memory; row groups of
 # Parquet are larger, because each has a description of every column.
 _ROWS, _ROWS_OF_A_GROUP = 256, 4096
-_FIRST = (
-    "scenario", "work", "workload", "model", "adapter", "gpu", "cluster", "num_gpus", "framework",
-    "engine", "mode", "provider", "contract", "region", "price_per_gpu_hour_usd", "feasible",
-    "reason",
-)  # fmt: skip
+_FIRST = ("scenario", "work", "workload", *columns_about("asked"), "feasible", "reason")
 
 
 def has_parquet() -> bool:

@@ -24,7 +24,7 @@ MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
 """Why a scenario has no plan: memory, a limit, a number that nobody knows, anything else."""
 
 # What says where a scenario runs and on what terms, beside the number of GPUs.
-_KIN = ("gpu", *terms_about("software"), "mode")
+_KIN = terms_about("kin")
 _SAME = 1e-3
 _NO_ENDS = (math.nan, math.nan)
 

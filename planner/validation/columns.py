@@ -137,7 +137,10 @@ class Schema:
         if not cell:
             return None
         if column is not None and column.type in (ColumnType.NAME, ColumnType.GPU):
-            return _name_fault(column, cell)
+            if not is_path(cell, slashes=column.type is ColumnType.NAME):
+                return None
+            kind = {"gpu": "gpus", "model": "models"}.get(column.name, "frameworks")
+            return f"{cell!r} is a path; give a name of `planner specs list {kind}`"
         if not (name in self.numeric or name.startswith(MEASURED)):
             return None
         try:
@@ -153,13 +156,6 @@ def is_path(name: str, *, slashes: bool = False) -> bool:
     """Whether a cell would be taken for a file; ``slashes``: names such as ORG/NAME are fine."""
     somewhere = name.startswith(_PATH_STARTS) or "\\" in name or name.endswith(".toml")
     return somewhere or ("/" in name and not slashes) or "/../" in name
-
-
-def _name_fault(column: Column, cell: str) -> str | None:
-    if not is_path(cell, slashes=column.type is ColumnType.NAME):
-        return None
-    kind = {"gpu": "gpus", "model": "models"}.get(column.name, "frameworks")
-    return f"{cell!r} is a path; give a name of `planner specs list {kind}`"
 
 
 def _number_fault(name: str, kind: ColumnType | None, number: float) -> str | None:

@@ -61,9 +61,8 @@ def _model(name: str, model: ModelSpec) -> Iterator[str]:
 
 # One layout problem: the same model, GPUs, batch and length on the same software.
 _PROBLEM = (
-    "source", "framework", "model", "num_hidden_layers", "hidden_size", "intermediate_size",
-    "num_attention_heads", "num_experts", "gpu", "num_gpus", "precision", "global_batch_size",
-    "sequence_length",
+    "source", *terms_about("problem"), "num_hidden_layers", "hidden_size", "intermediate_size",
+    "num_attention_heads", "num_experts",
 )  # fmt: skip
 _LAYOUT = terms_about("layout", "train")
 
@@ -81,16 +80,15 @@ def layout_problems(rows: Iterable[Row], compared: Compared) -> list[list[Row]]:
 
 def regrets(rows: Iterable[Row], compared: Compared) -> list[float]:
     """Per problem with two layouts or more: measured time of our pick over the best, less 1."""
-    return [_regret(group, compared) for group in layout_problems(rows, compared)]
-
-
-def _regret(group: Sequence[Row], compared: Compared) -> float:
-    # With equal batches, time per token orders layouts as step time does.
-    predicted = [1 / row.prediction.values["tokens_per_s"] for row in group]
-    ratios = [row.ratio(compared) or float("nan") for row in group]
-    measured = [time / ratio for time, ratio in zip(predicted, ratios, strict=True)]
-    pick = min(range(len(group)), key=lambda index: (predicted[index], group[index].run.line))
-    return measured[pick] / min(measured) - 1
+    found = []
+    for group in layout_problems(rows, compared):
+        # With equal batches, time per token orders layouts as step time does.
+        predicted = [1 / row.prediction.values["tokens_per_s"] for row in group]
+        ratios = [row.ratio(compared) or float("nan") for row in group]
+        measured = [time / ratio for time, ratio in zip(predicted, ratios, strict=True)]
+        *_, pick = min(zip(predicted, (row.run.line for row in group), measured, strict=True))
+        found.append(pick / min(measured) - 1)
+    return found
 
 
 def _words(row: Row, columns: Iterable[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from planner.base.records import record
 from planner.confidence.intervals import INFERENCE_TABLES, TRAINING_TABLES, Tables
 from planner.confidence.software import engine_labels, framework_labels, framework_rule
+from planner.question.terms import terms_about
 from planner.validation.columns import TableKind
 from planner.validation.inference.cases import (
     impossible_layouts,
@@ -83,8 +84,8 @@ class Kind:
 _STEP_TIMES = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s")
 # What a row's throughput is judged by: the first that it has; one often derives from another.
 THROUGHPUT = ("output_tokens_per_s", "total_tokens_per_s", "request_latency_s", "requests_per_s")
-_BY_FRAMEWORK = ("source", "framework", "gpu", "workload")
-_BY_ENGINE = ("source", "engine", "gpu", "mode")
+_BY_FRAMEWORK = ("source", *terms_about("kin", "train"), "workload")
+_BY_ENGINE = ("source", *terms_about("kin", "serve"))
 
 STEP_TIME = Compared(
     title="Step time",

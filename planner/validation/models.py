@@ -128,7 +128,12 @@ def _from_columns(run: Run) -> ModelSpec:
 
 
 def _attention(run: Run, hidden: int, biased: bool) -> AttentionSpec:
-    heads = run.count("num_attention_heads") or _likely_heads(hidden, run.count("tensor_parallel"))
+    heads = run.count("num_attention_heads")
+    if not heads:  # the size nearest to the usual one, of those that divide the width and the GPUs
+        t = run.count("tensor_parallel") or 1
+        fitting = [n for n in range(1, min(hidden, _WIDEST) + 1) if hidden % n == n % t == 0]
+        fitting = fitting or [max(1, hidden // _HEAD_DIM)]
+        heads = min(fitting, key=lambda n: abs(hidden / n - _HEAD_DIM))
     return AttentionSpec(
         num_attention_heads=heads,
         num_key_value_heads=run.count("num_key_value_heads") or heads,
@@ -136,13 +141,6 @@ def _attention(run: Run, hidden: int, biased: bool) -> AttentionSpec:
         qkv_bias=biased,
         output_bias=biased,
     )
-
-
-def _likely_heads(hidden: int, tensor_parallel: int | None) -> int:
-    """The heads whose size is nearest 128, of those that divide the width and the GPUs."""
-    t = tensor_parallel or 1
-    fitting = [n for n in range(1, min(hidden, _WIDEST) + 1) if hidden % n == 0 and n % t == 0]
-    return min(fitting or [max(1, hidden // _HEAD_DIM)], key=lambda n: abs(hidden / n - _HEAD_DIM))
 
 
 def _feed_forward(run: Run, hidden: int, gated: bool) -> FeedForwardSpec:

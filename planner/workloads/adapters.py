@@ -23,6 +23,7 @@ from planner.base.enums import (
 )
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.question.request import Request
+from planner.question.terms import terms_about
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
@@ -169,43 +170,29 @@ def sample_fields(
     if deviation is None:
         deviation = round(USUAL_DEVIATION * mean)
         defaults["sample_length_deviation"] = f"{deviation:,} (default: 0.8 of the mean)"
-    return {
-        "padding": padding,
-        "mean_sample_length": mean,
-        "sample_length_deviation": deviation,
-    }
+    return dict(zip(terms_about("samples"), (padding, mean, deviation), strict=True))
 
 
 def sample_answers(work: TrainingWorkload) -> dict[str, Value]:
     """What a plan says of samples that do not fill their sequences."""
     if work.padding is Padding.PACKED:
         return {}
-    names = ("mean_sample_length", "sample_length_deviation")
-    return {"padding": str(work.padding), **{name: getattr(work, name) for name in names}}
+    found = {name: getattr(work, name) for name in terms_about("samples")}
+    return found | {"padding": str(work.padding)}
 
 
 def _refuse_useless(request: Request, kind: AdapterKind) -> None:
     """Refuse what says nothing of this kind of adapter."""
-    low_rank, virtual = "an adapter: lora or qlora", "an adapter: prompt or prefix"
-    of_kind = {
-        "lora_rank": (request.lora_rank is None, kind.is_low_rank, low_rank),
-        "lora_targets": (request.lora_targets is None, kind.is_low_rank, low_rank),
-        "expert_adapters": (request.expert_adapters is None, kind.is_low_rank, low_rank),
-        "modules_to_save": (
-            request.modules_to_save in (None, "none"), kind is not AdapterKind.NONE, "an adapter"
-        ),
-        "virtual_tokens": (
-            request.virtual_tokens is None,
-            kind in (AdapterKind.PROMPT, AdapterKind.PREFIX),
-            virtual,
-        ),
-        "double_quantization": (
-            request.double_quantization, kind is AdapterKind.QLORA, "an adapter: qlora"
-        ),
-    }  # fmt: skip
-    for name, (is_default, suits, needed) in of_kind.items():
-        if not (is_default or suits):
-            raise SearchSpaceError(f"{name} needs {needed}.")
+    has_virtual = kind in (AdapterKind.PROMPT, AdapterKind.PREFIX)
+    may_save = kind is not AdapterKind.NONE or request.modules_to_save == "none"
+    is_qlora = kind is AdapterKind.QLORA
+    others = (may_save, ""), (has_virtual, ": prompt or prefix"), (is_qlora, ": qlora")
+    needed = dict.fromkeys(terms_about("low_rank"), (kind.is_low_rank, ": lora or qlora"))
+    needed |= zip(terms_about("of_adapter"), others, strict=True)
+    for name, (suits, which) in needed.items():
+        given = getattr(request, name)
+        if not suits and given not in (None, getattr(Request, name)):
+            raise SearchSpaceError(f"{name} needs an adapter{which}.")
 
 
 def _count(name: str, given: int | None, defaults: MutableMapping[str, str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ from planner.configurations.table import ConfigurationTable, word
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
 from planner.question.request import Request
+from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
@@ -229,6 +230,21 @@ def judged_once(source: Source, _: int | None = None) -> Evaluation:
 
 
 Item = TypeVar("Item")
+
+
+def results(names: Iterable[str], *holders: object) -> dict[str, FloatArray]:
+    """Columns of terms, in their units, of what the first holder that knows one has of its name.
+
+    What a holder knows as None has no column.
+    """
+    found = {}
+    for name in names:
+        holder = next(one for one in holders if name in vars(one) or hasattr(type(one), name))
+        values = getattr(holder, name)
+        term = glossary()[glossary()[name].tells or name]
+        if values is not None:
+            found[term.column] = values if term.scale == 1 else values / term.scale
+    return found
 
 
 def repeated(values: Mapping[str, Item], shape: tuple[int, ...]) -> dict[str, list[Item]]:

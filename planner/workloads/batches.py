@@ -26,9 +26,10 @@ from planner.estimators.inference.static import StaticBatch, static_batch
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.source import Columns, Need, Source
+from planner.question.terms import terms_about
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.workloads.base import Evaluation, counts, floats, judged_once, repeated
+from planner.workloads.base import Evaluation, counts, floats, judged_once, repeated, results
 from planner.workloads.deployments import (
     MILLION,
     PARAMETERS,
@@ -160,19 +161,9 @@ class Batches(Serving):
         return self.configurations.num_gpus
 
     @property
-    def requests_per_second(self) -> FloatArray:
+    def request_rate(self) -> FloatArray:
         """Requests that all replicas answer per second."""
         return self.configurations.data_parallel * self.batch.batch / self.request_latency
-
-    @property
-    def throughput(self) -> FloatArray:
-        """Generated tokens per second of all replicas."""
-        return self.requests_per_second * self.source.setting.workload.output_tokens
-
-    @property
-    def throughput_per_gpu(self) -> FloatArray:
-        """Generated tokens per second and GPU."""
-        return self.throughput / self.num_gpus
 
     @property
     def cost_per_million_tokens(self) -> FloatArray:
@@ -201,14 +192,8 @@ class Batches(Serving):
     def columns(self) -> Columns:
         """Where it runs, configuration, latencies, rates, memory."""
         source, c, shape = self.source, self.configurations, self.shape
-        work = source.setting.workload
         values = {
-            "prefill_latency_s": self.prefill_latency,
-            "decode_latency_s": self.decode_latency,
-            "request_latency_s": self.request_latency,
-            "output_tokens_per_s": self.throughput,
-            "output_tokens_per_s_per_gpu": self.throughput_per_gpu,
-            "tokens_per_s": self.requests_per_second * (work.input_tokens + work.output_tokens),
+            **results((*terms_about("latency", "inference"), *terms_about("output")), self),
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
             **energy_columns(self),
             **self._token_costs(),
@@ -232,7 +217,7 @@ class Batches(Serving):
             price=price,
             prompt_price=price * self.prefill_latency / self.request_latency,
             prefix_share=prefix_share(setting, self.configurations),
-            request_rate=self.requests_per_second,
+            request_rate=self.request_rate,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -30,11 +30,11 @@ from planner.estimators.power import PowerDraw
 from planner.formulas.money import cost_per_million
 from planner.formulas.power import carbon
 from planner.formulas.queueing import longest_answer
-from planner.optimize.source import Candidates, Columns, Need
-from planner.question.terms import percentile_of, terms_of
+from planner.optimize.source import Candidates, Column, Columns, Need
+from planner.question.terms import columns_about, percentile_of, terms_about, terms_of
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
-from planner.workloads.base import counts, floats, repeated, worded
+from planner.workloads.base import counts, floats, repeated, results, worded
 from planner.workloads.electricity import energy_columns
 
 if TYPE_CHECKING:
@@ -92,8 +92,24 @@ class Serving(Candidates):
 
     @property
     @abstractmethod
+    def request_rate(self) -> FloatArray:
+        """Requests per second."""
+
+    @property
     def throughput(self) -> FloatArray:
         """Generated tokens per second."""
+        return self.request_rate * self.setting.workload.output_tokens
+
+    @property
+    def throughput_per_gpu(self) -> FloatArray:
+        """Generated tokens per second and GPU."""
+        return np.asarray(self.throughput / self.value("num_gpus"))
+
+    @property
+    def tokens_per_s(self) -> FloatArray:
+        """Tokens of prompts and answers per second."""
+        work = self.setting.workload
+        return self.request_rate * (work.input_tokens + work.output_tokens)
 
     @property
     def power(self) -> FloatArray:
@@ -143,6 +159,8 @@ class Deployments(Serving):
         """Requests per second that are carried at most."""
         known = self.promises.capacity
         return self.promises.request_rate if known is None else known
+
+    capacity_requests_per_s = capacity
 
     def promised_at(
         self,
@@ -216,6 +234,11 @@ class Deployments(Serving):
         """Requests that are in a replica, or with a decode worker, at once."""
 
     @property
+    def requests_in_flight(self) -> FloatArray:
+        """The same, by the name of its column."""
+        return self.in_flight
+
+    @property
     def num_gpus(self) -> FloatArray:
         """GPUs of the deployment."""
         return self.promises.num_gpus
@@ -282,16 +305,6 @@ class Deployments(Serving):
         return {"time_to_first_token": first, "time_per_output_token": others}
 
     @property
-    def throughput(self) -> FloatArray:
-        """Generated tokens per second."""
-        return self.request_rate * self.setting.workload.output_tokens
-
-    @property
-    def throughput_per_gpu(self) -> FloatArray:
-        """Generated tokens per second and GPU."""
-        return self.throughput / self.num_gpus
-
-    @property
     def interactivity(self) -> FloatArray:
         """Generated tokens per second that one user sees, at the load where one is stated."""
         rate = self.setting.workload.request_rate
@@ -328,11 +341,7 @@ class Deployments(Serving):
     def _of_load(self) -> dict[str, FloatArray]:
         found: dict[str, FloatArray] = {}
         if self.promises.capacity is not None:
-            found = {
-                "capacity_requests_per_s": self.capacity,
-                "capacity_requests_per_s_per_gpu": self.capacity_per_gpu,
-                "requests_in_flight": self.in_flight,
-            }
+            found = results(terms_about("carried"), self)
         promises = self.promises
         if promises.makespan is not None:
             found["makespan_s"] = promises.makespan
@@ -347,19 +356,12 @@ class Deployments(Serving):
 
     def promised(self) -> Columns:
         """The columns of the GPUs, latencies, rates and prices."""
-        work, shape = self.setting.workload, self.shape
-        tokens = self.request_rate * (work.input_tokens + work.output_tokens)
+        shape = self.shape
         values = {
-            "time_to_first_token_s": self.time_to_first_token,
-            "time_per_output_token_s": self.time_per_output_token,
-            "request_latency_s": self.request_latency,
-            "tokens_per_s_per_user": self.interactivity,
-            "requests_per_s": self.request_rate,
+            **results(terms_about("promise"), self),
             **self._of_load,
-            "output_tokens_per_s": self.throughput,
-            "output_tokens_per_s_per_gpu": self.throughput_per_gpu,
-            "tokens_per_s": tokens,
-            "tokens_per_s_per_gpu": tokens / self.num_gpus,
+            **results(terms_about("output"), self),
+            "tokens_per_s_per_gpu": self.tokens_per_s / self.num_gpus,
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
             **token_costs(
                 self.setting,
@@ -416,11 +418,9 @@ def token_costs(
     }
 
 
-def parameter_columns(
-    c: ServingConfigurations, names: tuple[str, ...], prefix: str = ""
-) -> Columns:
+def parameter_columns(c: ServingConfigurations, names: Iterable[str]) -> Columns:
     """Parameters of workers in words."""
-    return {prefix + name: worded(name, getattr(c, name), c.shape) for name in names}
+    return {name: worded(name, getattr(c, name), c.shape) for name in names}
 
 
 def memory_columns(
@@ -435,14 +435,14 @@ def memory_columns(
         f"memory_{part}_gib": floats(getattr(memory, part) / GIB, shape)
         for part in SERVING_MEMORY_PARTS
     }
+    most, tokens = counts(memory.most_sequences, shape), np.floor(at_once * longest)
+    cache: list[Column] = [most]
+    cache += (floats(each, shape) for each in (size / GIB, tokens, at_once))
     return {
         "peak_memory_gib": floats(memory.total / GIB, shape),
         **parts,
         "host_memory_gib": floats(memory.host / GIB, shape),
-        "most_sequences": counts(memory.most_sequences, shape),
-        "kv_cache_size_gib": floats(size / GIB, shape),
-        "kv_cache_tokens": floats(np.floor(at_once * longest), shape),
-        "max_concurrency": floats(at_once, shape),
+        **dict(zip(columns_about("cache"), cache, strict=True)),
     }
 
 

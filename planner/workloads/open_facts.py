@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 _FACTORS = (0.5, 2.0)
 _GBIT = 8 / 1e9
 _OWN_LINKS = "-default"
-# What runs of today have; others are asked for by name.
-_ALTERNATIVES: Mapping[str, Sequence[str]] = {
-    "precision": ("bf16", "fp8"),
-    "recompute": ("none", "selective", "full"),
-    "quantization": ("w16a16", "fp8"),
-    "kv_cache": ("bf16", "fp8"),
-}
 
 
 @record(kw_only=True)
@@ -231,7 +224,7 @@ def _open_parameters(chosen: Chosen, names: Sequence[str]) -> list[OpenFact]:
         is_open = chosen.is_open(name) or _is_published(chosen, name, str(word(name, own)))
         if not is_open or (name == "precision" and chosen.request.precision):
             continue
-        codes = {term.coded(value) for value in _ALTERNATIVES[name]} - {own}
+        codes = {term.coded(value) for value in term.common.split()} - {own}
         tried = {str(word(name, code)): chosen.with_value(name, code) for code in sorted(codes)}
         found.append(_fact(name, str(word(name, own)), tried))
     return found

@@ -27,6 +27,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.constraints import Constraint
 from planner.optimize.pareto import pareto_front
 from planner.optimize.problem import Objective
+from planner.question.terms import terms_about
 from planner.workloads.deployments import rounded_up
 from planner.workloads.room import filled
 
@@ -159,8 +160,7 @@ def one_each(
     """One worker per layout that leaves GPUs for another, without what its steps do not use."""
     layouts, *others = mesh.axes
     (layout,) = layouts
-    names = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel")
-    size = math.prod(numbers(layout, name) for name in names)
+    size = math.prod(numbers(layout, name) for name in terms_about("model_parallel", "serve"))
     rows = np.unique(np.stack([*({**layout, "num_gpus": size}).values()], axis=1), axis=0)
     gpus = rows[:, list(layout).index("num_gpus")]
     rows = rows[(gpus < largest) | (gpus == gpus.min())]

@@ -13,8 +13,7 @@ from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.configurations.serving import (
-    OF_PREFILL,
-    PREFILL,
+    SERVING_NAMES,
     PoolConfigurations,
 )
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
@@ -44,7 +43,7 @@ from planner.optimize.problem import Objective
 from planner.optimize.source import Block, Columns, Need, Source, count_codes
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.workloads.base import counts, floats, repeated
+from planner.workloads.base import floats, repeated
 from planner.workloads.deployments import (
     DISAGGREGATED,
     PARAMETERS,
@@ -387,18 +386,13 @@ class PoolDeployments(Deployments):
         """Where it runs, both kinds of workers, promises at the load, the decoders' memory."""
         if self.at_load is not self:
             return self.at_load.columns()
-        c, shape, source = self.configurations, self.shape, self.source
-        prefill = {
-            PREFILL + name: values
-            for name, values in parameter_columns(c.prefill, OF_PREFILL).items()
-        }
+        c, shape = self.configurations, self.shape
+        replicas, *prefill = (name for name in c.names() if name not in SERVING_NAMES)
         return {
             **self.named(),
-            "replicas": counts(c.replicas, shape),
-            **parameter_columns(c, PARAMETERS),
-            **repeated({"prefill_gpu": source.prefill_gpu}, shape),
-            "prefill_replicas": counts(c.prefill_replicas, shape),
-            **prefill,
+            **parameter_columns(c, (replicas, *PARAMETERS)),
+            **repeated({"prefill_gpu": self.source.prefill_gpu}, shape),
+            **parameter_columns(c, prefill),
             "transfer_time_s": floats(self.pools.transfer_time, shape),
             **self.promised(),
             "utilization": floats(self.load, shape),

@@ -19,7 +19,7 @@ from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates, Source
 from planner.optimize.sureness import sure_factor
 from planner.question.request import Request
-from planner.question.terms import terms_about, terms_of
+from planner.question.terms import columns_about, terms_about, terms_of
 from planner.specs.serving import ServingWorkload
 from planner.workloads.assumed import assumed_for_batches, assumed_limits
 from planner.workloads.base import Question, Scene, Wording, Workload
@@ -162,22 +162,9 @@ SERVING_WORDS = Wording(
         "output_tokens_per_s_per_gpu",
         "cost_per_million_tokens_usd",
     ),
-    of_objective={
-        "throughput_per_gpu": "output_tokens_per_s_per_gpu",
-        "capacity_per_gpu": "capacity_requests_per_s_per_gpu",
-        "throughput": "output_tokens_per_s",
-        "interactivity": "tokens_per_s_per_user",
-    },
+    of_objective={n: t.tells for n, t in terms_of("serve", "objective").items() if t.tells},
     from_end_to_end=True,
-    told=(
-        "time_to_first_token_s",
-        "time_per_output_token_s",
-        "request_latency_s",
-        "output_tokens_per_s_per_gpu",
-        "requests_per_s",
-        "capacity_requests_per_s",
-        "cost_per_million_tokens_usd",
-    ),
+    told=columns_about("served"),
 )
 
 BATCH_WORDS = replace(

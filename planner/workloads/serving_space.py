@@ -45,7 +45,7 @@ from planner.workloads.place import gpu_counts
 _ALL = "all"
 _LARGEST_REPLICA = 64
 _LAYOUT = terms_about("model_parallel", "serve")
-_CACHE = ("kv_cache", "weight_offload", "kv_offload", "gpu_memory_utilization")
+_CACHE = terms_about("offloading")
 _ALONE = (*_CACHE, "concurrency", "max_num_batched_tokens")
 
 

@@ -13,6 +13,7 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
+from planner.question.terms import terms_about
 
 if TYPE_CHECKING:
     from planner.configurations.serving import PoolConfigurations, ServingConfigurations
@@ -46,12 +47,7 @@ LONGEST_BATCH = 600.0
 """Seconds: a batch is rarely waited for longer."""
 HIGHEST_LOAD = 0.9
 """Of prefill workers: beyond it requests that come at random wait ever longer."""
-_KINDS = {
-    "tensor_parallel": 1,
-    "expert_parallel": 2,
-    "attention_data_parallel": 2,
-    "pipeline_parallel": 5,
-}
+_KINDS = dict(zip(terms_about("degree", "serve"), (1, 5, 2, 2), strict=True))
 
 
 def replica_complexity(

@@ -214,7 +214,11 @@ def _faster_kernel(
 
 
 # What every framework can do.
-_PLAINEST = {"num_gpus": 1, "zero_stage": 0, "global_batch_size": 1}
+_PLAINEST = {
+    name: int(term.least or 0)
+    for name, term in terms_of("train", "parameter").items()
+    if not term.default
+}
 _FRONT = ("throughput", "memory_headroom")
 
 
@@ -375,13 +379,8 @@ def _settled(source: Source) -> dict[str, Value]:
     """Answers that a plan was made with where the user gave none."""
     setting = _setting(source)
     work = setting.workload
-    answers: dict[str, Value] = {
-        "gpu": source.gpu,
-        "framework": source.profile,
-        "sequence_length": work.sequence_length,
-        "total_tokens": work.total_tokens,
-        "reliability": source.asked["reliability"],
-    }
+    answers: dict[str, Value] = {"gpu": source.gpu, "framework": source.profile}
+    answers |= {name: source.asked[name] for name in (*terms_about("amount"), "reliability")}
     answers |= sample_answers(work) | objective_answers(work) | image_answers(setting.model, work)
     if work.training_objective.is_preference and not work.is_frozen:
         return answers

@@ -304,17 +304,13 @@ def _work(
         notes.defaults["global_batch_size"] = f"{batch:,} {what} ({origin})"
     _check_length(model, s)
     tokens = 1.0 if request.total_tokens is None else request.total_tokens
-    values = {"sequence_length": s, "global_batch_size": batch, "total_tokens": tokens}
+    values = dict(zip(terms_about("amount"), (s, tokens), strict=True))
     adapter = adapter_fields(request, notes.defaults)
     if request.pipeline_layout:
         _check_layout(model, request)
-    told = {
-        "dropout": request.dropout,
-        "pipeline_layout": request.pipeline_layout or "",
-        "training_objective": objective,
-        "tuned": request.tuned,
-        "precompute_ref_log_probs": request.precompute_ref_log_probs,
-    }
+    told = {name: getattr(request, name) for name in terms_about("as_asked")}
+    told |= {"pipeline_layout": request.pipeline_layout or "", "training_objective": objective}
+    told["global_batch_size"] = batch
     samples = sample_fields(request, s, notes.defaults) | image_fields(request, model, s, notes)
     work = check_spec(
         TrainingWorkload, {**values, **told, **adapter, **samples}, where="the workload"

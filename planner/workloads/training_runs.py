@@ -18,7 +18,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.training_objectives import TrainingObjective
-from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
+from planner.base.units import GIB
 from planner.confidence.fits import chance
 from planner.confidence.intervals import Confidence
 from planner.confidence.plans import errors_of_memory, sure_share
@@ -34,9 +34,10 @@ from planner.estimators.training.share import Setting
 from planner.formulas.money import cost_per_pflop_day
 from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.question.terms import terms_about
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
-from planner.workloads.base import repeated, worded
+from planner.workloads.base import repeated, results, worded
 from planner.workloads.electricity import with_energy
 from planner.workloads.simplicity import Step, packed, total
 
@@ -136,12 +137,8 @@ class TrainingSource(Source):
     def asked(self) -> Mapping[str, Value]:
         """The tokens, and what a GPU costs."""
         work = self.setting.workload
-        return {
-            "sequence_length": work.sequence_length,
-            "total_tokens": work.total_tokens,
-            "reliability": self.site.reliability.name,
-            **self.site.columns,
-        }
+        amount = {name: getattr(work, name) for name in terms_about("amount")}
+        return {**amount, "reliability": self.site.reliability.name, **self.site.columns}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
         """As of other sources; the calendar time is as sure as step time and failures together."""
@@ -273,6 +270,34 @@ class TrainingRuns(Candidates):
         """Trained tokens per second."""
         return self.estimate.tokens_per_second
 
+    tokens_per_s = throughput
+
+    @property
+    def tokens_per_s_per_gpu(self) -> FloatArray:
+        """The same of each GPU."""
+        return self.throughput / self.num_gpus
+
+    @property
+    def samples_per_s(self) -> FloatArray | None:
+        """Pairs of sequences per second, of what compares two."""
+        objective = self.estimate.setting.workload.training_objective
+        return self.estimate.samples_per_second if objective.is_preference else None
+
+    @property
+    def tflops_per_gpu(self) -> FloatArray:
+        """Model FLOP/s of a GPU."""
+        return self.estimate.model_flops_per_second_per_gpu
+
+    @property
+    def host_memory(self) -> FloatArray:
+        """Bytes of the host for a GPU, at the end or while the model loads."""
+        return np.maximum(self.estimate.memory.host, self.estimate.memory.loading)
+
+    @property
+    def paged_states(self) -> FloatArray | None:
+        """Bytes of optimizer states that find no room and move to the host, where any may."""
+        return self.estimate.memory.paged if self.configurations.paged_optimizer.any() else None
+
     @property
     def step_time(self) -> FloatArray:
         """Seconds of an optimizer step."""
@@ -297,6 +322,18 @@ class TrainingRuns(Candidates):
     def cost(self) -> FloatArray:
         """USD of the run."""
         return self.run.cost
+
+    @property
+    def cost_per_million_trained_tokens(self) -> FloatArray | None:
+        """USD of a million trained tokens, of fine-tuning."""
+        work = self.estimate.setting.workload
+        is_tuned = work.training_objective is not TrainingObjective.PRETRAIN
+        return self.run.cost * (1e6 / work.total_tokens) if is_tuned else None
+
+    @property
+    def goodput(self) -> FloatArray:
+        """Time to train over calendar time."""
+        return self.run.goodput.ratio
 
     @property
     def cost_per_pflop_day(self) -> FloatArray:
@@ -361,48 +398,9 @@ class TrainingRuns(Candidates):
         return table
 
     def _predictions(self) -> Columns:
-        estimate, run = self.estimate, self.run
-        lasting = run.goodput
-        preferred = estimate.setting.workload.training_objective.is_preference
-        return {
-            "step_time_s": estimate.step_time,
-            "tokens_per_s": estimate.tokens_per_second,
-            "tokens_per_s_per_gpu": estimate.tokens_per_second / self.num_gpus,
-            **({"samples_per_s": estimate.samples_per_second} if preferred else {}),
-            "model_flops_utilization": estimate.model_flops_utilization,
-            "hardware_flops_utilization": estimate.hardware_flops_utilization,
-            "tflops_per_gpu": estimate.model_flops_per_second_per_gpu / TERA,
-            "peak_memory_gib": estimate.peak_memory / GIB,
-            "memory_headroom_gib": self.memory_headroom / GIB,
-            "fit_probability": self.fit_probability,
-            "host_memory_gib": np.maximum(estimate.memory.host, estimate.memory.loading) / GIB,
-            **({"paged_states_gib": estimate.memory.paged / GIB} if self._pages else {}),
-            "time_to_train_days": run.time_to_train / DAY,
-            "calendar_time_days": run.calendar_time / DAY,
-            "gpu_hours": run.gpu_seconds / HOUR,
-            "cost_usd": run.cost,
-            **self._per_tokens(),
-            "cost_per_pflop_day_usd": self.cost_per_pflop_day,
-            "energy_kwh": self.energy / KILOWATT_HOUR,
-            "power_kw": self.power / KILOWATT,
-            **({"carbon_kg": self.carbon} if self.source.site.is_placed else {}),
-            "goodput": lasting.ratio,
-            "interruptions": run.interruptions,
-            "checkpoint_size_gib": np.asarray(lasting.checkpoint_size / GIB),
-            "checkpoint_interval_s": lasting.checkpoint_interval,
-            "num_spare_gpus": lasting.num_spare_gpus,
-        }
-
-    @property
-    def _pages(self) -> bool:
-        return bool(np.any(self.configurations.paged_optimizer))
-
-    def _per_tokens(self) -> Columns:
-        """The cost of a million trained tokens, of fine-tuning."""
-        work = self.estimate.setting.workload
-        if work.training_objective is TrainingObjective.PRETRAIN:
-            return {}
-        return {"cost_per_million_trained_tokens_usd": self.run.cost * (1e6 / work.total_tokens)}
+        is_placed = self.source.site.is_placed
+        names = [name for name in terms_about("run") if name != "carbon" or is_placed]
+        return results(names, self, self.run, self.run.goodput, self.estimate)
 
     def _memory_parts(self) -> Columns:
         fullest = self.estimate.memory.fullest

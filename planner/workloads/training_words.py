@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.base.cells import number_in
-from planner.question.terms import terms_of
+from planner.question.terms import columns_about, terms_of
 from planner.specs.model import ModelSpec
 
 _PARAMETERS = terms_of("train", "parameter")
@@ -20,16 +20,7 @@ DEGREES = tuple(
 FOLLOWING = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
 """Values that other parameters say too."""
 
-TOLD = (
-    "step_time_s",
-    "tokens_per_s_per_gpu",
-    "samples_per_s",
-    "model_flops_utilization",
-    "cost_usd",
-    "cost_per_million_trained_tokens_usd",
-    "time_to_train_days",
-    "calendar_time_days",
-)
+TOLD = columns_about("trained")
 
 
 def brief(row: Mapping[str, object]) -> str:

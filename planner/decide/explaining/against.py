@@ -17,7 +17,7 @@ from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import FOLLOWING, intervals
 from planner.question.inputs import full_name
 from planner.question.request import Request
-from planner.question.terms import terms_of
+from planner.question.terms import term_of_column, terms_of
 from planner.workloads.base import Evaluation
 from planner.workloads.given import Said, make_request
 from planner.workloads.pinned import PinnedPlan
@@ -227,7 +227,6 @@ def _terms(one: Mapping[str, float], other: Mapping[str, float]) -> list[Term]:
 
 
 _PEAK_MEMORY = "peak_memory_gib"
-_HIGH = ("per_s", "utilization", "headroom", "probability", "tflops", "goodput")
 _EQUAL = 1e-9
 
 
@@ -362,7 +361,8 @@ def is_better_high(column: str) -> bool:
     >>> is_better_high("tokens_per_s_per_gpu"), is_better_high("cost_usd")
     (True, False)
     """
-    return any(word in column for word in _HIGH)
+    term = term_of_column(column)
+    return term is not None and "high" in term.about
 
 
 def _is_published(column: str) -> bool:

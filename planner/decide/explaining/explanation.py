@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -77,12 +77,16 @@ def assumptions(seen: Seen, columns: Sequence[str], burst: int | None = None) ->
         for part in step.parts
         for done in part.part.done
     }
-    numbers = (
-        _number(plan, name, row, told, burst)
-        for name in plan.assumed
-        if not kernels or _may_matter(name, kernels)
-    )
-    moving = [one for one in numbers if one is not None and one.spread > 1 + 1e-9]
+    moving = []
+    for name in plan.assumed:
+        table, _, _ = name.removeprefix("gpu ").rpartition(".")
+        parts = table.split(".")
+        is_kernel = len(parts) == _PARTS_OF_KERNELS and parts[1] not in _NOT_KERNELS
+        if kernels and is_kernel and table not in kernels:
+            continue  # none that the plan runs
+        one = _number(plan, name, row, told, burst)
+        if one is not None and one.spread > 1 + 1e-9:
+            moving.append(one)
     return sorted([*facts, *moving], key=lambda one: -one.spread)
 
 
@@ -94,14 +98,6 @@ def _told_of(fact: MovingFact, told: Sequence[str]) -> dict[str, tuple[float, fl
         for name, ends in fact.moved.items()
         if name in told and not (is_precision and name.endswith("_utilization"))
     }
-
-
-def _may_matter(name: str, kernels: Collection[str]) -> bool:
-    """Whether an assumed number is no kernel's, or that of a kernel which the plan runs."""
-    table, _, _ = name.removeprefix("gpu ").rpartition(".")
-    parts = table.split(".")
-    is_kernel = len(parts) == _PARTS_OF_KERNELS and parts[1] not in _NOT_KERNELS
-    return not is_kernel or table in kernels
 
 
 def _number(

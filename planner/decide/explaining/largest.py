@@ -78,7 +78,10 @@ def largest_batch_of(
     plan: Plan, source: Source, configurations: ConfigurationTable, *, alone: bool = False
 ) -> Largest:
     """The same of the one configuration of a source; ``alone``: its row and no smaller ones."""
-    name, most = plan.workload.batch, _most_in_batch(configurations)
+    name, most = plan.workload.batch, _MOST_BATCH
+    if isinstance(configurations, TrainingConfigurations):  # a rank's share of it
+        batch = first(configurations.global_batch_size)
+        most = max(int(batch // first(configurations.data_parallel)), 1)
 
     def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
         rows = configurations.rows(np.zeros(numbers.size, dtype=np.intp))
@@ -137,18 +140,15 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     )
 
 
-def _most_in_batch(configurations: ConfigurationTable) -> int:
-    """What a batch may have at most: a rank's share of it in training."""
-    if not isinstance(configurations, TrainingConfigurations):
-        return _MOST_BATCH
-    batch = first(configurations.global_batch_size)
-    return max(int(batch // first(configurations.data_parallel)), 1)
-
-
 def _largest(
     plan: Plan, name: str, *, own: int, most: int, grown: Grown, ends_at: str, alone: bool = False
 ) -> Largest:
-    numbers = _allowed(plan, grown, np.arange(1.0, most + 1))
+    numbers = np.arange(1.0, most + 1)
+    source, configurations = grown(numbers)
+    broken = np.broadcast_to(source.broken(configurations), configurations.shape)
+    is_allowed = (broken == 0) | (broken >= plan.problem.first_soft)
+    # All where a rule forbids every one, which is told then.
+    numbers = numbers[is_allowed] if is_allowed.any() else numbers
     tried, codes = _judged(plan, grown, numbers)
     feasible = np.flatnonzero(codes == 0)
     last = int(feasible[-1]) if feasible.size else -1
@@ -166,14 +166,6 @@ def _largest(
         reason=_reason(plan, int(code)) if code else "",
         rows={number: _row(grown, number) for number in _shown(numbers, largest, own, alone)},
     )
-
-
-def _allowed(plan: Plan, grown: Grown, numbers: FloatArray) -> FloatArray:
-    """The numbers that no rule forbids; all where it forbids every one, which is told then."""
-    source, configurations = grown(numbers)
-    broken = np.broadcast_to(source.broken(configurations), configurations.shape)
-    allowed = numbers[(broken == 0) | (broken >= plan.problem.first_soft)]
-    return allowed if allowed.size else numbers
 
 
 def _judged(plan: Plan, grown: Grown, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
@@ -309,7 +301,11 @@ def methods_of_layouts(request: Request) -> Methods:
             one = table.rows(np.array([place]))
             values = {name: glossary()[name].shown(getattr(one, name)[0]) for name in several}
             largest = largest_batch_of(plan, source, one, alone=True)
-            methods.append(_method_of(largest, own | values))
+            reason = largest.reason
+            if largest.largest is not None and largest.following is None:
+                ends = largest.ends_at
+                reason = f"it ends with {ends}" if ends else "more were not tried"
+            methods.append(Method(values=own | values, largest=largest, reason=reason))
     return Methods(plan=plan, name=workload.batch, methods=methods)
 
 
@@ -328,11 +324,3 @@ def _ordered(table: ConfigurationTable, names: Sequence[str]) -> Sequence[int]:
         return range(table.size)
     columns = [np.broadcast_to(getattr(table, name), table.size) for name in reversed(names)]
     return [int(place) for place in np.lexsort(columns)]
-
-
-def _method_of(largest: Largest, values: Row) -> Method:
-    """The largest batch of one configuration, with what ends it."""
-    if largest.largest is None or largest.following is not None:
-        return Method(values=values, largest=largest, reason=largest.reason)
-    ends = f"it ends with {largest.ends_at}" if largest.ends_at else "more were not tried"
-    return Method(values=values, largest=largest, reason=ends)

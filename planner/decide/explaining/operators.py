@@ -27,7 +27,7 @@ from planner.estimators.machine import Group, Machine
 from planner.estimators.training.attention_core import fused_work
 from planner.question.inputs import chosen, read, read_all, several, whole
 from planner.question.request import ALL
-from planner.question.terms import glossary, terms_about
+from planner.question.terms import columns_about, glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
@@ -174,7 +174,7 @@ def _kind(
     return Kind(seconds=seconds, sizes=sizes, words=words, crosses=crosses, is_group=is_group)
 
 
-_GROUP = ("num_bytes", "num_gpus", "stride")
+_GROUP = terms_about("message")
 KINDS: Mapping[str, Kind] = {
     "gemm": _kind(_gemm, "rows", "columns", "depth", words=_FORMATS),
     "grouped-gemm": _kind(
@@ -511,26 +511,24 @@ def _row(kind: str, case: Case, at: int, time: float, done: Sequence[Done]) -> d
     volume = _figure(first, "volume")
     of_roofline = sum(each.at_peak for each in done) / time
     peak = _figure(first, "peak_flops")
+    software = None if case.framework is None else case.framework.name
+    num_gpus = int(sizes.get("num_gpus", 2 if kind == "send" else 1))
+    named: tuple[Value, ...] = (kind, case.machine.gpu.name, software, num_gpus)
+    reached: tuple[Value, ...] = (
+        time,
+        None if flops is None else flops / time / _TERA,
+        None if moved is None else moved / time / _GIGA,
+        None if volume is None else float(sizes["num_bytes"]) / time / _GIGA,
+        None if volume is None else volume / time / _GIGA,
+        of_roofline if not flops or not peak else flops / time / peak,
+        of_roofline,
+        bound_of(done),
+    )
     return {
-        "operator": kind,
-        "gpu": case.machine.gpu.name,
-        "framework": None if case.framework is None else case.framework.name,
-        "num_gpus": int(sizes.get("num_gpus", 2 if kind == "send" else 1)),
+        **dict(zip(terms_about("kernel"), named, strict=True)),
         **told,
-        "time_s": time,
-        "tflops": None if flops is None else flops / time / _TERA,
-        "bandwidth_gb_per_s": None if moved is None else moved / time / _GIGA,
-        "algorithm_bandwidth_gb_per_s": _rate(sizes, "num_bytes", time, volume),
-        "bus_bandwidth_gb_per_s": None if volume is None else volume / time / _GIGA,
-        "of_peak": of_roofline if not flops or not peak else flops / time / peak,
-        "of_roofline": of_roofline,
-        "bound": bound_of(done),
+        **dict(zip(columns_about("reached"), reached, strict=True)),
     }
-
-
-def _rate(sizes: Mapping[str, float], name: str, time: float, volume: float | None) -> float | None:
-    """GB/s of what users call the size of a collective or message; None of what moves none."""
-    return None if volume is None else float(sizes[name]) / time / _GIGA
 
 
 def _figure(done: Done, name: str) -> float | None:

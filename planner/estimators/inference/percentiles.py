@@ -22,6 +22,7 @@ from planner.formulas.queueing import (
     step_variances,
     wait_variance,
 )
+from planner.question.terms import terms_about
 
 
 def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
@@ -85,11 +86,10 @@ def percentile(estimate: ServingEstimate, quantity: str, share: float) -> FloatA
     return _BY_NAME[quantity](estimate, share)
 
 
-_BY_NAME = {
-    "time_to_first_token": time_to_first_token_percentile,
-    "time_per_output_token": time_per_output_token_percentile,
-    "request_latency": request_latency_percentile,
-}
+_PERCENTILES = (
+    time_to_first_token_percentile, time_per_output_token_percentile, request_latency_percentile,
+)  # fmt: skip
+_BY_NAME = dict(zip(terms_about("latency", "serve"), _PERCENTILES, strict=True))
 
 
 def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:

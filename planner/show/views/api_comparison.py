@@ -27,7 +27,11 @@ def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> 
 
     In short the cheapest ones, the median and the dearest of those that are not old.
     """
-    yield Title(text=f"Self-host or API: {_mix(compared)}")
+    words = f"{text.count(compared.input_tokens)} input"
+    if compared.cached_tokens:
+        words += f" ({text.count(compared.cached_tokens)} cached)"
+    words += f" and {text.count(compared.output_tokens)} output tokens a request"
+    yield Title(text=f"Self-host or API: {words}")
     for line in _of_deployment(compared):
         yield said(line)
     if not compared.offers:
@@ -37,13 +41,6 @@ def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> 
     yield from _offers_blocks(compared, shown)
     for line in _remarks(compared, shown):
         yield said(line)
-
-
-def _mix(compared: ApiComparison) -> str:
-    words = f"{text.count(compared.input_tokens)} input"
-    if compared.cached_tokens:
-        words += f" ({text.count(compared.cached_tokens)} cached)"
-    return f"{words} and {text.count(compared.output_tokens)} output tokens a request"
 
 
 def _of_deployment(compared: ApiComparison) -> list[str]:

@@ -55,7 +55,11 @@ def verdicts(found: ComparedPlans) -> list[str]:
     lines = []
     for at, columns in found.wins.items():
         lines.append(f"{LETTERS[at]} is best in {_listed([label(name) for name in columns])}.")
-    for group, columns in _tied(found).items():
+    tied: dict[tuple[int, ...], list[str]] = {}
+    for one in found.results:
+        if one.ties:
+            tied.setdefault((one.best, *one.ties), []).append(one.name)
+    for group, columns in tied.items():
         factor = max(found.tie_factor(group[0], at) for at in group[1:])
         others = _listed([LETTERS[at] for at in sorted(group)])
         lines.append(
@@ -63,15 +67,6 @@ def verdicts(found: ComparedPlans) -> list[str]:
             f"tell apart what is nearer than a factor of {factor:.2f}."
         )
     return lines or ["They do not differ."]
-
-
-def _tied(found: ComparedPlans) -> dict[tuple[int, ...], list[str]]:
-    """Columns by those that tie in them, the best first."""
-    groups: dict[tuple[int, ...], list[str]] = {}
-    for one in found.results:
-        if one.ties:
-            groups.setdefault((one.best, *one.ties), []).append(one.name)
-    return groups
 
 
 def _settings_blocks(found: ComparedPlans) -> Iterator[Block]:

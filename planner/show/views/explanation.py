@@ -85,18 +85,15 @@ def _answer_blocks(explained: Explanation) -> Iterator[Block]:
     bound = explained.bound or {}
     for name in explained.columns[:2]:
         words = f"{label(name)} {told(name, row[name], ends.get(name))}"
-        if name in bound and _is_better(name, number(bound[name]), number(row[name])):
+        term = term_of_column(name)
+        is_low = term is not None and (term.better == "low" or term.type == "second")
+        peak, mine = number(bound.get(name)), number(row[name])
+        # A queue may be longer where what comes after it is faster.
+        if peak < mine if is_low else peak > mine:
             words += f"; {told(name, bound[name])} if all reached its peak"
         yield said(words)
     if not explained.steps:
         yield said("No operators explain its time: it is a flat share of the peak.")
-
-
-def _is_better(column: str, bound: float, own: float) -> bool:
-    """Whether the peaks help: a queue may be longer where what comes after it is faster."""
-    term = term_of_column(column)
-    is_low = term is not None and (term.better == "low" or term.type == "second")
-    return bound < own if is_low else bound > own
 
 
 def _step_blocks(
@@ -352,39 +349,27 @@ def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
 
 
 def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
-    results = difference.results if is_full else _telling(difference)
+    first = {term.name for term in difference.results[:_FIRST]}
     moved = [
         term
-        for term in results
-        if change(term.other, term.one)  # None where one is unknown
+        for term in difference.results
+        if (is_full or term.name in first or "cost" in term.name or term.name == _PEAK)
+        and change(term.other, term.one)  # None where one is unknown
         and told(term.name, term.other) != told(term.name, term.one)
     ]
     for term in moved:
-        named = label(term.name)
+        named, known, verdict = label(term.name), term_of_column(term.name), ""
+        if known is not None and known.better and term.gain:
+            verdict = ", better" if term.gain * known.sign < 0 else ", worse"
         yield (
             f"{named[0].upper()}{named[1:]} {told(term.name, term.other, term.ends[1])} instead of "
-            f"{told(term.name, term.one, term.ends[0])} ({_signed(term)}{_verdict(term)})."
+            f"{told(term.name, term.one, term.ends[0])} ({_signed(term)}{verdict})."
         )
     if moved and difference.is_tie:
         yield (
             "That is a tie: published runs of such plans do not tell apart what is nearer than a "
             f"factor of {difference.tie_factor:.2f}."
         )
-
-
-def _telling(difference: Difference) -> list[Term]:
-    """The first results, costs and the memory."""
-    found = difference.results
-    shown = {term.name for term in found[:_FIRST]}
-    return [t for t in found if t.name in shown or "cost" in t.name or t.name == _PEAK]
-
-
-def _verdict(term: Term) -> str:
-    """Whether more of a result is better or worse, where the table of terms says so."""
-    known = term_of_column(term.name)
-    if known is None or not known.better or not term.gain:
-        return ""
-    return ", better" if term.gain * known.sign < 0 else ", worse"
 
 
 def _gains(whole_words: str, terms: Sequence[Term], whole: float, words: Any) -> Iterator[str]:

@@ -325,7 +325,9 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
         raise ValueError("The search found no plan.")
     table = full_columns(result.table, plan.problem.sources)
     one = row_of(result.recommended)
-    first, second = _point_columns(plan, table)
+    goals = [of_objective(plan, goal.name, table) for goal in plan.problem.objectives]
+    columns = dict.fromkeys((*goals, _MEMORY, *plan.workload.wording.told))
+    first, second = [name for name in columns if name in table][:2]
     number = len(table["num_gpus"])
     rows = [{name: values[at] for name, values in table.items()} for at in (0, number - 1)]
     ends = told_ends(plan, result.recommended)
@@ -337,13 +339,6 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
         recommended=(_point(first, one, ends), _point(second, one, ends)),
         words=(mine, best, last),
     )
-
-
-def _point_columns(plan: Plan, table: Mapping[str, object]) -> tuple[str, str]:
-    goals = [of_objective(plan, goal.name, table) for goal in plan.problem.objectives]
-    others = (_MEMORY, *plan.workload.wording.told)
-    first, second = [*dict.fromkeys(name for name in (*goals, *others) if name in table)][:2]
-    return first, second
 
 
 def _points(column: str, table: Mapping[str, object]) -> Points:

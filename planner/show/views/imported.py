@@ -23,7 +23,7 @@ from planner.launch.targets import target_of
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.write import Launch
 from planner.question.request import Request
-from planner.question.terms import Term, glossary, terms_of
+from planner.question.terms import Term, columns_about, glossary, terms_of
 from planner.show.page import GAP, TOTAL, Block, Code, Pairs, Title, grid, said
 from planner.show.views.load import start_pairs
 from planner.show.views.overview import question_blocks
@@ -37,9 +37,7 @@ _UNPACKED = UNPACKED.partition("{")[0]
 _MOST_NAMED = 6
 _TELLABLE = 0.01
 _MOST_PARTS = 3
-_OF_COUNTS = (
-    "step_time_s", "tokens_per_s_per_gpu", "requests_per_s", "output_tokens_per_s_per_gpu",
-)  # fmt: skip
+_OF_COUNTS = columns_about("pace")
 _OF_REQUESTS = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
 _WASTED = {
     "time_recompute_s": "recomputation",

@@ -106,20 +106,17 @@ def _sentence(
         return f"{words}: {on_host}{which}"
     surely = fits_words(miss.row) if is_memory and not (room or is_host) else ""
     if _is_alone(result):
-        against = _peak_words(miss, value, bound) if surely else f"{value} against {bound}"
+        against = f"{value} against {bound}"
+        if surely:
+            usable = miss.source.setting.machine.gpu.allocatable_memory
+            least = f" (surely {bound})" if miss.bound < usable else ""
+            against = f"peak {value}; {text.gibibytes(usable)} usable{least}"
         return f"{words}: {', '.join(filter(None, (against, surely, room)))}"
     limits = {limit.name: limit.told_confidence for limit in plan.problem.constraints}
     missed = f"miss {name} {bound}{limits.get(name, '')}"
     what = f"need more than {bound}" if is_memory else missed
     nearest = ", ".join(filter(None, (value, surely, room, wording.in_short(miss.row))))
     return f"{what} (nearest: {nearest})"
-
-
-def _peak_words(miss: NearestMiss, value: str, bound: str) -> str:
-    """The peak and what the GPU has, beside what of it is surely enough where that is less."""
-    usable = miss.source.setting.machine.gpu.allocatable_memory
-    surely = f" (surely {bound})" if miss.bound < usable else ""
-    return f"peak {value}; {text.gibibytes(usable)} usable{surely}"
 
 
 def _room(plan: Plan, miss: NearestMiss) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from planner.base import text
-from planner.base.cells import Value, number
+from planner.base.cells import number
 from planner.decide.explaining.operators import KINDS, OperatorTimes, work_dict
 from planner.decide.explaining.steps import quantity, seconds
 from planner.question.terms import glossary, term_of_column
@@ -62,6 +61,7 @@ def _words() -> list[str]:
 
 
 def _columns(times: OperatorTimes) -> list[Column]:
+    peaks = [*map(number, times.columns["of_peak"])]
     return [
         Column(
             name,
@@ -72,12 +72,8 @@ def _columns(times: OperatorTimes) -> list[Column]:
         for name, values in times.columns.items()
         for term in [term_of_column(name)]
         if _is_shown(name, values)
-        and not (name == "of_roofline" and _are_close(values, times.columns["of_peak"]))
+        and not (name == "of_roofline" and np.allclose([*map(number, values)], peaks))
     ]
-
-
-def _are_close(one: Sequence[Value], other: Sequence[Value]) -> bool:
-    return np.allclose([*map(number, one)], [*map(number, other)])
 
 
 def _is_shown(name: str, values: Sequence[object]) -> bool:
@@ -89,19 +85,19 @@ def _is_shown(name: str, values: Sequence[object]) -> bool:
     return not (usual and set(values) <= usual) and not (name == "num_gpus" and set(values) == {1})
 
 
-_CELLS: dict[str, Callable[[Any], str]] = {
-    "time_s": seconds,
-    "of_peak": text.percent,
-    "of_roofline": text.percent,
-    "num_bytes": lambda value: quantity(value, "byte"),
+_BY_TYPE: dict[str, Callable[[float], str]] = {
+    "second": seconds,
+    "share": text.percent,
+    "byte": lambda value: quantity(value, "byte"),
 }
 
 
 def _cell(name: str, value: object) -> str:
     if value is None:
         return ""
-    if name in _CELLS:
-        return _CELLS[name](value)
+    term = term_of_column(name)
+    if term is not None and term.type in _BY_TYPE:
+        return _BY_TYPE[term.type](number(value))
     if isinstance(value, int):
         return text.count(value)
     return text.significant(value) if isinstance(value, float) else str(value)

@@ -357,11 +357,10 @@ def estimate_command(plan: Plan, row: Row) -> str:
     workload, request = plan.workload, plan.request
     words = [] if workload.name == Request.workload else ["--workload", workload.name]
     answers = answers_of(plan, row)
-    open_ones = {workload.profile_kind, "mode", "prefill_gpu", "training_objective"}
     for name, term in terms_of(workload.name, "question").items():
         if "parameter" in term.kind:
             words += [term.option_name, str(row[name])]
-        elif name in open_ones or getattr(request, name, None) is not None:
+        elif "answered" in term.about or getattr(request, name, None) is not None:
             words += _option(term, answers.get(name), getattr(Request, name, None))
     words += ["--gpus", str(row["num_gpus"])]
     known = terms_of(workload.name, "parameter")

@@ -62,18 +62,14 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
 def _latency_table(estimate: ServingEstimate) -> Table:
     """Mean and percentiles of the latencies of the first row's requests."""
     served = estimate.served
-    means = {
-        "time_to_first_token": served.time_to_first_token,
-        "time_per_output_token": served.time_per_output_token,
-        "request_latency": estimate.request_latency,
-    }
+    times = (served.time_to_first_token, served.time_per_output_token, estimate.request_latency)
     rows = [
         (
             name.replace("_", " "),
             text.duration(first(mean)),
             *(text.duration(first(percentile(estimate, name, share))) for share in _SHARES),
         )
-        for name, mean in means.items()
+        for name, mean in zip(LATENCIES, times, strict=True)
     ]
     return grid(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
 

@@ -371,18 +371,18 @@ def days_blocks(sizes: Sizes) -> Iterator[Block]:
 
 def day_row(day: Day) -> dict[str, str | float | None]:
     """What a day on a GPU takes and costs; USD that are unknown are None."""
-    costs = {
-        "cost": day.cost,
-        "cost_per_month": day.cost_per_month,
-        "cost_at_peak": day.cost_at_peak,
+    figures = {
+        "cost_usd": day.cost,
+        "cost_per_month_usd": day.cost_per_month,
+        "cost_at_peak_usd": day.cost_at_peak,
+        "utilization": day.utilization,
     }
     return {
         "gpu": day.gpu,
         "most_gpus": day.peak.num_gpus,
         "base_gpus": day.base,
         "gpu_hours": day.gpu_hours,
-        **{f"{name}_usd": known_value(cost) for name, cost in costs.items()},
-        "utilization": known_value(day.utilization),
+        **{name: known_value(figure) for name, figure in figures.items()},
     }
 
 

@@ -15,6 +15,7 @@ from planner.base.units import GIB, GIGA, HOUR, KILOWATT_HOUR, MONTH, TERA, YEAR
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.ownership import owned, used_figures
 from planner.estimators.parameters import count_parameters
+from planner.question.terms import terms_about
 from planner.show.page import TOTAL, Block, Column, Pairs, Table, Title, fitted, grid, said
 from planner.specs.api_price import read_api_prices
 from planner.specs.catalogue import Catalogue
@@ -32,7 +33,6 @@ from planner.specs.power import POWER, REGIONS, read_power, read_regions
 from planner.specs.price import (
     CONTRACTS,
     CURRENCIES,
-    Price,
     contracts_of,
     read_currencies,
     unknown_gpus,
@@ -229,7 +229,7 @@ _PROFILES = {
     SpecKind.RELIABILITY: ReliabilitySpec,
 }
 _TYPICAL = ("contract", "typical", "from", "to", "offers", "newest")
-_OFFER = ("contract", "USD /h", "provider", "region", "date")
+_OFFER = ("contract", "USD /h", *terms_about("offer"), "date")
 _FIGURE = ("quantity", "value", "unit", "range")
 _NUMBERS = ("USD /h", "typical", "from", "to", "offers", "value")
 _UNITS = {
@@ -413,7 +413,14 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
     yield Title(text="Prices, USD per GPU-hour")
     contracts = contracts_of(gpu.name, catalogue.folder)
     prices = [catalogue.price(gpu.name, contract) for contract in contracts]
-    rows = [_typical(price) for price in (*prices, owned(gpu, catalogue)) if price is not None]
+    rows = [
+        [
+            one.contract, *map(_hourly, (one.value, one.low, one.high)), text.count(one.offers),
+            one.when or UNDATED,
+        ]
+        for one in (*prices, owned(gpu, catalogue))
+        if one is not None
+    ]  # fmt: skip
     offers = sorted(catalogue.offers(gpu.name), key=lambda offer: offer.provider)
     if rows:
         yield _table(_TYPICAL, rows)
@@ -441,11 +448,6 @@ def _figure(name: str, figure: Figure) -> list[str]:
     scale, unit = _UNITS[DIMENSIONS.get(name, "1")]
     value, low, high = (f"{one / scale:,.6g}" for one in (figure.value, figure.low, figure.high))
     return [name, value, unit, f"{low} to {high}" if figure.low < figure.high else ""]
-
-
-def _typical(price: Price) -> list[str]:
-    rates = map(_hourly, (price.value, price.low, price.high))
-    return [price.contract, *rates, text.count(price.offers), price.when or UNDATED]
 
 
 def _hourly(rate: float) -> str:
@@ -482,7 +484,12 @@ def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalo
         try:
             _check(kind, path, catalogue)
         except PlannerError as error:
-            faults += [_located(path, line) for line in str(error).splitlines()]
+            faults += [
+                line.replace(str(path.absolute()), str(path))
+                if path.name in line
+                else f"{path}: {line}"
+                for line in str(error).splitlines()
+            ]
     return faults
 
 
@@ -550,8 +557,10 @@ def _check_table(path: Path, catalogue: Catalogue) -> None:
 def _check_space(path: Path, catalogue: Catalogue) -> None:
     """Expand the space for some model: its parameters and values must be known ones."""
     space = read_spec(SearchSpace, path)
+    model = catalogue.load_model(_EXAMPLE_MODEL)
     if space.engine:
-        _check_serving_space(space, catalogue)
+        engine = catalogue.load_engine(space.engine).spec
+        serving_mesh(space, {}, counts=[_EXAMPLE_GPUS], model=model, engine=engine)
         return
     profile = catalogue.load_framework(space.framework).spec
     workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
@@ -559,20 +568,7 @@ def _check_space(path: Path, catalogue: Catalogue) -> None:
         space,
         {},
         num_gpus=[_EXAMPLE_GPUS],
-        model=catalogue.load_model(_EXAMPLE_MODEL),
+        model=model,
         framework=profile,
         workload=workload,
-    )
-
-
-def _check_serving_space(space: SearchSpace, catalogue: Catalogue) -> None:
-    engine = catalogue.load_engine(space.engine).spec
-    serving_mesh(
-        space, {}, counts=[_EXAMPLE_GPUS], model=catalogue.load_model(_EXAMPLE_MODEL), engine=engine
-    )
-
-
-def _located(path: Path, fault: str) -> str:
-    return (
-        fault.replace(str(path.absolute()), str(path)) if path.name in fault else f"{path}: {fault}"
     )

@@ -20,6 +20,7 @@ from planner.confidence.intervals import LEVEL
 from planner.errors import CalibrationError
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.show.page import GAP, Block, Pairs, Title, grid, said
+from planner.show.theme import axis_label
 from planner.show.views.rows import csv_cell, plain_cell, texts
 from planner.validation.columns import ADDED, MEASURED, PREDICTED, schema_of
 from planner.validation.compare import UNKNOWN, Errors, MemoryVerdicts, Row, errors, memory_verdicts
@@ -160,7 +161,10 @@ def reasons_blocks(rows: Sequence[Row]) -> Iterator[Block]:
     if faults:
         yield Title(text=f"Layouts that cannot be: {count(faults.total())}, not compared")
         yield from _counts_blocks(faults)
-    yield from _noise_blocks(sum(row.noisy for row in rows))
+    if noisy := sum(row.noisy for row in rows):
+        noise = "1 row is" if noisy == 1 else f"{count(noisy)} rows are"
+        words = f"{noise} noise by their source's word: left out of speed, not of memory."
+        yield said(words, indent="")
     choices = Counter(choice for row in rows for choice in row.assumed)
     if choices:
         yield Title(text="Assumed where rows leave it open")
@@ -170,14 +174,6 @@ def reasons_blocks(rows: Sequence[Row]) -> Iterator[Block]:
         left = len(choices) - len(shown)
         others = f"{count(left)} others: " if left > 0 else ""
         yield said(f"{others}--output has them row by row, in the column assumed.", indent="")
-
-
-def _noise_blocks(number: int) -> Iterator[Block]:
-    if number:
-        one = "1 row is" if number == 1 else f"{count(number)} rows are"
-        yield said(
-            f"{one} noise by their source's word: left out of speed, not of memory.", indent=""
-        )
 
 
 def not_understood(runs: Runs) -> list[str]:
@@ -229,17 +225,7 @@ def _percent(share: float, digits: int = 1, sign: str = "") -> str:
     return f"{100 * share:{sign}.{digits}f}%" if math.isfinite(share) else "-"
 
 
-_LABELS = {
-    "tokens_per_s_per_gpu": "tokens/s/GPU",
-    "output_tokens_per_s": "output tokens/s",
-    "total_tokens_per_s": "all tokens/s",
-    "requests_per_s": "requests/s",
-    "step_time_s": "step time",
-    "time_to_first_token_s": "time to first token",
-    "time_per_output_token_s": "time per output token",
-    "request_latency_s": "request latency",
-    OUT_OF_MEMORY: "ran out of memory",
-}
+_LABELS = {"total_tokens_per_s": "all tokens/s", OUT_OF_MEMORY: "ran out of memory"}
 _INSIDE = {True: "yes", False: "no"}
 
 
@@ -285,7 +271,9 @@ def _run_cells(one: Compared) -> Iterator[str]:
 def _label(one: Compared) -> str:
     if one.percent is not None:
         return f"  p{one.percent}"
-    return f"peak memory, {one.kind}" if one.name == MEMORY else _LABELS.get(one.name, one.name)
+    if one.name == MEMORY:
+        return f"peak memory, {one.kind}"
+    return _LABELS.get(one.name) or axis_label(one.name).partition(" [")[0]
 
 
 def _range_ends(name: str, low: float, high: float) -> str:

@@ -24,6 +24,7 @@ from planner.configurations.serving_rules import SERVING_RULES, ServingContext
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
+from planner.question.terms import terms_about
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -71,9 +72,10 @@ def slower(engine: EngineProfile, scale: float) -> EngineProfile:
 _LONGEST = 100_000_000
 _HIGHEST_RATE = 1e6
 _LARGEST_SHARES = {
-    "input_variation": 10.0, "output_variation": 10.0, "prefix_cache_hit_rate": 0.999,
+    **dict.fromkeys(terms_about("variation"), 10.0),
+    "prefix_cache_hit_rate": 0.999,
     "acceptance_rate": 0.999,
-}  # fmt: skip
+}
 _LARGEST_MEMORY = 1e6
 _LARGEST_RANK = 4096
 _MOST_ADAPTERS = 100_000
@@ -407,6 +409,9 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
     drafted = run.count("draft_tokens") or 0
     if drafted > MOST_DRAFTED:
         raise NotPredicted("the number of draft tokens is absurd")
+    shared = run.count("shared_prefix_tokens") or 0
+    if shared > lengths[0] * scale:
+        raise NotPredicted("shared_prefix_tokens are more than a prompt has")
     return Traffic(
         input_tokens=lengths[0],
         output_tokens=lengths[1],
@@ -419,7 +424,7 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
         equal_lengths=bool(run.flag("equal_lengths")),
         equal_prompts=bool(run.flag("equal_prompts")),
         draft_tokens=drafted,
-        shared_prefix_tokens=_prefix_tokens(run, lengths[0] * scale),
+        shared_prefix_tokens=shared,
         lora_rank=_up_to(run, "lora_rank", _LARGEST_RANK) or 0,
         max_loras=_up_to(run, "max_loras", _MOST_ADAPTERS),
         **_shares(run),
@@ -432,14 +437,6 @@ def _up_to(run: Run, name: str, most: int) -> int | None:
     if found is not None and found > most:
         raise NotPredicted(f"{name} must be at most {most:,}")
     return found or None
-
-
-def _prefix_tokens(run: Run, prompt: float) -> int:
-    """Tokens that all prompts begin with."""
-    shared = run.count("shared_prefix_tokens") or 0
-    if shared > prompt:
-        raise NotPredicted("shared_prefix_tokens are more than a prompt has")
-    return shared
 
 
 def _shares(run: Run) -> dict[str, float]:

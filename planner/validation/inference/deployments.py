@@ -140,6 +140,9 @@ def deployment(
     dense, experts = (_computable(code, gpu) for code in quantizations(run))
     split = _split(run, prefix, has_experts(model))
     weights, cache = _offloaded(run)
+    share = run.number("gpu_memory_utilization") or 0.0
+    if not 0 <= share <= 1:
+        raise NotPredicted("gpu_memory_utilization must be from 0 to 1")
     return Deployment(
         **split,
         replicas=_replicas(run, split) if not prefix else 1.0,
@@ -151,17 +154,9 @@ def deployment(
         kv_cache=cache_type(run, engine.name.lower()),
         weight_offload=weights,
         kv_offload=cache,
-        gpu_memory_utilization=_memory_share(run),
+        gpu_memory_utilization=share,
         narrow_cache=not run.word("kv_cache_precision") and experts is not Quantization.W16A16,
     )
-
-
-def _memory_share(run: Run) -> float:
-    """The share of a GPU's memory that the engine was told; 0 where it has its default."""
-    share = run.number("gpu_memory_utilization") or 0.0
-    if not 0 <= share <= 1:
-        raise NotPredicted("gpu_memory_utilization must be from 0 to 1")
-    return share
 
 
 def _scheduled(run: Run, engine: EngineProfile, prefix: str, name: str) -> int:

@@ -136,31 +136,21 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
     offered = replace(offered, number=np.where(missing, offered.number, 0.0))
     outcome = _outcome(cases, np.where(missing, found, concurrency), offered)
     outcome = _ending(cases, outcome, offered, missing)
-    at_once = np.array([_comes_at_once(case) for case in cases])
+    offers = [case.traffic for case in cases]
+    at_once = np.array(
+        [(t.concurrency, t.request_rate) == (None, None) and bool(t.num_requests) for t in offers]
+    )
     if not at_once.any():
         return outcome
     means = outcome.quantities
-    first = np.where(at_once, _burst_wait(cases), means["time_to_first_token_s"])
+    number = np.array([offer.num_requests or 1.0 for offer in offers])
+    number = np.maximum(number / Columns.of(cases).replicas, 1.0)
+    setting, c = _at(cases, np.minimum(_largest_wave(cases), number)[:, None])
+    waits = mean_first_token(setting, c, number[:, None])[:, 0]
+    first = np.where(at_once, waits, means["time_to_first_token_s"])
     latency = means["request_latency_s"] + first - means["time_to_first_token_s"]
     values = {"time_to_first_token_s": first, "request_latency_s": latency}
     return replace(outcome, quantities={**means, **values})
-
-
-def _comes_at_once(case: InferenceCase) -> bool:
-    """Whether the requests of a benchmark are offered without a pause between them."""
-    traffic = case.traffic
-    return (
-        traffic.concurrency is None and traffic.request_rate is None and bool(traffic.num_requests)
-    )
-
-
-def _burst_wait(cases: Sequence[InferenceCase]) -> FloatArray:
-    """Mean seconds to the first token of requests that come at once."""
-    number = np.array([case.traffic.num_requests or 1.0 for case in cases])
-    number = np.maximum(number / Columns.of(cases).replicas, 1.0)
-    size = np.minimum(_largest_wave(cases), number)
-    setting, c = _at(cases, size[:, None])
-    return mean_first_token(setting, c, number[:, None])[:, 0]
 
 
 def _ending(

@@ -23,7 +23,7 @@ from planner.logs.reading import (
     Steady,
     steady_state,
 )
-from planner.question.terms import terms_of
+from planner.question.terms import terms_about, terms_of
 from planner.validation.columns import INFERENCE, TRAINING, ColumnType, Schema, is_path
 from planner.validation.inference.cases import Mode
 from planner.validation.kinds import KINDS
@@ -54,10 +54,7 @@ _OFFLOADED: Mapping[tuple[object, object], str] = {
     (0.0, 1.0): "kv_cache",
     (1.0, 1.0): "weights+kv_cache",
 }
-_OF_REQUESTS = (
-    "draft_tokens", "prefix_cache_hit_rate", "shared_prefix_tokens", "lora_rank", "max_loras",
-)  # fmt: skip
-_VARIATIONS = ("input_variation", "output_variation")
+_VARIATIONS = terms_about("variation")
 Cells = dict[str, str]
 
 
@@ -119,12 +116,11 @@ def _training(planned: Planned) -> Mapping[str, object]:
     row, work = planned.row, planned.setting.workload
     adapter = row.get("adapter", "none")
     return {
-        "framework": row["framework"],
+        **{name: row[name] for name in terms_about("logged")},
+        **{name: getattr(work, name) for name in terms_about("length", "train")},
         "workload": "pretrain" if adapter == "none" else adapter,
         "lora_rank": "" if adapter == "none" else work.lora_rank,
-        "sequence_length": work.sequence_length,
         "mtp_num_layers": planned.model.mtp_num_layers or "",
-        "data_parallel": row["data_parallel"],
         **_parameters(planned),
     }
 
@@ -158,7 +154,7 @@ def _serving(planned: Planned, reading: Reading) -> Mapping[str, object]:
         "input_tokens": _length(reading, work, "input_tokens"),
         "output_tokens": _length(reading, work, "output_tokens"),
         **_spread(reading, work),
-        **{name: getattr(work, name, None) or "" for name in _OF_REQUESTS},
+        **{name: getattr(work, name, None) or "" for name in terms_about("loads")},
         "acceptance_rate": work.acceptance_rate if getattr(work, "draft_tokens", 0) else "",
         **_load(planned, reading),
     }

@@ -29,6 +29,7 @@ from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.share import Setting
+from planner.question.terms import terms_about
 from planner.specs.checked import Faults
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
@@ -381,10 +382,7 @@ def _faults(case: TrainingCase) -> Iterator[str]:
 
 
 # Sizes of a layout; where none is given, 1 is no choice but the absence of it.
-_SIZES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel",
-          "virtual_pipeline")  # fmt: skip
-_CHOICES = ("micro_batch_size", "global_batch_size", "zero_stage", "recompute", "precision",
-            "sequence_parallel", "flash_attention")  # fmt: skip
+_SIZES = terms_about("split")
 
 
 def training_choices(run: Run, case: TrainingCase) -> Iterator[str]:
@@ -398,18 +396,16 @@ def training_choices(run: Run, case: TrainingCase) -> Iterator[str]:
 
 
 def _layout(run: Run, layouts: tuple[Layout, ...]) -> Iterator[str]:
-    for name in (*_SIZES, *_CHOICES):
+    for name in (*_SIZES, *terms_about("choice")):
         values = sorted({getattr(layout, name) for layout in layouts})
         absent = name in _SIZES and values == [1]
-        if len(values) == 1 and (run.text(name) or absent or _does_nothing(name, layouts[0])):
+        one = layouts[0]
+        is_idle = (name == "zero_stage" and one.data_parallel * one.context_parallel == 1) or (
+            name == "sequence_parallel" and one.tensor_parallel == 1
+        )
+        if len(values) == 1 and (run.text(name) or absent or is_idle):
             continue
         yield f"{name} {' or '.join(map(_word, values))}"
-
-
-def _does_nothing(name: str, layout: Layout) -> bool:
-    if name == "zero_stage":
-        return layout.data_parallel * layout.context_parallel == 1
-    return name == "sequence_parallel" and layout.tensor_parallel == 1
 
 
 def _word(value: float) -> str:

@@ -39,7 +39,7 @@ from planner.configurations.option_rules import has_kernel
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.parameters import count_parameters
 from planner.formulas.memory import NF4_BYTES
-from planner.question.terms import glossary, terms_of
+from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
@@ -58,20 +58,16 @@ def options_of(
         A column has a word that is none of its parameter's.
     """
     plain = TrainingConfigurations.plain()
-    words = {
-        "cp_comm_type": run.word("cp_comm_type") or profile.cp_comm_type,
-        "pipeline_schedule": run.word("pipeline_schedule"),
-        "attention_kernel": run.word("attention_kernel") or _kernel(rule, gpu),
-        "expert_compute": run.word("expert_compute") or _experts(run, profile, rule, model),
-        "torch_compile": run.word("torch_compile") if profile.compilation.selectable else "",
-    }
-    return {
-        "expert_tensor_parallel": run.count("expert_tensor_parallel") or 1,
-        "overlap_expert_parallel": bool(run.flag("overlap_expert_parallel")),
-        "expert_capacity_factor": run.number("expert_capacity_factor") or 0.0,
-        "expert_imbalance": max(run.number("expert_imbalance") or 1.0, 1.0),
-        **{name: _code(name, word) if word else plain[name] for name, word in words.items()},
-    }
+    usual = (profile.cp_comm_type, "", _kernel(rule, gpu), _experts(run, profile, rule, model), "")
+    usual_words = zip(terms_about("rare_word"), usual, strict=True)
+    words = {name: run.word(name) or word for name, word in usual_words}
+    if not profile.compilation.selectable:
+        words["torch_compile"] = ""
+    read = {"count": run.count, "flag": run.flag, "number": run.number}
+    told = {n: read[glossary()[n].type](n) or plain[n] for n in terms_about("rare")}
+    told["expert_imbalance"] = max(told["expert_imbalance"], 1.0)
+    chosen = {name: _code(name, word) if word else plain[name] for name, word in words.items()}
+    return {**told, **chosen}
 
 
 def _kernel(rule: FrameworkRule, gpu: GpuSpec) -> str:
@@ -148,7 +144,10 @@ def precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
     """The precisions the matrices may have; where none is given, 16 bits or what came into use."""
     words = run.word("precision") or run.word("likely_precision")
     if not words:
-        return _likely_precisions(run, gpu)
+        bf16 = Precision.BF16 in gpu.peak_flops
+        sixteen_bit = ComputePrecision.BF16 if bf16 else ComputePrecision.FP16
+        has_fp8 = Precision.FP8 in gpu.peak_flops and (run.number("year") or YEAR) >= _FP8_FROM
+        return [sixteen_bit, ComputePrecision.FP8] if has_fp8 else [sixteen_bit]
     return [_precision(word, gpu) for word in words.split("/")]
 
 
@@ -176,14 +175,6 @@ def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:
     if Precision(code.word) not in gpu.peak_flops:
         raise NotPredicted(f"{gpu.name} lacks {code.word}")
     return code
-
-
-def _likely_precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
-    bf16 = Precision.BF16 in gpu.peak_flops
-    sixteen_bit = ComputePrecision.BF16 if bf16 else ComputePrecision.FP16
-    if (run.number("year") or YEAR) < _FP8_FROM or Precision.FP8 not in gpu.peak_flops:
-        return [sixteen_bit]
-    return [sixteen_bit, ComputePrecision.FP8]
 
 
 _MOST_TENSOR_PARALLEL = 8
@@ -431,7 +422,9 @@ def _batches(context: Open, layout: Layout) -> Iterator[Layout]:
     given = context.run.number("global_batch_size")
     micro = context.run.count("micro_batch_size")
     per_rank = None if given is None else given / layout.data_parallel
-    sizes = [micro] if micro else _micro_batches(per_rank)
+    sizes = [micro or 1]
+    if per_rank is not None and not micro:
+        sizes = [n for n in _powers_of_two(_MOST_MICRO_BATCH) if per_rank % n == 0] or [1]
     if shared := context.run.number("gpus_per_sequence"):
         split = layout.num_gpus / layout.data_parallel
         sizes = [size for size in sizes if size * shared == split]
@@ -444,13 +437,6 @@ def _batches(context: Open, layout: Layout) -> Iterator[Layout]:
         sized = replace(layout, micro_batch_size=size, global_batch_size=batch)
         for chunks in _virtual(context, sized):
             yield replace(sized, virtual_pipeline=chunks)
-
-
-def _micro_batches(per_rank: float | None) -> list[int]:
-    if per_rank is None:
-        return [1]
-    sizes = _powers_of_two(_MOST_MICRO_BATCH)
-    return [size for size in sizes if per_rank % size == 0] or [1]
 
 
 def _virtual(context: Open, layout: Layout) -> list[int]:

@@ -117,7 +117,10 @@ def _draw_panel(
     alone: bool,
 ) -> dict[str, Any]:
     """A panel; the handles of what it shows by their labels."""
-    curves = _best_curves(panel.curves)
+    curves = panel.curves
+    if len(curves) > _MOST_CURVES:
+        least = sorted(curves, key=lambda curve: min(curve.y, default=np.inf))[:_MOST_CURVES]
+        curves = [curve for curve in curves if curve in least]
     counts = [count for curve in curves for count in curve.counts]
     drawn: dict[str, Any] = {}
     for curve in curves:
@@ -192,14 +195,6 @@ def _draw_curve(
     axes.scatter(x, y, s=sizes, marker=mark, facecolors=faces, edgecolors=color, zorder=3)
     (handle,) = axes.plot([], [], mark, color=color, linestyle="-", linewidth=1.2)
     return handle
-
-
-def _best_curves(curves: Sequence[Curve]) -> Sequence[Curve]:
-    """Those that reach the least, in their order, where there are too many."""
-    if len(curves) <= _MOST_CURVES:
-        return curves
-    least = sorted(curves, key=lambda curve: min(curve.y, default=np.inf))[:_MOST_CURVES]
-    return [curve for curve in curves if curve in least]
 
 
 def _numbers(counts: Sequence[int]) -> str:

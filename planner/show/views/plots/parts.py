@@ -74,19 +74,14 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """
     bars = part_bars(plan, candidates)
     columns = min(max(picture.width // _COLUMN, 2), 4)
-    heights = [_height(bar, picture, columns) for bar in bars]
+    lines = [-(-len(bar.parts) // columns) + 2 + picture.is_narrow for bar in bars]
+    heights = [_BAR_HEIGHT + _LINE * number + 24 for number in lines]
     row = first_row(candidates.columns())
     with drawing(picture, height=sum(heights) + 20) as canvas:
         canvas.title(f"{question_title(plan)}: {short_plan(plan, row)}")
         grid = canvas.grid(len(bars), 1, height_ratios=heights)
         for bar, (axes,) in zip(bars, grid, strict=True):
             _draw_bar(canvas, axes, bar, columns)
-
-
-def _height(bar: Bar, picture: Picture, columns: int) -> int:
-    """Pixels of a bar with its title, its axis and its legend."""
-    lines = -(-len(bar.parts) // columns) + 2 + picture.is_narrow
-    return _BAR_HEIGHT + _LINE * lines + 24
 
 
 def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
@@ -97,7 +92,9 @@ def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
     for name, times in details_of(plan).times(candidates).items():
         scale, unit = (1.0, "s") if sum(times.values()) >= 1 else (1e3, "ms")
         low, high = ends.get("step_time_s", (np.nan, np.nan)) if name == "step" else (np.nan,) * 2
-        shown = {part: scale * times[part] for part in _in_order(times) if times[part]}
+        known = in_order((part for part in times if part in TIME_ORDER), TIME_ORDER)
+        ordered = (*(part for part in times if part not in TIME_ORDER), *known)
+        shown = {part: scale * times[part] for part in ordered if times[part]}
         title = "Time of a step" if name == "step" else f"Time of a {name} step"
         bars.append(Bar(title=title, unit=unit, parts=shown, ends=(scale * low, scale * high)))
     memory = memory_parts(row)
@@ -171,13 +168,6 @@ def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
         axes.axvline(bar.bound, color=canvas.theme.bad, linewidth=1.6, linestyle=(0, (4, 2)))
         words += f"; {text.significant(bar.bound)} {bar.unit} may be used"
     return words
-
-
-def _in_order(times: Iterable[str]) -> list[str]:
-    """Modules of a model as they came, then the parts of a step in their order."""
-    parts = [*times]
-    modules = [part for part in parts if part not in TIME_ORDER]
-    return [*modules, *in_order((part for part in parts if part in TIME_ORDER), TIME_ORDER)]
 
 
 def _colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:

@@ -11,6 +11,7 @@ from planner.base import text
 from planner.base.arrays import FloatArray
 from planner.base.units import GIB
 from planner.estimators.timeline.spans import BUBBLE, MORE, Span, Timeline
+from planner.question.terms import terms_about
 from planner.show.theme import Theme, blended, part_label, readable_on
 from planner.show.views.plots.canvas import Canvas, drawing
 from planner.show.views.plots.picture import Picture
@@ -37,9 +38,10 @@ _FAMILY = {
     "transfer": ("moving", 0.0),
     "data_parallel": ("communication", 0.35),
     "pipeline": ("moving", 0.0),
-    "tensor_parallel": ("communication", 0.0),
-    "expert_parallel": ("communication", 0.35),
-    "context_parallel": ("communication", 0.6),
+    **{
+        name: ("communication", shade)
+        for name, shade in zip(terms_about("collective"), (0.0, 0.6, 0.35), strict=True)
+    },
     "overhead": ("waiting", 0.0),
     "slow_nodes": ("waiting", 0.35),
     "launch_wait": ("waiting", 0.35),
