@@ -453,6 +453,7 @@ def _indexer(h: int, attention: AttentionSpec) -> Iterator[Op]:
         module="indexer",
         heads=heads,
         head_dim=d,
+        compress_ratio=attention.index_kpool or 1,
         weights=h * d + 2 * d + (h * heads if is_latent else 0),
         holder=Holder.ATTENTION,
         sharded=True,
@@ -477,7 +478,7 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
         rope_dim=attention.qk_rope_head_dim,
         sliding_window=attention.sliding_window,
         index_topk=attention.index_topk,
-        index_dim=attention.index_head_dim,
+        index_dim=attention.index_head_dim // (attention.index_kpool or 1),
         shares_cache=attention.shares_cache,
         causal=attention.causal,
         keeps=(

@@ -259,7 +259,7 @@ def _head_dim(config: ConfigReader, heads: int) -> int:
 def latent_attention(config: ConfigReader, **fields: object) -> Table:
     """Latent attention by the names of DeepSeek; ``fields`` are what the family fixes."""
     heads = config.size("num_attention_heads")
-    rotary = config.size("qk_rope_head_dim")
+    rotary = config.size("qk_rope_head_dim", least=0)
     return {
         "kind": "latent",
         "num_attention_heads": heads,

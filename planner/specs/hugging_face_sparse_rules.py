@@ -151,6 +151,18 @@ def modern_kimi_linear(config: ConfigReader) -> ConfigReader:
     return config.replaced(found)
 
 
+def modern_glm_next(config: ConfigReader) -> ConfigReader:
+    """The names of GLM-5.3: layers of latent attention choose keys, and may share the choice."""
+    kinds = config.values.get("layer_types")
+    if isinstance(kinds, list):
+        words = {
+            "indexed_attention": "full_attention",
+            "deepseek_sparse_attention": "full_attention",
+        }
+        config = config.replaced({"layer_types": [words.get(str(kind), kind) for kind in kinds]})
+    return modern_kimi_linear(modern_indexers(config))
+
+
 def sums_before(config: ConfigReader) -> int:
     """Sums that a block of Kimi-K3 reads in the mean: one for each block of layers, and its own."""
     size, layers = config.optional_size("attn_res_block_size"), config.layers()

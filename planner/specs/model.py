@@ -35,6 +35,7 @@ _KINDS_OF_FIELDS = {
     ("v_head_dim", "kv_lora_rank"): (AttentionKind.LATENT,),
     ("q_lora_rank", "qk_rope_head_dim"): (AttentionKind.LATENT, AttentionKind.COMPRESSED),
     INDEX_FIELDS: (AttentionKind.LATENT, AttentionKind.COMPRESSED, AttentionKind.STANDARD),
+    ("index_kpool",): (AttentionKind.LATENT,),
     (*COMPRESSED_FIELDS, "compress_ratio"): (AttentionKind.COMPRESSED,),
     LINEAR_FIELDS[:-1]: _SCANS,
     LINEAR_FIELDS[-1:]: (*_FILTERED, AttentionKind.CONVOLUTION),
@@ -72,7 +73,8 @@ class AttentionSpec:
     Latent attention (``kind = "latent"``) uses the ``*_lora_rank`` and ``qk_*`` fields;
     ``head_dim`` is then qk_nope_head_dim + qk_rope_head_dim. With ``index_topk`` it is
     DeepSeek's sparse attention: an indexer (``index_*``) chooses the keys of each query. A layer
-    with ``index_topk`` alone attends to what the layer before it chose; standard attention that
+    with ``index_topk`` alone attends to what the layer before it chose; with an ``index_kpool``
+    a key of the indexer is of so many tokens (GLM-5.3). Standard attention that
     chooses blocks of keys has the keys in them as ``index_topk``. Compressed attention
     (``kind = "compressed"``), that of DeepSeek-V4, has one head of keys that are values, too, a
     ``sliding_window`` and, with a ``compress_ratio``, an entry for so many tokens, among which an
@@ -127,6 +129,7 @@ class AttentionSpec:
     index_n_heads: SizeOrZero = 0
     index_head_dim: SizeOrZero = 0
     index_topk: SizeOrZero = 0
+    index_kpool: SizeOrZero = 0
     compress_ratio: SizeOrZero = 0
     o_groups: SizeOrZero = 0
     o_lora_rank: SizeOrZero = 0

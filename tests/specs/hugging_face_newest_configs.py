@@ -98,6 +98,18 @@ NEWEST_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "num_kv_shared_layers": 18, "sliding_window": 512, "tie_word_embeddings": True,
         "use_double_wide_mlp": False, "vocab_size": 262144, "vocab_size_per_layer_input": 262144,
     }),
+    "glm5_next_text": (313_326_828_862, {
+        "model_type": "glm5_next_text", "attention_bias": False, "first_k_dense_replace": 3,
+        "hc_mult": 4, "hidden_size": 4096, "index_head_dim": 128, "index_kpool": 16,
+        "index_n_heads": 32, "index_topk": 2048, "intermediate_size": 12288, "kv_lora_rank": 512,
+        "layer_types": [*([*["linear_attention"] * 3, "indexed_attention"] * 11),
+        "linear_attention"], "linear_conv_kernel_dim": 4, "linear_head_dim": 128,
+        "linear_num_heads": 64, "max_position_embeddings": 1048576, "moe_intermediate_size": 2048,
+        "n_routed_experts": 288, "n_shared_experts": 1, "num_attention_heads": 64,
+        "num_experts_per_tok": 8, "num_hidden_layers": 45, "num_key_value_heads": 64, "q_lora_rank":
+        1536, "qk_nope_head_dim": 256, "qk_rope_head_dim": 0, "tie_word_embeddings": False,
+        "v_head_dim": 256, "vocab_size": 154880,
+    }),
     "glm_moe_dsa-shared": (2_260_384_960, {
         "model_type": "glm_moe_dsa", "attention_bias": False, "first_k_dense_replace": 2,
         "hidden_size": 2048, "index_head_dim": 128, "index_n_heads": 32, "index_topk": 2048,

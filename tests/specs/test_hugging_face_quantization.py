@@ -159,6 +159,15 @@ def test_zero_points_of_groups():
     assert (stored["group_size"], stored["zero_point_bytes"]) == (64, 0.5)
 
 
+def test_a_scale_of_32_weights_of_8_bit():
+    """MiniMax-M3-MXFP8: a byte of scale for 32 weights."""
+    config = {"quant_method": "mxfp8", "weight_block_size": [1, 32]}
+    found = published_types({"num_local_experts": 128, "quantization_config": config})
+    assert found["quantization"] == found["expert_quantization"] == "fp8_block"
+    (stored,) = found["checkpoints"]
+    assert (stored["group_size"], stored["scale_bytes"]) == (32, 1.0)
+
+
 def test_a_checkpoint_names_parts_that_there_are():
     with pytest.raises(SpecError, match=r"the parts are attention, feed_forward, shared_experts"):
         check_spec(
