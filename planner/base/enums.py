@@ -485,14 +485,17 @@ class AttentionKind(StrEnum):
     """Attention with keys and values per head, with a compressed latent, or with a state.
 
     ``COMPRESSED`` has one head that is both, and few entries of what is far.
-    ``LINEAR`` is the gated delta net, ``MAMBA2`` a state-space layer, ``CONVOLUTION`` one over the
-    last few tokens: they have a state of fixed size instead of keys and values.
+    ``LINEAR`` is the gated delta net, ``LIGHTNING`` linear attention whose decay is fixed,
+    ``MAMBA1`` and ``MAMBA2`` are state-space layers, ``CONVOLUTION`` one over the last few tokens:
+    they have a state of fixed size instead of keys and values.
     """
 
     STANDARD = "standard"
     LATENT = "latent"
     COMPRESSED = "compressed"
     LINEAR = "linear"
+    LIGHTNING = "lightning"
+    MAMBA1 = "mamba1"
     MAMBA2 = "mamba2"
     CONVOLUTION = "convolution"
 

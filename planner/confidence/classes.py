@@ -54,7 +54,7 @@ def has_experts(model: ModelSpec) -> bool:
 def architecture_of(model: ModelSpec) -> frozenset[str]:
     """The kinds of layers that a model has, whatever their number and sizes.
 
-    Attention is standard, latent, sparse (latent with an indexer), linear or mamba2, and may have
+    Attention is standard, latent, sparse (latent with an indexer) or keeps a state, and may have
     windows and sinks; experts are whole, or latent where tokens are projected to them.
 
     >>> from planner.specs.catalogue import Catalogue
@@ -65,8 +65,8 @@ def architecture_of(model: ModelSpec) -> frozenset[str]:
 
 
 def _kinds(group: LayerGroup) -> Iterator[str]:
-    attention, feed_forward = group.attention, group.feed_forward
-    if attention is not None:
+    feed_forward = group.feed_forward
+    for attention in group.mixers:
         yield "sparse" if attention.index_topk else str(attention.kind)
         if attention.sliding_window:
             yield "window"

@@ -11,7 +11,12 @@ from planner.base.enums import AttentionKernels, Precision
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.estimators.ledger import COMPUTE, HOST, LAUNCH, MEMORY, Work
-from planner.formulas.attention import chunked_scan_bytes, chunked_scan_flops
+from planner.formulas.attention import (
+    chunked_scan_bytes,
+    chunked_scan_flops,
+    selective_scan_bytes,
+    selective_scan_flops,
+)
 from planner.layers.operators import Scan
 from planner.question.terms import terms_about
 from planner.specs.efficiency import gemm_key
@@ -28,8 +33,17 @@ from planner.specs.quantization import KernelFormat, first_of
 def scan_work(
     scan: Scan, tokens: FloatArray, tensor_parallel: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """FLOPs and bytes of the chunked scan over so many tokens on one tensor-parallel rank."""
+    """FLOPs and bytes of the scan over so many tokens on one tensor-parallel rank.
+
+    It is chunked, but where decays are of each channel.
+    """
     t = tensor_parallel
+    if scan.by_channel:
+        width, read = scan.values / t, scan.keys
+        return (
+            selective_scan_flops(tokens=tokens, state=scan.state / t),
+            selective_scan_bytes(tokens=tokens, width=width, key_width=read),
+        )
     flops = chunked_scan_flops(
         tokens=tokens,
         key_width=scan.keys / t,

@@ -118,6 +118,7 @@ _PASSES = {
 }
 _RINGS = ("all_gather", "reduce_scatter")
 _CROSSINGS = 2.0
+_VECTOR_FRACTION = 0.5  # that of Ampere, assumed of what nobody measured
 """An all-reduce over two domains, of which ``base_latency`` is, crosses the network twice."""
 
 
@@ -364,6 +365,15 @@ class Machine(Links):
             return np.zeros(())
         flops = gemm_flops(rows=rows, columns=columns, depth=depth)
         time = flops / (peak * reached)
+        if self.ledger is not None:
+            self.record(peak_work(flops, peak, reached, time))
+        return time
+
+    def vector_time(self, flops: Numeric) -> FloatArray:
+        """Seconds of so many FLOPs of 32 bits without tensor cores; 0 where no peak is known."""
+        reached = self.gpu.efficiency.vector_product_fraction or _VECTOR_FRACTION
+        peak = self.gpu.peak_flops.get(Precision.FP32, np.inf)
+        time = np.asarray(flops / (peak * reached))
         if self.ledger is not None:
             self.record(peak_work(flops, peak, reached, time))
         return time

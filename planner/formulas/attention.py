@@ -131,6 +131,34 @@ def recurrence_flops(*, tokens: Numeric, state: Numeric, delta_rule: bool) -> Fl
     return np.asarray((6.0 if delta_rule else 4.0) * tokens * state)
 
 
+def selective_scan_flops(*, tokens: Numeric, state: Numeric) -> FloatArray:
+    r"""Forward FLOPs of Mamba-1's scan, as many as its vector instructions could have done.
+
+    .. math:: 24 T S
+
+    For each number of the state a decay is made, applied and added to, and the result read: four
+    fused operations of 2 FLOPs [1]_, and an exponential in the time of eight of them (16 in a
+    clock of a multiprocessor, where it has 128 of the others [2]_). Derived here.
+
+    References
+    ----------
+    .. [1] A. Gu and T. Dao, "Mamba: Linear-time sequence modeling with selective state spaces,"
+       2023, arXiv:2312.00752, equation 2 and section 3.3.
+    .. [2] NVIDIA, CUDA C++ Programming Guide, throughput of native arithmetic instructions.
+    """
+    return np.asarray(24.0 * np.asarray(tokens) * state)
+
+
+def selective_scan_bytes(*, tokens: Numeric, width: Numeric, key_width: Numeric) -> FloatArray:
+    r"""Forward bytes of it, 16-bit: input, time steps and gate read, output written; keys, queries.
+
+    .. math:: T \left(8 w + 4 k\right)
+
+    The state stays in registers (Gu and Dao, section 3.3.2).
+    """
+    return np.asarray(tokens * (8.0 * np.asarray(width) + 4.0 * np.asarray(key_width)))
+
+
 def chunked_scan_flops(
     *,
     tokens: Numeric,

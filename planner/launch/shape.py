@@ -49,7 +49,8 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     dense, main = _groups(model)
     attention, forward = main.attention, main.feed_forward
     is_compressed = attention is not None and attention.kind is AttentionKind.COMPRESSED
-    if attention is None or forward is None or attention.has_state or is_compressed:
+    has_state = attention is not None and (attention.has_state or main.state is not None)
+    if attention is None or forward is None or has_state or is_compressed:
         raise LaunchError(f"{model.name}: its layers differ; only a checkpoint can describe them.")
     is_latent = attention.kind is AttentionKind.LATENT
     rope = attention.qk_rope_head_dim
@@ -115,7 +116,7 @@ def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
     """The dense layers in front, if others follow, and those others."""
     first, *rest = model.layer_groups
     kinds = [first, *(group for group in rest if group.feed_forward != first.feed_forward)]
-    if len(kinds) > 2 or any(group.attention != first.attention for group in rest):
+    if len(kinds) > 2 or any(group.mixers != first.mixers for group in rest):
         raise LaunchError(f"{model.name}: its layers differ; only a checkpoint can describe them.")
     if len(kinds) == 1:
         return None, first
@@ -276,6 +277,7 @@ def _layers(model: ModelSpec) -> list[Any]:
         (
             group.num_hidden_layers,
             None if group.attention is None else _same_attention(group.attention),
+            group.state,
             None
             if group.feed_forward is None
             else replace(

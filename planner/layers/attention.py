@@ -1,4 +1,4 @@
-"""Softmax attention as operators: multi-head, grouped-query, latent, sparse.
+"""Attention as operators: multi-head, grouped-query, latent, sparse, and what keeps a state.
 
 References
 ----------
@@ -14,6 +14,9 @@ References
 .. [6] Kimi team, "Kimi Linear: An expressive, efficient attention architecture," 2025,
    arXiv:2510.26692, section 4; sizes as in transformers 5.24.0, KimiLinearDeltaAttention.
 .. [7] transformers 5.24.0, models/lfm2/modeling_lfm2.py, Lfm2ShortConv.
+.. [8] A. Gu and T. Dao, "Mamba: Linear-time sequence modeling with selective state spaces," 2023,
+   arXiv:2312.00752, section 3; sizes as in transformers 5.24.0, MambaMixer.
+.. [9] transformers 5.24.0, models/falcon_h1/modeling_falcon_h1.py, FalconH1DecoderLayer.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from planner.base.software_enums import (
     OUT_PROJ,
     QKV_PROJ,
 )
+from planner.layers.altup import laurel, predicted
 from planner.layers.compressed import compressed_attention
 from planner.layers.operators import (
     AttentionCore,
@@ -52,7 +56,7 @@ from planner.layers.operators import (
     kept,
     plain,
 )
-from planner.layers.residual import GATED, ROTARY, added, norm, streams
+from planner.layers.residual import GATED, ROTARY, added, norm, sources, streams
 from planner.specs.model import AttentionSpec, LayerGroup
 
 
@@ -70,13 +74,17 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[Op]:
         makes=QKV_PROJ,
     )
     yield from _gates(attention)
-    # One filter per channel over the taps; that of Mamba-2 has a bias.
-    weights = scan.mixed * (scan.taps + (0 if scan.delta_rule else 1))
-    yield _elementwise("convolution", scan.mixed, 2, 4, weights, kept_width=scan.projected)
+    if scan.taps:
+        # One filter per channel over the taps; those of Mamba have a bias.
+        weights = scan.mixed * (scan.taps + (0 if scan.delta_rule else 1))
+        yield _elementwise("convolution", scan.mixed, 2, 4, weights, kept_width=scan.projected)
+    if scan.by_channel:
+        yield from _time_steps(scan, attention.linear_gate_rank)
     yield scan
-    # The delta net has one norm for all heads, Mamba-2 one per head.
-    normed = scan.value_dim if scan.delta_rule else scan.values
-    yield _elementwise("gated_norm", scan.values, 3, 5, normed, kept_width=scan.values)
+    if not scan.by_channel:
+        # The delta net has one norm for all heads, others one per head.
+        normed = scan.value_dim if scan.delta_rule else scan.values
+        yield _elementwise("gated_norm", scan.values, 3, 5, normed, kept_width=scan.values)
     yield Product(
         name="attention_output",
         module="attention_output",
@@ -98,12 +106,11 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[Op]:
 def _gates(attention: AttentionSpec) -> Iterator[Op]:
     """Decay and gate per channel out of their latents [6]_."""
     rank, heads = attention.linear_gate_rank, attention.linear_num_value_heads
-    if not rank:
+    if not rank or attention.kind is AttentionKind.MAMBA1:
         return
-    for name, width in (
-        ("decay_up", attention.linear_key_head_dim),
-        ("gate_up", attention.linear_value_head_dim),
-    ):
+    latents = {"decay_up": attention.linear_key_head_dim}
+    latents |= {} if attention.linear_full_gate else {"gate_up": attention.linear_value_head_dim}
+    for name, width in latents.items():
         yield Product(
             name=name,
             module="qkv",
@@ -113,6 +120,33 @@ def _gates(attention: AttentionSpec) -> Iterator[Op]:
             reads=name,
             keeps=(kept(rank, spread=Spread.TOKENS),),
         )
+
+
+def _time_steps(scan: Scan, rank: int) -> Iterator[Op]:
+    """Keys, queries and the latent of the time steps out of what is mixed, and these up [8]_.
+
+    Ranks add up the former, which is too little to count as an exchange.
+    """
+    yield Product(
+        name="scan_inputs",
+        module="qkv",
+        depth=scan.mixed,
+        columns=plain(rank + 2 * scan.keys),
+        split=Split.ROWS,
+        holder=Holder.ATTENTION,
+        reads="mixed",
+        keeps=(kept(scan.mixed),),
+    )
+    yield Product(
+        name="time_steps",
+        module="qkv",
+        depth=rank,
+        columns=plain(scan.values),
+        bias=scan.values,
+        holder=Holder.ATTENTION,
+        reads="time_step_latent",
+        keeps=(kept(rank + 2 * scan.keys, spread=Spread.TOKENS),),
+    )
 
 
 def short_convolution(h: int, attention: AttentionSpec) -> Iterator[Op]:
@@ -146,10 +180,16 @@ def short_convolution(h: int, attention: AttentionSpec) -> Iterator[Op]:
 def scan_of(attention: AttentionSpec) -> Scan:
     """The scan alone: decay and step bias per head, and a skip in Mamba-2.
 
-    With a decay per channel biases are per channel, too [6]_.
+    With a decay per channel biases are per channel, too [6]_. Mamba-1 has decays of each number of
+    the state and a skip per channel; lightning attention has no weights.
     """
-    delta_rule = attention.kind is AttentionKind.LINEAR
-    heads = attention.linear_num_value_heads
+    kind, heads = attention.kind, attention.linear_num_value_heads
+    by_channel = attention.linear_gate_rank or attention.linear_channel_decay
+    weights = {
+        AttentionKind.LINEAR: heads * (attention.linear_key_head_dim + 1 if by_channel else 2),
+        AttentionKind.MAMBA1: heads * (attention.linear_key_head_dim + 1),
+        AttentionKind.MAMBA2: 3 * heads,
+    }
     return Scan(
         name="linear_scan",
         module="attention",
@@ -159,10 +199,9 @@ def scan_of(attention: AttentionSpec) -> Scan:
         value_dim=attention.linear_value_head_dim,
         taps=attention.linear_conv_kernel_dim,
         projected=attention.linear_projected,
-        delta_rule=delta_rule,
-        weights=heads + heads * attention.linear_key_head_dim
-        if attention.linear_gate_rank
-        else (2 if delta_rule else 3) * heads,
+        delta_rule=kind is AttentionKind.LINEAR,
+        by_channel=kind is AttentionKind.MAMBA1,
+        weights=weights.get(kind, 0),
         holder=Holder.ATTENTION,
         sharded=True,
         keeps=(kept(attention.linear_mixed),),
@@ -194,20 +233,31 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[Op]:
     alone = group.parallel_residual or not group.feed_forward
     sets = group.norms_per_layer - (0 if alone else group.norms_per_layer // 2)
     yield from streams("attention_streams", h, group.residual_streams)
+    yield from sources("attention_sources", h, group.residual_sources)
+    yield from predicted(h, group.altup_num_inputs)
     yield norm("attention_norm", h, sets, group.norm_bias)
-    if attention.kind is AttentionKind.CONVOLUTION:
-        inside = short_convolution(h, attention)
-    elif attention.has_state:
-        inside = linear_attention(h, attention)
-    elif attention.kind is AttentionKind.COMPRESSED:
-        inside = compressed_attention(h, attention, block_input(h), rotary)
-    else:
-        inside = _softmax_attention(h, attention, rotary)
-    yield from map(_in_attention, inside)
+    yield from laurel(h, group)
+    for mixer in group.mixers:
+        if mixer.kind is AttentionKind.CONVOLUTION:
+            inside = short_convolution(h, mixer)
+        elif mixer.has_state:
+            inside = linear_attention(h, mixer)
+        elif mixer.kind is AttentionKind.COMPRESSED:
+            inside = compressed_attention(h, mixer, block_input(h), rotary)
+        else:
+            inside = _softmax_attention(h, mixer, rotary)
+        inside = inside if mixer is attention else map(_beside, inside)
+        yield from map(_in_attention, inside)
     yield from added("attention_residual", h, group.residual_streams)
     yield _in_attention(
         BlockExchange(name="attention_tensor_parallel", module="attention", makes=OUT_PROJ)
     )
+
+
+def _beside(op: Op) -> Op:
+    """An operator of what stands beside attention, and reads what this keeps already [9]_."""
+    keeps = tuple(each for each in op.keeps if each.element is not Element.ATTENTION_INPUT)
+    return replace(op, name=op.name.replace("attention", "state"), keeps=keeps)
 
 
 def _in_attention(op: Op) -> Op:
@@ -332,6 +382,16 @@ def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
         keeps=(kept(rank_kv + rope, spread=Spread.TOKENS),),
         makes=QKV_PROJ,
     )
+    if attention.attn_output_gate:
+        gate = Part(name="gate", count=a, width=value_dim(attention))
+        yield Product(
+            name="gate_projection",
+            module="qkv",
+            depth=h,
+            columns=columns(gate),
+            holder=Holder.ATTENTION,
+            reads="residual",
+        )
 
 
 def _down(name: str, h: int, width: int, keeps: tuple[Kept, ...]) -> Product:
@@ -393,6 +453,7 @@ def _indexer(h: int, attention: AttentionSpec) -> Iterator[Op]:
         module="indexer",
         heads=heads,
         head_dim=d,
+        compress_ratio=attention.index_kpool or 1,
         weights=h * d + 2 * d + (h * heads if is_latent else 0),
         holder=Holder.ATTENTION,
         sharded=True,
@@ -417,7 +478,7 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
         rope_dim=attention.qk_rope_head_dim,
         sliding_window=attention.sliding_window,
         index_topk=attention.index_topk,
-        index_dim=attention.index_head_dim,
+        index_dim=attention.index_head_dim // (attention.index_kpool or 1),
         shares_cache=attention.shares_cache,
         causal=attention.causal,
         keeps=(

@@ -39,7 +39,7 @@ from planner.layers.operators import (
     kept,
     plain,
 )
-from planner.layers.residual import GATED, added, norm, streams
+from planner.layers.residual import GATED, added, norm, sources, streams
 from planner.specs.model import FeedForwardSpec, LayerGroup
 
 
@@ -50,6 +50,7 @@ def feed_forward_block(h: int, group: LayerGroup) -> Iterator[Op]:
     if not group.parallel_residual:
         sets = group.norms_per_layer if not group.attention else group.norms_per_layer // 2
         yield from map(_inside, streams("feed_forward_streams", h, group.residual_streams))
+        yield from map(_inside, sources("feed_forward_sources", h, group.residual_sources))
         yield norm("feed_forward_norm", h, sets, group.norm_bias, (_module(feed_forward),))
     # A norm after the block reads what it made.
     unread = group.norms_per_layer <= 2

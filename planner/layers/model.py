@@ -11,6 +11,7 @@ from planner.base.enums import (
     PositionEmbedding,
 )
 from planner.base.records import record
+from planner.layers.altup import altup_ends, corrected
 from planner.layers.attention import attention_block
 from planner.layers.feed_forward import feed_forward_block
 from planner.layers.operators import (
@@ -32,7 +33,7 @@ from planner.layers.operators import (
     plain,
 )
 from planner.layers.per_layer import per_layer_block, per_layer_embedding
-from planner.layers.residual import norm, norm_weights, one_of_streams
+from planner.layers.residual import norm, norm_weights, one_of_streams, sources
 from planner.specs.model import LayerGroup, ModelSpec, VisionTower
 
 
@@ -51,6 +52,7 @@ def embedding(model: ModelSpec) -> Iterator[Op]:
         sharded=True,
     )
     yield from per_layer_embedding(model)
+    yield from altup_ends("altup_streams", h, model.altup_num_inputs)
     if model.embedding_norm:
         weights = norm_weights(h, 1, model.final_norm_bias)
         yield Weights(name="embedding_norm", module="norm", weights=weights)
@@ -63,6 +65,8 @@ def logits(model: ModelSpec) -> Iterator[Op]:
     Labels in their place are a product that every rank computes, and no softmax.
     """
     yield from one_of_streams(model.hidden_size, model.residual_streams)
+    yield from altup_ends("altup_result", model.hidden_size, model.altup_num_inputs)
+    yield from sources("final_sources", model.hidden_size, model.residual_sources)
     yield norm("final_norm", model.hidden_size, 1, model.final_norm_bias)
     if model.num_labels:
         yield Product(
@@ -194,6 +198,7 @@ def describe(hidden_size: int, group: LayerGroup, rotary: bool = True) -> Layer:
         operators=(
             *attention_block(hidden_size, group, rotary),
             *feed_forward_block(hidden_size, group),
+            *corrected(hidden_size, group.altup_num_inputs),
             *per_layer_block(hidden_size, group),
         )
     )

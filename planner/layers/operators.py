@@ -332,10 +332,12 @@ class IndexScores(Op):
 
 @record(kw_only=True)
 class Scan(Op):
-    """The recurrence of linear attention or of Mamba-2 over a state of fixed size.
+    """The recurrence of linear attention or of a state-space layer over a state of fixed size.
 
     ``delta_rule``: the gated delta net. ``mixed``: numbers of queries, keys and values, which a
-    convolution over ``taps`` tokens mixes; ``projected``: of all that it reads.
+    convolution over ``taps`` tokens mixes; ``projected``: of all that it reads. ``by_channel``: in
+    Mamba-1 each number of the state has a decay of its own, so that no matrix product computes
+    many tokens at once, and keys and queries are made of what is mixed.
     """
 
     heads: int
@@ -345,6 +347,7 @@ class Scan(Op):
     taps: int
     projected: int
     delta_rule: bool
+    by_channel: bool = False
 
     @property
     def keys(self) -> int:
@@ -359,7 +362,7 @@ class Scan(Op):
     @property
     def mixed(self) -> int:
         """Numbers of the queries, keys and values of one token."""
-        return 2 * self.keys + self.values
+        return self.values + (0 if self.by_channel else 2 * self.keys)
 
     @property
     def expanded_keys(self) -> int:

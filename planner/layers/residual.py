@@ -113,6 +113,32 @@ def streams(name: str, width: int, number: int) -> Iterator[Op]:
     )
 
 
+def sources(name: str, width: int, number: int) -> Iterator[Op]:
+    """What makes the input of a block of sums of blocks before it; nothing where there is none.
+
+    Each sum is normed and scored by one vector, and they are added up by the softmax of these
+    scores [1]_. A fused kernel reads them once and writes the input; the gradient reads and writes
+    each of them. Sums are kept once for many layers, which is too little to count.
+
+    References
+    ----------
+    .. [1] Kimi team, "Attention residuals," 2026, arXiv:2603.15031, block attention residuals;
+       weights as the tensors of moonshotai/Kimi-K3: a norm and a vector before each block.
+    """
+    if not number:
+        return
+    yield Elementwise(
+        name=name,
+        module="residual_streams",
+        columns=plain(width),
+        spread=Spread.TOKENS,
+        forward=number + 1,
+        backward=2 * (number + 1),
+        weights=2 * width,
+        holder=Holder.NORMS,
+    )
+
+
 def one_of_streams(width: int, number: int) -> Iterator[Op]:
     """What makes one stream of several after the last layer; nothing where there is one."""
     if number == 1:

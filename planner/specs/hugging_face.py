@@ -20,7 +20,7 @@ _ALGORITHMS = {
     "FP8": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "FP8_PB_WO": "fp8_block", "NVFP4": "nvfp4",
     "NVFP4_AWQ": "nvfp4", "W4A16_AWQ": "w4a16", "W4A8_AWQ": "w4a8", "INT4_AWQ": "w4a16",
 }  # fmt: skip
-_METHODS = {"fbgemm_fp8": "fp8", "ptpc_fp8": "fp8", "eetq": "w8a16"}
+_METHODS = {"fbgemm_fp8": "fp8", "ptpc_fp8": "fp8", "eetq": "w8a16", "mxfp8": "fp8_block"}
 # Groups that share a scale in formats of 4-bit floats: part of what these are.
 _OWN_GROUPS = ("nvfp4", "mxfp4")
 _EXPERT_COUNTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
@@ -224,6 +224,8 @@ def _kept(left_out: list[str], num_layers: int) -> dict[str, object]:
 def _groups(config: Mapping[str, object]) -> dict[str, object]:
     """The group of weights that share a scale, where it is not the usual one of 128."""
     weights: Mapping[str, object] = config
+    if config.get("quant_method") == "mxfp8":  # of the kernels of blocks, with finer scales
+        return {"group_size": 32, "scale_bytes": 1.0}
     if config.get("quant_method") == "compressed-tensors":
         own = _first_group(config).get("weights")
         weights = own if isinstance(own, dict) else {}

@@ -6,7 +6,8 @@ A family is a row of ``hugging_face_families.toml``, over the rows that it is ``
     fields of all layers that attend; ``in_windows`` those that differ where layers attend within a
     window, ``windows`` which do; ``base`` makes the table.
 ``state``
-    fields of the layers that keep a state instead, ``states`` which do.
+    fields of the layers that keep a state instead, ``states`` which do; ``beside``: all of them do
+    so beside their attention.
 ``feed_forward``, ``experts``
     fields of dense layers and of those with experts, ``sparse`` which these are.
 ``layer``, ``sparse_layer``, ``model``
@@ -23,6 +24,8 @@ A family is a row of ``hugging_face_families.toml``, over the rows that it is ``
     what gives a config of a checkpoint the keys of the row.
 ``note``
     what is counted otherwise than in transformers.
+
+``other_names`` are types of code beside transformers that a row reads as they are.
 
 A field is a constant, a function ``@NAME`` of one of the modules of rules, or words: a key,
 ``KEY=DEFAULT``, ``KEY>=LEAST``, a product, and alternatives with ``or``, the last of them missing
@@ -244,10 +247,12 @@ _MIXERS = {
     "full": ("full_attention", "attention"),
     "window": ("sliding_attention", "chunked_attention"),
     "linear": ("linear_attention",),
+    "lightning": ("linear_attention",),
+    "mamba1": ("linear_attention", "mamba"),
     "mamba2": ("linear_attention", "mamba"),
     "convolution": ("conv",),
 }
-_STATES = ("linear", "mamba2", "convolution")
+_STATES = ("linear", "lightning", "mamba1", "mamba2", "convolution")
 _TERM = re.compile(r"([\w.]+)(?:=(\w+))?(?:>=(\d+))?(\?)?")
 _NOT = "not "
 
@@ -331,6 +336,8 @@ def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
     )
     if kind.mixer:
         found["attention"] = _attention(row, config, kind.mixer)
+    if row.get("beside", False):
+        found["state"] = _attention(row, config, row["state"]["kind"])
     if is_sparse:
         found["feed_forward"] = _filled(_FEED_FORWARD, {**_EXPERTS, **row["experts"]}, config)
     elif kind.feed_forward and row.get("feed_forward", {}) is not False:
@@ -478,12 +485,14 @@ def _tower_size(whole: ConfigReader) -> float | None:
 
 
 ROWS = _rows(_ALL["families"], _ALL["shapes"])
+OTHER_NAMES: Mapping[str, str] = _ALL["other_names"]
 COMPOSITES: Mapping[str, str] = _ALL["composites"]
 UNMODELLED: Mapping[str, str] = {
     name: reason for reason, names in _ALL["unmodelled"].items() for name in names.split()
 }
 _TOWERS = _rows(_ALL["towers"], _ALL["tower_shapes"])
 _TEXTS: dict[str, Family] = {name: partial(_table, row) for name, row in ROWS.items()}
+_TEXTS |= {name: _TEXTS[family] for name, family in OTHER_NAMES.items()}
 _WHOLE: dict[str, Family] = {
     name: partial(_composite, name, usual) for name, usual in COMPOSITES.items()
 }

@@ -25,6 +25,8 @@ _SYNONYMS = (
     ),
     ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
 )
+# By transformers, and by the code of InternVL and of DeepSeek-VL2.
+_TEXT_PARTS = ("text_config", "llm_config", "language_config")
 _NAMES = {name: (name, *group) for group in _SYNONYMS for name in group}
 
 
@@ -139,7 +141,8 @@ class ConfigReader:
 
     def text(self) -> ConfigReader:
         """The part of a language model within that of several modes, or this one."""
-        return self.table("text_config") if self.values.get("text_config") is not None else self
+        parts = (key for key in _TEXT_PARTS if self.values.get(key) is not None)
+        return next(map(self.table, parts), self)
 
     def _number(self, key: str, value: object, least: int) -> int | None:
         if isinstance(value, bool) or not isinstance(value, int):

@@ -124,6 +124,27 @@ def after(key: str, default: int, step_key: str = "") -> Rule:
     return rule
 
 
+def at(period: str, usual: int, offset: str, first: int) -> Rule:
+    """Hold of one layer in each period, so many from its first."""
+
+    def rule(config: ConfigReader, layer: int) -> bool:
+        return layer % config.size(period, usual) == config.size(offset, first, least=0)
+
+    return rule
+
+
+def all_but_at(period: str, usual: int, offset: str, first: int) -> Rule:
+    """Hold of the other layers."""
+    holds = at(period, usual, offset, first)
+    return lambda config, layer: not holds(config, layer)
+
+
+def experts_of_jamba(config: ConfigReader, layer: int) -> bool:
+    """Hold of one layer in each period, where there is more than one expert."""
+    holds = at("expert_layer_period", 2, "expert_layer_offset", 1)
+    return config.size("num_experts", 16) > 1 and holds(config, layer)
+
+
 def where(key: str) -> Rule:
     """Hold of all layers where a flag is true."""
     return lambda config, _: config.flag(key, False)
@@ -154,6 +175,11 @@ def without_rotary(config: ConfigReader, layer: int) -> bool:
     every = config.size("no_rope_layer_interval", 4)
     has_rope = config.sequence("no_rope_layers", config.layers())
     return (layer + 1) % every == 0 if has_rope is None else not has_rope[layer]
+
+
+def attends_to_images(config: ConfigReader, layer: int) -> bool:
+    """Hold of the layers whose numbers the config of Llama 3.2 Vision has."""
+    return layer in (config.sequence("cross_attention_layers") or ())
 
 
 def windows_of_flint(config: ConfigReader, layer: int) -> bool:
@@ -233,7 +259,7 @@ def _head_dim(config: ConfigReader, heads: int) -> int:
 def latent_attention(config: ConfigReader, **fields: object) -> Table:
     """Latent attention by the names of DeepSeek; ``fields`` are what the family fixes."""
     heads = config.size("num_attention_heads")
-    rotary = config.size("qk_rope_head_dim")
+    rotary = config.size("qk_rope_head_dim", least=0)
     return {
         "kind": "latent",
         "num_attention_heads": heads,
@@ -347,6 +373,30 @@ def mamba_head(config: ConfigReader) -> int:
     return max(expanded // config.size("mamba_n_heads", 128), 1)
 
 
+def time_steps(key: str, config: ConfigReader) -> int:
+    """Rank of the time steps of Mamba-1, by default a sixteenth of the hidden size, rounded up."""
+    if config.values.get(key, "auto") != "auto":
+        return config.size(key)
+    return -(-config.size("hidden_size") // 16)
+
+
+def time_steps_of_jamba(config: ConfigReader) -> int:
+    """The same by the key of Jamba."""
+    return time_steps("mamba_dt_rank", config)
+
+
+def time_steps_of_mamba(config: ConfigReader) -> int:
+    """The same by the key of Mamba."""
+    return time_steps("time_step_rank", config)
+
+
+def width_of_falcon(config: ConfigReader) -> int:
+    """Width of a head of the state of Falcon-H1."""
+    if config.values.get("mamba_d_head", "auto") == "auto" and config.optional_size("mamba_d_ssm"):
+        return max(config.size("mamba_d_ssm") // config.size("mamba_n_heads", 128), 1)
+    return mamba_head(config)
+
+
 def rotary_or_none(config: ConfigReader) -> str:
     """Positions of Granite 4."""
     return "rotary" if config.values.get("position_embedding_type") == "rope" else "none"
@@ -455,6 +505,12 @@ def modern_bamba(config: ConfigReader) -> ConfigReader:
     return config.replaced({"layer_types": kinds})
 
 
+def modern_minimax_01(config: ConfigReader) -> ConfigReader:
+    """The key of the published file: a list of 1 for full attention, else 0."""
+    kinds = listed(config, "attn_type_list", ("linear_attention", "full_attention"))
+    return config if kinds is None else config.replaced({"layer_types": kinds})
+
+
 def modern_olmo_hybrid(config: ConfigReader) -> ConfigReader:
     """Heads and widths that the family derives from one another where its config is silent."""
     heads = config.size("num_attention_heads")
@@ -551,6 +607,15 @@ def modern_gemma4(config: ConfigReader) -> ConfigReader:
     The last layers may have no keys and values, and a wider MLP.
     """
     return _with_shared_cache(_with_own_heads(config))
+
+
+def modern_gemma3n(config: ConfigReader) -> ConfigReader:
+    """Widths of the MLP as a list, and last layers without keys and values."""
+    widths = config.values.get("intermediate_size")
+    if isinstance(widths, list) and widths:
+        own = {str(layer): {"intermediate_size": width} for layer, width in enumerate(widths)}
+        config = config.replaced({"intermediate_size": widths[0], "per_layer_config": own})
+    return _with_shared_cache(config)
 
 
 def _with_shared_cache(config: ConfigReader) -> ConfigReader:

@@ -5,8 +5,10 @@ What `planner.specs.hugging_face_rules` is for others: functions that rows name.
 
 from __future__ import annotations
 
+import json
+
 from planner.specs.hugging_face_reader import ConfigReader
-from planner.specs.hugging_face_rules import Table, listed, told_apart
+from planner.specs.hugging_face_rules import Kind, Table, listed, told_apart
 
 MOST_TIMES = 1000
 _INDEX_OF_MINIMAX = (
@@ -139,6 +141,7 @@ def modern_kimi_linear(config: ConfigReader) -> ConfigReader:
         "linear_conv_kernel_dim": table.optional_size("short_conv_kernel_size"),
     }
     found: Table = {key: size for key, size in sizes.items() if size}
+    found["linear_full_gate"] = table.flag("use_full_rank_gate", False)
     full = table.sequence("full_attn_layers")
     if full is not None and config.values.get("layer_types") is None:
         found["layer_types"] = [
@@ -146,6 +149,91 @@ def modern_kimi_linear(config: ConfigReader) -> ConfigReader:
             for layer in range(config.layers())
         ]
     return config.replaced(found)
+
+
+def modern_glm_next(config: ConfigReader) -> ConfigReader:
+    """The names of GLM-5.3: layers of latent attention choose keys, and may share the choice."""
+    kinds = config.values.get("layer_types")
+    if isinstance(kinds, list):
+        words = {
+            "indexed_attention": "full_attention",
+            "deepseek_sparse_attention": "full_attention",
+        }
+        config = config.replaced({"layer_types": [words.get(str(kind), kind) for kind in kinds]})
+    return modern_kimi_linear(modern_indexers(config))
+
+
+def sums_before(config: ConfigReader) -> int:
+    """Sums that a block of Kimi-K3 reads in the mean: one for each block of layers, and its own."""
+    size, layers = config.optional_size("attn_res_block_size"), config.layers()
+    return round(sum(layer // size + 2 for layer in range(layers)) / layers) if size else 0
+
+
+def modern_bailing_hybrid(config: ConfigReader) -> ConfigReader:
+    """Heads of the linear attention, which are those of the full one.
+
+    Ling 2.5 has the type of Ling 3, and lightning attention without convolutions.
+    """
+    if config.names("group_norm_size") and not config.names("short_conv_kernel_size"):
+        config.fault("short_conv_kernel_size", "is missing: Ling 2.5 is not read, Ling 3 is")
+    return config.completed(
+        {
+            "linear_num_heads": config.size("num_attention_heads"),
+            "linear_head_dim": config.size("head_dim", 128),
+            "linear_conv_kernel_dim": config.size("short_conv_kernel_size", 4),
+        }
+    )
+
+
+def lightning_of_ling(config: ConfigReader, layer: int) -> bool:
+    """Hold of all but the last of each group of layers, and of none behind the last whole group."""
+    size, layers = config.size("layer_group_size", 1), config.layers()
+    return (layer + 1) % size != 0 and layer < layers // size * size
+
+
+def blocks_of_longcat(config: ConfigReader) -> list[Kind]:
+    """Each layer as two: attention and an MLP, attention and experts beside an MLP."""
+    return [Kind("full", "dense"), Kind("full", "sparse")] * config.layers()
+
+
+def real_experts(config: ConfigReader) -> int:
+    """Experts that a token of LongCat visits in the mean, but for those that do nothing."""
+    chosen, real = config.size("moe_topk", 12), config.size("n_routed_experts", 512)
+    every = real + config.size("zero_expert_num", 256, least=0)
+    return max(round(chosen * real / every), 1)
+
+
+def blocks_of_nas(config: ConfigReader) -> list[Kind]:
+    """Attention and feed-forward of every layer as a search left them, with sizes of their own."""
+    layers = config.sequence("block_configs", config.layers()) or ()
+    found = [_block_of_nas(config, ConfigReader(_as_table(each), config.faults)) for each in layers]
+    if not found:
+        config.fault("block_configs", "is missing")
+    return found or [Kind("full", "dense")]
+
+
+def _as_table(given: object) -> Table:
+    return given if isinstance(given, dict) else {}
+
+
+def _block_of_nas(config: ConfigReader, block: ConfigReader) -> Kind:
+    attention, forward = block.table("attention"), block.table("ffn")
+    own: Table = {}
+    for part in (attention, forward):
+        part.refuse("replace_with_linear", only=False)
+    mixer = "" if attention.flag("no_op", False) else "full"
+    if mixer:
+        heads = config.size("num_attention_heads")
+        own["num_key_value_heads"] = max(heads // attention.size("n_heads_in_group"), 1)
+    dense = "" if forward.flag("no_op", False) else "dense"
+    times = forward.values.get("ffn_mult")
+    if dense and isinstance(times, int | float) and 0 < times < MOST_TIMES:
+        width = int(2 * times * config.size("hidden_size") / 3)
+        own["intermediate_size"] = -(-width // 256) * 256
+    elif dense:
+        own["intermediate_size"] = forward.size("intermediate_size")
+    own["norms_per_layer"] = bool(mixer) + bool(dense)
+    return Kind(mixer, dense, json.dumps(own, sort_keys=True))
 
 
 def modern_lfm2(config: ConfigReader) -> ConfigReader:

@@ -10,10 +10,9 @@ from typing import Annotated, Literal
 from planner.base.enums import (
     AttentionKind,
     PositionEmbedding,
-    Quantization,
 )
-from planner.errors import did_you_mean
 from planner.specs.checked import After, Interval, MinLen, Strict, checked
+from planner.specs.checkpoint import Checkpoint, quantization_word
 
 MOST_LAYERS = 10_000
 WIDEST_HEAD = 8192
@@ -30,14 +29,18 @@ COMPRESSED_FIELDS = ("o_groups", "o_lora_rank")
 _STANDARD_FLAGS = (
     "qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate", "shares_cache",
 )  # fmt: skip
+_FILTERED = (AttentionKind.LINEAR, AttentionKind.MAMBA1, AttentionKind.MAMBA2)
+_SCANS = (*_FILTERED, AttentionKind.LIGHTNING)
 _KINDS_OF_FIELDS = {
     ("v_head_dim", "kv_lora_rank"): (AttentionKind.LATENT,),
     ("q_lora_rank", "qk_rope_head_dim"): (AttentionKind.LATENT, AttentionKind.COMPRESSED),
     INDEX_FIELDS: (AttentionKind.LATENT, AttentionKind.COMPRESSED, AttentionKind.STANDARD),
+    ("index_kpool",): (AttentionKind.LATENT,),
     (*COMPRESSED_FIELDS, "compress_ratio"): (AttentionKind.COMPRESSED,),
-    LINEAR_FIELDS[:-1]: (AttentionKind.LINEAR, AttentionKind.MAMBA2),
-    LINEAR_FIELDS[-1:]: (AttentionKind.LINEAR, AttentionKind.MAMBA2, AttentionKind.CONVOLUTION),
-    ("linear_gate_rank",): (AttentionKind.LINEAR,),
+    LINEAR_FIELDS[:-1]: _SCANS,
+    LINEAR_FIELDS[-1:]: (*_FILTERED, AttentionKind.CONVOLUTION),
+    ("linear_gate_rank",): (AttentionKind.LINEAR, AttentionKind.MAMBA1),
+    ("linear_channel_decay", "linear_full_gate"): (AttentionKind.LINEAR,),
 }
 _FEED_FORWARD_WIDTHS = (
     "intermediate_size",
@@ -46,15 +49,6 @@ _FEED_FORWARD_WIDTHS = (
     "shared_intermediate_size",
 )
 MOST = {"hidden_size": 10**6, "vocab_size": 10**8, "num_experts": 10**5}
-
-
-def quantization_word(text: str) -> str:
-    """The word of a type of weights, from any of its names."""
-    word, known = Quantization.meant(text), Quantization.words()
-    if word not in known:
-        hint = did_you_mean(text, [*known, *Quantization.aliases()])
-        raise ValueError(f"is one of {', '.join(known)}.{hint}")
-    return word
 
 
 Size = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
@@ -79,7 +73,8 @@ class AttentionSpec:
     Latent attention (``kind = "latent"``) uses the ``*_lora_rank`` and ``qk_*`` fields;
     ``head_dim`` is then qk_nope_head_dim + qk_rope_head_dim. With ``index_topk`` it is
     DeepSeek's sparse attention: an indexer (``index_*``) chooses the keys of each query. A layer
-    with ``index_topk`` alone attends to what the layer before it chose; standard attention that
+    with ``index_topk`` alone attends to what the layer before it chose; with an ``index_kpool``
+    a key of the indexer is of so many tokens (GLM-5.3). Standard attention that
     chooses blocks of keys has the keys in them as ``index_topk``. Compressed attention
     (``kind = "compressed"``), that of DeepSeek-V4, has one head of keys that are values, too, a
     ``sliding_window`` and, with a ``compress_ratio``, an entry for so many tokens, among which an
@@ -90,7 +85,11 @@ class AttentionSpec:
     the model's full attention, as ``config.json`` does. Mamba-2 (``kind = "mamba2"``) is read
     as the linear attention it is dual to [1]_: its groups of B and C are key heads, the state
     size their dimension, its heads value heads. With a ``linear_gate_rank`` decay and gate of
-    linear attention are one per channel, from latents of that rank (Kimi Delta Attention). A gated
+    linear attention are one per channel, from latents of that rank (Kimi Delta Attention), but for
+    a ``linear_full_gate``; with ``linear_channel_decay`` they are so without a latent. Mamba-1
+    (``kind = "mamba1"``) has a head of one number for each channel, one key head of the state's
+    size, and the time step comes from ``linear_gate_rank`` numbers [2]_. Lightning attention
+    (``kind = "lightning"``) has a decay that is no parameter, and no convolution [3]_. A gated
     short convolution (``kind = "convolution"``) has ``linear_conv_kernel_dim`` alone. With
     ``qk_norm_per_head`` every head has norm weights of its own instead of one ``head_dim`` for all.
     A query that is not ``causal`` sees the keys after it, too.
@@ -98,6 +97,10 @@ class AttentionSpec:
     References
     ----------
     .. [1] T. Dao and A. Gu, "Transformers are SSMs," 2024, arXiv:2405.21060, section 5.
+    .. [2] A. Gu and T. Dao, "Mamba: Linear-time sequence modeling with selective state spaces,"
+       2023, arXiv:2312.00752, section 3.
+    .. [3] MiniMax, "MiniMax-01: Scaling foundation models with lightning attention," 2025,
+       arXiv:2501.08313, section 2.2.
     """
 
     num_attention_heads: Size
@@ -121,9 +124,12 @@ class AttentionSpec:
     linear_value_head_dim: SizeOrZero = 0
     linear_conv_kernel_dim: SizeOrZero = 0
     linear_gate_rank: SizeOrZero = 0
+    linear_channel_decay: bool = False
+    linear_full_gate: bool = False
     index_n_heads: SizeOrZero = 0
     index_head_dim: SizeOrZero = 0
     index_topk: SizeOrZero = 0
+    index_kpool: SizeOrZero = 0
     compress_ratio: SizeOrZero = 0
     o_groups: SizeOrZero = 0
     o_lora_rank: SizeOrZero = 0
@@ -136,13 +142,13 @@ class AttentionSpec:
     @property
     def has_state(self) -> bool:
         """Whether a state of fixed size stands for keys and values."""
-        return self.kind in (
-            AttentionKind.LINEAR, AttentionKind.MAMBA2, AttentionKind.CONVOLUTION,
-        )  # fmt: skip
+        return self.kind in (*_SCANS, AttentionKind.CONVOLUTION)
 
     @property
     def split_heads(self) -> tuple[int, int]:
         """Heads that tensor parallelism divides: of queries, or of values of a state; of keys."""
+        if self.kind is AttentionKind.MAMBA1:  # every rank has the whole keys of its channels
+            return self.linear_num_value_heads, self.linear_num_value_heads
         if self.has_state and self.linear_num_value_heads:
             return self.linear_num_value_heads, self.linear_num_key_heads
         return self.num_attention_heads, self.num_key_value_heads
@@ -159,17 +165,28 @@ class AttentionSpec:
 
     @property
     def linear_mixed(self) -> int:
-        """Width of queries, keys and values together, which the convolution mixes."""
+        """Width of queries, keys and values together, which the convolution mixes.
+
+        Mamba-1 makes keys and queries of what is mixed.
+        """
+        if self.kind is AttentionKind.MAMBA1:
+            return self.linear_values
         return 2 * self.linear_keys + self.linear_values
 
     @property
     def linear_projected(self) -> int:
         """Columns of the input projection: what is mixed, the gate, one or two per value head.
 
-        Latents of decay and gate stand for the gate and one of the two.
+        Latents of decay and gate stand for the gate and one of the two. Mamba-1 and lightning
+        attention have no number per head.
         """
-        if self.linear_gate_rank:
-            return self.linear_mixed + 2 * self.linear_gate_rank + self.linear_num_value_heads
+        if self.kind in (AttentionKind.MAMBA1, AttentionKind.LIGHTNING):
+            return self.linear_mixed + self.linear_values
+        rank, heads = self.linear_gate_rank, self.linear_num_value_heads
+        if rank or self.linear_channel_decay:
+            decay = rank or heads * self.linear_key_head_dim
+            gate = self.linear_values if self.linear_full_gate or not rank else rank
+            return self.linear_mixed + gate + decay + heads
         per_head = 2 if self.kind is AttentionKind.LINEAR else 1
         return self.linear_mixed + self.linear_values + per_head * self.linear_num_value_heads
 
@@ -212,13 +229,19 @@ class LayerGroup:
     """``num_hidden_layers`` equal layers, in one run or spread over the depth.
 
     Hybrid models count attention and feed-forward as layers of their own: such a layer
-    lacks the other, and has one norm. With ``residual_streams`` above one every block reads a mix
-    of so many streams, and adds to each (hyper-connections). With ``hidden_size_per_layer_input``
-    a layer multiplies so many numbers of its own embedding into its output.
+    lacks the other, and has one norm. A ``state`` is a mixer that keeps one beside the attention:
+    both read the same and are added up (Falcon-H1). With ``residual_streams`` above one every
+    block reads a mix of so many streams, and adds to each (hyper-connections). With
+    ``hidden_size_per_layer_input`` a layer multiplies so many numbers of its own embedding into
+    its output. With ``residual_sources`` what a block reads is a sum of so many sums of blocks
+    before it, in the mean, by scores of each (attention residuals). With ``altup_num_inputs`` above
+    one a layer computes one of so many streams and corrects the others; ``laurel_rank`` is that of
+    a product beside its attention (Gemma 3n).
     """
 
     num_hidden_layers: Size
     attention: AttentionSpec | None = None
+    state: AttentionSpec | None = None
     feed_forward: FeedForwardSpec | None = None
     placement: Placement = Placement.CONTIGUOUS
     norms_per_layer: Annotated[int, Interval(ge=1, le=8)] = 2
@@ -226,9 +249,17 @@ class LayerGroup:
     parallel_residual: bool = False
     residual_streams: Annotated[int, Strict(), Interval(ge=1, le=64)] = 1
     hidden_size_per_layer_input: SizeOrZero = 0
+    residual_sources: Annotated[int, Strict(), Interval(ge=0, le=MOST_LAYERS)] = 0
+    altup_num_inputs: Annotated[int, Strict(), Interval(ge=1, le=64)] = 1
+    laurel_rank: SizeOrZero = 0
 
     def __post_init__(self) -> None:
         _refuse(_layer_faults(self))
+
+    @property
+    def mixers(self) -> tuple[AttentionSpec, ...]:
+        """Its attention, and what keeps a state beside it."""
+        return tuple(each for each in (self.attention, self.state) if each)
 
     @property
     def num_experts(self) -> int:
@@ -303,59 +334,6 @@ class VisionTower:
         return 3 * self.temporal_patch_size * self.patch_size**2
 
 
-PARTS = ("attention", "feed_forward", "shared_experts")
-
-
-def known_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """The parts, all of them known.
-
-    Raises
-    ------
-    ValueError
-        One of them is not known.
-    """
-    if unknown := [part for part in parts if part not in PARTS]:
-        raise ValueError(f"{', '.join(unknown)}: the parts are {', '.join(PARTS)}")
-    return parts
-
-
-Bytes = Annotated[float, Interval(ge=0, le=8)]
-
-
-@checked
-class Checkpoint:
-    """Weights in the format ``quantization``, as a publisher stores them.
-
-    ``sixteen_bit``: parts of every layer that stay in 16 bit: ``attention``, ``feed_forward``
-    (dense ones) and ``shared_experts``; embeddings, logits, routers and norms always do.
-    ``sixteen_bit_layers``: layers, such as the first and the last, of which all matrices do.
-    ``group_size``: weights that share a scale of ``scale_bytes``, and a zero point of
-    ``zero_point_bytes``; without it scales are those of the format. ``repository``: of a checkpoint
-    beside the one that ``ModelSpec.quantization`` is of. ``engines``, ``vendors``: the
-    engine profiles and the vendors of GPUs that are served this checkpoint where only the format
-    is named; all where none is given.
-    """
-
-    quantization: Annotated[str, After(quantization_word)]
-    source: Annotated[str, MinLen(1)]
-    sixteen_bit: Annotated[tuple[str, ...], After(known_parts)] = ()
-    sixteen_bit_layers: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
-    group_size: Annotated[int, Strict(), Interval(ge=1, le=10**6)] | None = None
-    scale_bytes: Bytes = 2.0
-    zero_point_bytes: Bytes = 0.0
-    repository: str = ""
-    engines: tuple[str, ...] = ()
-    vendors: tuple[str, ...] = ()
-
-    def is_served(self, engine: str, vendor: str) -> bool:
-        """Whether this engine on GPUs of this vendor is served it."""
-        return self._has(self.engines, engine) and self._has(self.vendors, vendor)
-
-    @staticmethod
-    def _has(names: tuple[str, ...], name: str) -> bool:
-        return not names or name.lower() in {one.lower() for one in names}
-
-
 @checked
 class ModelSpec:
     """A decoder-only language model.
@@ -414,6 +392,16 @@ class ModelSpec:
         return max((group.residual_streams for group in self.layer_groups), default=1)
 
     @property
+    def altup_num_inputs(self) -> int:
+        """Streams of which a layer computes one."""
+        return max((group.altup_num_inputs for group in self.layer_groups), default=1)
+
+    @property
+    def residual_sources(self) -> int:
+        """Sums of blocks that what follows the last layer reads; 0 without attention residuals."""
+        return max((group.residual_sources for group in self.layer_groups), default=0)
+
+    @property
     def per_layer_inputs(self) -> int:
         """Numbers that each token looks up for all layers together, beside its embedding."""
         return sum(g.num_hidden_layers * g.hidden_size_per_layer_input for g in self.layer_groups)
@@ -421,7 +409,7 @@ class ModelSpec:
     @property
     def stream_width(self) -> int:
         """Numbers of a token that pass from layer to layer."""
-        return self.hidden_size * self.residual_streams
+        return self.hidden_size * max(self.residual_streams, self.altup_num_inputs)
 
     @property
     def head_columns(self) -> int:
@@ -446,8 +434,8 @@ class ModelSpec:
 
     @property
     def attentions(self) -> tuple[AttentionSpec, ...]:
-        """The attention of each layer group that has one."""
-        return tuple(group.attention for group in self.layer_groups if group.attention)
+        """The attention of each layer group that has one, and what stands beside it."""
+        return tuple(each for group in self.layer_groups for each in group.mixers)
 
     @property
     def feed_forwards(self) -> tuple[FeedForwardSpec, ...]:
@@ -496,7 +484,7 @@ def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
             f"qk_rope_head_dim {attention.qk_rope_head_dim} must be less than "
             f"head_dim {attention.head_dim}, which includes it"
         )
-    for name in _set(attention, _STANDARD_FLAGS):
+    for name in _set(attention, (flag for flag in _STANDARD_FLAGS if flag != "attn_output_gate")):
         yield f'{name} does not go with kind = "latent"'
     yield from _indexer_faults(attention)
 
@@ -528,7 +516,11 @@ def _indexer_faults(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _linear_faults(attention: AttentionSpec) -> Iterator[str]:
-    needed = LINEAR_FIELDS[-1:] if attention.kind is AttentionKind.CONVOLUTION else LINEAR_FIELDS
+    needed: tuple[str, ...] = (
+        () if attention.kind is AttentionKind.CONVOLUTION else LINEAR_FIELDS[:-1]
+    )
+    needed += () if attention.kind is AttentionKind.LIGHTNING else LINEAR_FIELDS[-1:]
+    needed += ("linear_gate_rank",) if attention.kind is AttentionKind.MAMBA1 else ()
     for name in needed:
         if not getattr(attention, name):
             yield f'kind = "{attention.kind}" needs {name}'
@@ -564,6 +556,10 @@ def _layer_faults(layer: LayerGroup) -> Iterator[str]:
     """Faults of one layer group."""
     if not layer.num_blocks:
         yield "needs attention, feed_forward, or both"
+    if layer.state and (
+        not layer.state.has_state or not layer.attention or layer.attention.has_state
+    ):
+        yield "state is a mixer that keeps one, beside attention that keeps keys and values"
     if layer.num_blocks == 1 and layer.parallel_residual:
         yield "parallel_residual needs both attention and feed_forward"
 
@@ -625,8 +621,8 @@ def _width_faults(model: ModelSpec) -> Iterator[str]:
     limit = WIDEST_TO_HIDDEN * model.hidden_size
     for number, group in enumerate(model.layer_groups):
         widths: dict[str, int] = {}
-        if group.attention:
-            widths |= _attention_widths(group.attention)
+        for mixer in group.mixers:
+            widths |= _attention_widths(mixer)
         if group.feed_forward:
             widths |= {name: getattr(group.feed_forward, name) for name in _FEED_FORWARD_WIDTHS}
         for name, width in widths.items():

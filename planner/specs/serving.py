@@ -98,7 +98,9 @@ def head_of(model: ModelSpec, method: DraftMethod) -> ModelSpec | None:
     attention = next(group.attention for group in groups if group.attention)
     width = max((each.intermediate_size for each in model.feed_forwards), default=0)
     dense = FeedForwardSpec(intermediate_size=width or _WIDE * model.hidden_size)
-    layer = replace(groups[-1], attention=attention, feed_forward=dense, norms_per_layer=2)
+    layer = replace(
+        groups[-1], attention=attention, state=None, feed_forward=dense, norms_per_layer=2
+    )
     own = method is DraftMethod.EAGLE3
     return replace(
         model,

@@ -30,10 +30,11 @@ from planner.estimators.machine import Machine
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue, in_format, stored_types
+from planner.specs.checkpoint import Checkpoint
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import check_spec, text_digest
-from planner.specs.model import Checkpoint, ModelSpec
+from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, compute_precision
 from planner.specs.search_space import SearchSpace
 from planner.specs.serving import DraftMethod, ServingWorkload, acceptance, head_of

@@ -15,7 +15,7 @@ from planner.base.enums import (
 )
 from planner.configurations.enumerate import checked
 from planner.errors import SearchSpaceError, SpecError
-from planner.specs.model import quantization_word
+from planner.specs.checkpoint import quantization_word
 from planner.specs.quantization import GGUF_BITS
 
 ONE: dict[str, Any] = {

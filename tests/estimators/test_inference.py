@@ -118,6 +118,27 @@ def test_hybrid_models_cache_their_attention_layers_and_keep_states() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "cached", "states"),
+    [
+        # 4 layers with 8 heads of keys and values; 28 with 16 numbers in fp32 a channel and 4 taps.
+        ("jamba-mini", 4 * 2 * 8 * 128 * 2, 28 * (8192 * 16 * 4 + 4 * 8192 * 2)),
+        # Each layer has both: 32 heads of 128 x 256, taps of 4,096 channels, B and C of 2 groups.
+        ("falcon-h1-34b", 72 * 2 * 4 * 128 * 2, 72 * (4096 * 256 * 4 + 4 * (4096 + 1024) * 2)),
+        # 70 layers with 64 heads of 128 x 128 and no taps.
+        ("minimax-text-01", 10 * 2 * 8 * 128 * 2, 70 * 64 * 128 * 128 * 4),
+    ],
+)
+def test_states_of_every_kind(model: str, cached: int, states: int) -> None:
+    setting = serving_setting(model, "h100-sxm-80gb")
+    short, long = (
+        float(sequence_bytes(setting, replicas(), tokens)) for tokens in (16_000, 32_000)
+    )
+    assert long - short == pytest.approx(16_000 * cached)
+    half_a_block = 7.5
+    assert short - (16_000 + half_a_block) * cached == pytest.approx(states)
+
+
+@pytest.mark.parametrize(
     ("kind", "size"),
     [
         ("IQ1_S", 1.87), ("IQ2_XXS", 2.23), ("Q2_K", 2.95), ("Q3_K_M", 3.74), ("Q3_K_L", 4.02),

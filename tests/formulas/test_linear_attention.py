@@ -8,6 +8,8 @@ from planner.formulas.attention import (
     chunked_scan_bytes,
     chunked_scan_flops,
     recurrence_flops,
+    selective_scan_bytes,
+    selective_scan_flops,
 )
 
 HEADS, GROUPS, KEY, VALUE, TOKENS = 6, 2, 16, 32, 1024
@@ -68,3 +70,11 @@ def test_a_chunk_costs_more_than_the_recurrence_and_reads_its_inputs(delta_rule:
     )
     assert chunked > recurrence
     assert moved > 2 * TOKENS * (mixed + values)
+
+
+def test_the_selective_scan_takes_twelve_slots_a_number_of_the_state() -> None:
+    """Four fused operations, and an exponential in the time of eight: 2 FLOPs each."""
+    assert selective_scan_flops(tokens=TOKENS, state=STATE) == TOKENS * STATE * 2 * (4 + 8)
+    # Three inputs and an output of 2 bytes a channel; keys and queries.
+    moved = selective_scan_bytes(tokens=TOKENS, width=64, key_width=16)
+    assert moved == TOKENS * (2 * 4 * 64 + 2 * 2 * 16)

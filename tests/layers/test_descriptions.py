@@ -211,6 +211,77 @@ def test_layers_with_a_state(kind: str, gates: int, filters: int) -> None:
     assert layer.core is None
 
 
+def test_mamba_1_makes_keys_and_time_steps_of_what_is_mixed() -> None:
+    """128 channels with a state of 16, time steps of rank 4: arXiv:2312.00752, section 3."""
+    channels = {"linear_num_key_heads": 1, "linear_num_value_heads": 128, "linear_key_head_dim": 16}
+    attention = STATE | channels | {"linear_value_head_dim": 1, "linear_gate_rank": 4}
+    layer = _layer({**attention, "kind": "mamba1"}, None)
+    assert [_told(op) for op in layer.operators][1:-3] == [
+        ("linear_qkvz", 64, 2 * 128, "columns"),
+        ("convolution", 128, 2, 4),
+        ("scan_inputs", 128, 4 + 2 * 16, "rows"),
+        ("time_steps", 4, 128, "columns"),
+        ("linear_scan",),
+        ("attention_output", 128, 64, "rows"),
+    ]
+    assert layer.scan
+    assert (layer.scan.state, layer.scan.mixed, layer.scan.weights) == (2048, 128, 128 * 17)
+    # Its input and gate, both of them mixed, time steps, the output; of each token its latent.
+    assert _kept(layer, Spread.TENSOR) == {"sixteen_bit": 2 * 128 + 128 + 128 + 128}
+    assert _kept(layer, Spread.TOKENS)["sixteen_bit"] == 4 + 2 * 16
+
+
+def test_lightning_attention_has_neither_convolution_nor_weights_of_its_scan() -> None:
+    attention = STATE | {"kind": "lightning", "linear_conv_kernel_dim": 0}
+    layer = _layer(attention, None)
+    told = [_told(op) for op in layer.operators]
+    assert told[1:4] == [
+        ("linear_qkvz", 64, 2 * 16 + 2 * 64, "columns"),
+        ("linear_scan",),
+        ("gated_norm", 64, 3, 5),
+    ]
+    assert layer.scan
+    assert layer.scan.weights == 0
+
+
+def test_a_state_beside_attention_reads_its_input_and_joins_its_sum() -> None:
+    state = AttentionSpec(**STATE, kind="mamba2")
+    both, alone = _layer(GQA, DENSE, state=state), _layer(GQA, DENSE)
+    apart = _layer({**STATE, "kind": "mamba2"}, None)
+    own = [op.name for op in both.operators if op.name not in {one.name for one in alone.operators}]
+    assert own == [
+        "linear_qkvz", "convolution", "linear_scan", "gated_norm", "state_output",
+        "state_context_parallel",
+    ]  # fmt: skip
+    assert both.core
+    assert both.scan
+    assert _kept(both, Spread.TOKENS) == _kept(alone, Spread.TOKENS)
+    kept = [_kept(layer, Spread.TENSOR)["sixteen_bit"] for layer in (both, alone, apart)]
+    assert kept[0] == kept[1] + kept[2]
+
+
+def test_sums_of_blocks_before_a_block_are_scored_and_added() -> None:
+    layer = _layer(GQA, DENSE, residual_sources=5)
+    mixes = [op for op in layer.operators if op.module == "residual_streams"]
+    assert [_told(op) for op in mixes] == [
+        ("attention_sources", 64, 6, 12),
+        ("feed_forward_sources", 64, 6, 12),
+    ]
+    assert [op.weights for op in mixes] == [2 * 64, 2 * 64]  # a norm and a vector each
+
+
+def test_a_layer_of_gemma_3n_predicts_and_corrects_its_streams() -> None:
+    """Gemma3nTextAltUp: a router of 4 columns and its norm, 16 and 4 coefficients, a scale."""
+    layer = _layer(GQA, DENSE, altup_num_inputs=4, laurel_rank=8)
+    mixes = [op for op in layer.operators if op.module == "residual_streams"]
+    assert {op.name: op.parameters for op in mixes} == {
+        "altup_router": 64 * 4 + 64, "altup_prediction": 4 * 16, "altup_predicted": 0,
+        "laurel_down": 64 * 8, "laurel_up": 8 * 64,
+        "altup_router_of_result": 0, "altup_correction": 4 * 4 + 64, "altup_corrected": 0,
+    }  # fmt: skip
+    assert layer.operators[-1].name == "altup_corrected"
+
+
 def test_experts_with_a_shared_expert_and_a_latent() -> None:
     feed_forward = {
         "num_experts": 8,

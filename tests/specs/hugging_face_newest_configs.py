@@ -9,6 +9,15 @@ NEWEST_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "num_hidden_layers": 4, "num_key_value_heads": 8, "tie_word_embeddings": False,
         "vocab_size": 131072,
     }),
+    "bailing_hybrid": (124_414_211_552, {
+        "model_type": "bailing_hybrid", "first_k_dense_replace": 2, "head_dim": 128, "hidden_size":
+        2560, "intermediate_size": 6144, "kv_lora_rank": 512, "layer_group_size": 6,
+        "max_position_embeddings": 262144, "moe_intermediate_size": 768, "num_attention_heads": 32,
+        "num_experts": 512, "num_experts_per_tok": 8, "num_hidden_layers": 42,
+        "num_key_value_heads": 32, "num_shared_experts": 1, "q_lora_rank": None, "qk_nope_head_dim":
+        128, "qk_rope_head_dim": 64, "short_conv_kernel_size": 4, "tie_word_embeddings": False,
+        "v_head_dim": 128, "vocab_size": 157184,
+    }),
     "deepseek_v4": (1_991_195_017, {
         "model_type": "deepseek_v4", "hc_mult": 4, "head_dim": 512, "hidden_size": 2048,
         "index_head_dim": 128, "index_n_heads": 32, "index_topk": 512,
@@ -21,6 +30,35 @@ NEWEST_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "num_key_value_heads": 1, "o_groups": 8, "o_lora_rank": 512, "q_lora_rank": 768,
         "qk_rope_head_dim": 64, "sliding_window": 128, "tie_word_embeddings": False,
         "vocab_size": 129280,
+    }),
+    "falcon_h1": (7_585_519_712, {
+        "model_type": "falcon_h1", "attention_bias": False, "head_dim": 128, "hidden_size": 3072,
+        "intermediate_size": 12288, "mamba_chunk_size": 256, "mamba_conv_bias": True,
+        "mamba_d_conv": 4, "mamba_d_head": 128, "mamba_d_ssm": 3072, "mamba_d_state": 256,
+        "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 24, "mamba_norm_before_gate":
+        False, "mamba_proj_bias": False, "mamba_rms_norm": False, "max_position_embeddings": 262144,
+        "mlp_bias": False, "num_attention_heads": 12, "num_hidden_layers": 44,
+        "num_key_value_heads": 2, "projectors_bias": False, "tie_word_embeddings": False,
+        "vocab_size": 130049,
+    }),
+    "falcon_mamba": (7_272_665_088, {
+        "model_type": "falcon_mamba", "conv_kernel": 4, "expand": 16, "hidden_size": 4096,
+        "intermediate_size": 8192, "num_hidden_layers": 64, "state_size": 16, "tie_word_embeddings":
+        False, "time_step_rank": 256, "use_bias": False, "use_conv_bias": True, "vocab_size": 65024,
+    }),
+    "gemma3n-e2b": (4_435_182_688, {
+        "model_type": "gemma3n_text", "altup_num_inputs": 4, "head_dim": 256, "hidden_size": 2048,
+        "hidden_size_per_layer_input": 256, "intermediate_size": [8192] * 30, "laurel_rank": 64,
+        "max_position_embeddings": 32768, "num_attention_heads": 8, "num_hidden_layers": 30,
+        "num_key_value_heads": 2, "num_kv_shared_layers": 10, "sliding_window": 512, "vocab_size":
+        262400, "vocab_size_per_layer_input": 262144,
+    }),
+    "gemma3n-e4b": (6_835_235_568, {
+        "model_type": "gemma3n_text", "altup_num_inputs": 4, "head_dim": 256, "hidden_size": 2048,
+        "hidden_size_per_layer_input": 256, "intermediate_size": [16384] * 35, "laurel_rank": 64,
+        "max_position_embeddings": 32768, "num_attention_heads": 8, "num_hidden_layers": 35,
+        "num_key_value_heads": 2, "num_kv_shared_layers": 15, "sliding_window": 512, "vocab_size":
+        262400, "vocab_size_per_layer_input": 262144,
     }),
     "gemma4-e2b": (4_628_569_344, {
         "model_type": "gemma4_text", "attention_bias": False, "attention_k_eq_v": False,
@@ -60,6 +98,18 @@ NEWEST_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "num_kv_shared_layers": 18, "sliding_window": 512, "tie_word_embeddings": True,
         "use_double_wide_mlp": False, "vocab_size": 262144, "vocab_size_per_layer_input": 262144,
     }),
+    "glm5_next_text": (313_326_828_862, {
+        "model_type": "glm5_next_text", "attention_bias": False, "first_k_dense_replace": 3,
+        "hc_mult": 4, "hidden_size": 4096, "index_head_dim": 128, "index_kpool": 16,
+        "index_n_heads": 32, "index_topk": 2048, "intermediate_size": 12288, "kv_lora_rank": 512,
+        "layer_types": [*([*["linear_attention"] * 3, "indexed_attention"] * 11),
+        "linear_attention"], "linear_conv_kernel_dim": 4, "linear_head_dim": 128,
+        "linear_num_heads": 64, "max_position_embeddings": 1048576, "moe_intermediate_size": 2048,
+        "n_routed_experts": 288, "n_shared_experts": 1, "num_attention_heads": 64,
+        "num_experts_per_tok": 8, "num_hidden_layers": 45, "num_key_value_heads": 64, "q_lora_rank":
+        1536, "qk_nope_head_dim": 256, "qk_rope_head_dim": 0, "tie_word_embeddings": False,
+        "v_head_dim": 256, "vocab_size": 154880,
+    }),
     "glm_moe_dsa-shared": (2_260_384_960, {
         "model_type": "glm_moe_dsa", "attention_bias": False, "first_k_dense_replace": 2,
         "hidden_size": 2048, "index_head_dim": 128, "index_n_heads": 32, "index_topk": 2048,
@@ -69,6 +119,38 @@ NEWEST_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "num_hidden_layers": 8, "num_key_value_heads": 32, "q_lora_rank": 1024,
         "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "tie_word_embeddings": False,
         "v_head_dim": 256, "vocab_size": 154880,
+    }),
+    "jamba": (51_570_323_328, {
+        "model_type": "jamba", "attn_layer_offset": 4, "attn_layer_period": 8,
+        "expert_layer_offset": 1, "expert_layer_period": 2, "hidden_size": 4096,
+        "intermediate_size": 14336, "mamba_conv_bias": True, "mamba_d_conv": 4, "mamba_d_state": 16,
+        "mamba_dt_rank": 256, "mamba_expand": 2, "mamba_proj_bias": False,
+        "max_position_embeddings": 262144, "num_attention_heads": 32, "num_experts": 16,
+        "num_experts_per_tok": 2, "num_hidden_layers": 32, "num_key_value_heads": 8,
+        "tie_word_embeddings": False, "vocab_size": 65536,
+    }),
+    "jamba-3b": (3_048_509_248, {
+        "model_type": "jamba", "attn_layer_offset": 7, "attn_layer_period": 14,
+        "expert_layer_offset": 1, "expert_layer_period": 2, "hidden_size": 2560,
+        "intermediate_size": 8192, "mamba_conv_bias": True, "mamba_d_conv": 4, "mamba_d_state": 64,
+        "mamba_dt_rank": 160, "mamba_expand": 2, "mamba_proj_bias": False,
+        "max_position_embeddings": 262144, "num_attention_heads": 20, "num_experts": 1,
+        "num_experts_per_tok": 1, "num_hidden_layers": 28, "num_key_value_heads": 1,
+        "tie_word_embeddings": True, "vocab_size": 65536,
+    }),
+    "kimi_k3": (2_779_484_476_000, {
+        "model_type": "kimi_k3", "text_config": {"model_type": "kimi_linear", "attn_res_block_size":
+        12, "first_k_dense_replace": 1, "hidden_size": 7168, "intermediate_size": 33792,
+        "kv_lora_rank": 512, "latent_moe_use_norm": True, "linear_attn_config": {"full_attn_layers":
+        [*range(4, 93, 4), 93], "head_dim": 128, "num_heads": 96, "short_conv_kernel_size": 4,
+        "use_full_rank_gate": True, "gate_lower_bound": -5.0}, "max_position_embeddings": 1048576,
+        "mla_use_nope": True, "mla_use_output_gate": True, "moe_intermediate_size": 3072,
+        "moe_layer_freq": 1, "num_attention_heads": 96, "num_experts": 896, "num_experts_per_token":
+        16, "num_hidden_layers": 93, "num_key_value_heads": 96, "num_nextn_predict_layers": 0,
+        "num_shared_experts": 2, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim":
+        64, "routed_expert_hidden_size": 3584, "tie_word_embeddings": False, "v_head_dim": 128,
+        "vocab_size": 163840}, "tie_word_embeddings": False, "vision_config": {"vt_hidden_size":
+        1024, "vt_num_hidden_layers": 27},
     }),
     "kimi_linear": (1_956_557_104, {
         "model_type": "kimi_linear", "first_k_dense_replace": 1, "hidden_size": 2304,
@@ -109,6 +191,18 @@ NEWEST_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "num_key_value_heads": 8, "tie_word_embeddings": True, "use_expert_bias": True,
         "vocab_size": 65536,
     }),
+    "mamba": (2_768_345_600, {
+        "model_type": "mamba", "conv_kernel": 4, "expand": 2, "hidden_size": 2560,
+        "intermediate_size": 5120, "num_hidden_layers": 64, "state_size": 16, "time_step_rank": 160,
+        "use_bias": False, "use_conv_bias": True, "vocab_size": 50280,
+    }),
+    "minimax": (456_089_655_296, {
+        "model_type": "minimax", "head_dim": 128, "hidden_size": 6144, "intermediate_size": 9216,
+        "layer_types": [*["linear_attention"] * 7, "full_attention"] * 10,
+        "max_position_embeddings": 10240000, "num_attention_heads": 64, "num_experts_per_tok": 2,
+        "num_hidden_layers": 80, "num_key_value_heads": 8, "num_local_experts": 32,
+        "tie_word_embeddings": False, "vocab_size": 200064,
+    }),
     "minimax_m3-sparse": (12_690_146_208, {
         "model_type": "minimax_m3_vl_text", "dense_intermediate_size": 12288, "head_dim": 128,
         "hidden_size": 6144, "index_block_size": 128, "index_head_dim": 128,
@@ -120,6 +214,12 @@ NEWEST_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 6,
         "num_key_value_heads": 4, "num_local_experts": 32, "shared_intermediate_size": 3072,
         "tie_word_embeddings": False, "vocab_size": 200064,
+    }),
+    "mllama_text_model": (9_775_192_080, {
+        "model_type": "mllama_text_model", "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
+        "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 131072,
+        "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8,
+        "tie_word_embeddings": False, "vocab_size": 128256,
     }),
     "sarvam_mla": (5_056_093_264, {
         "model_type": "sarvam_mla", "attention_bias": False, "first_k_dense_replace": 1,

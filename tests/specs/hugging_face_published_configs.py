@@ -96,6 +96,13 @@ PUBLISHED_CONFIGS: dict[str, dict[str, Any]] = {
         "num_nextn_predict_layers": 1, "num_shared_experts": 1, "tie_word_embeddings": False,
         "vocab_size": 120832,
     },
+    "internvl3-8b": {
+        "model_type": "internvl_chat", "tie_word_embeddings": False, "vision_config":
+        {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096, "patch_size": 14},
+        "llm_config": {"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944,
+        "max_position_embeddings": 32768, "num_attention_heads": 28, "num_hidden_layers": 28,
+        "num_key_value_heads": 4, "tie_word_embeddings": False, "vocab_size": 151674},
+    },
     "jais-2-8b": {
         "model_type": "jais2", "attention_bias": True, "head_dim": 128, "hidden_size": 3328,
         "intermediate_size": 26624, "max_position_embeddings": 8192, "mlp_bias": True,
@@ -121,6 +128,27 @@ PUBLISHED_CONFIGS: dict[str, dict[str, Any]] = {
             "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 163840,
         },
     },
+    "ling-lite": {
+        "model_type": "bailing_moe", "hidden_size": 2048, "intermediate_size": 5632, "head_dim":
+        128, "max_position_embeddings": 32768, "moe_intermediate_size": 1408, "num_attention_heads":
+        16, "num_experts": 64, "num_experts_per_tok": 6, "num_hidden_layers": 28,
+        "num_key_value_heads": 4, "num_shared_experts": 2, "use_bias": False, "use_qkv_bias": False,
+        "vocab_size": 126464, "norm_head": False,
+    },
+    "ling-mini-2.0": {
+        "model_type": "bailing_moe_v2", "head_dim": 128, "num_key_value_heads": 4, "use_qk_norm":
+        True, "use_qkv_bias": False, "use_bias": False, "vocab_size": 157184,
+        "moe_router_enable_expert_bias": True, "num_experts": 256, "num_experts_per_tok": 8,
+        "num_shared_experts": 1, "first_k_dense_replace": 1, "tie_word_embeddings": False,
+        "hidden_size": 2048, "intermediate_size": 5120, "max_position_embeddings": 65536,
+        "moe_intermediate_size": 512, "num_attention_heads": 16, "num_hidden_layers": 20,
+    },
+    "mimo-7b": {
+        "model_type": "mimo", "attention_bias": True, "head_dim": 128, "hidden_size": 4096,
+        "intermediate_size": 11008, "max_position_embeddings": 32768, "num_attention_heads": 32,
+        "num_hidden_layers": 36, "num_key_value_heads": 8, "num_nextn_predict_layers": 1,
+        "vocab_size": 151680, "tie_word_embeddings": False,
+    },
     "mimo-v2-flash": {
         "model_type": "mimo_v2_flash", "attention_bias": False, "head_dim": 192,
         "hidden_size": 4096, "hybrid_layer_pattern": [0, *[1] * 4, *[0, *[1] * 5] * 7, 0],
@@ -136,6 +164,11 @@ PUBLISHED_CONFIGS: dict[str, dict[str, Any]] = {
         "kv_lora_rank": 256, "max_position_embeddings": 32768, "num_attention_heads": 40,
         "num_hidden_layers": 62, "num_key_value_heads": 40, "q_lora_rank": 768,
         "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 64, "vocab_size": 73448,
+    },
+    "minicpm4-8b": {
+        "model_type": "minicpm", "hidden_size": 4096, "intermediate_size": 16384,
+        "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32,
+        "num_key_value_heads": 2, "tie_word_embeddings": False, "vocab_size": 73448,
     },
     "mistral-small-4-119b": {
         "model_type": "mistral3", "vision_config": {"hidden_size": 1024},

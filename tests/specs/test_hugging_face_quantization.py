@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from planner.errors import SpecError
+from planner.specs.checkpoint import Checkpoint
 from planner.specs.hugging_face import published_types
 from planner.specs.load import check_spec
-from planner.specs.model import Checkpoint
 
 INT4 = {"weights": {"num_bits": 4, "type": "int"}, "input_activations": None}
 FP8 = {
@@ -157,6 +157,15 @@ def test_zero_points_of_groups():
     config = {"quant_method": "awq", "bits": 4, "group_size": 64, "zero_point": True}
     (stored,) = published_types({"quantization_config": config})["checkpoints"]
     assert (stored["group_size"], stored["zero_point_bytes"]) == (64, 0.5)
+
+
+def test_a_scale_of_32_weights_of_8_bit():
+    """MiniMax-M3-MXFP8: a byte of scale for 32 weights."""
+    config = {"quant_method": "mxfp8", "weight_block_size": [1, 32]}
+    found = published_types({"num_local_experts": 128, "quantization_config": config})
+    assert found["quantization"] == found["expert_quantization"] == "fp8_block"
+    (stored,) = found["checkpoints"]
+    assert (stored["group_size"], stored["scale_bytes"]) == (32, 1.0)
 
 
 def test_a_checkpoint_names_parts_that_there_are():

@@ -27,14 +27,21 @@ ROW_CONFIGS = DENSE_ROW_CONFIGS | EXPERT_ROW_CONFIGS | COMPOSITE_CONFIGS | NEWES
 INEXACT = {
     "apertus": -12,
     "apertus1p5_text": -8,
+    "bailing_hybrid": -573_440,
     "beam": -288,
     "bitnet": -41_472,
     "chameleon": -49_152,
     "dots3_note_text": -2_949_504,
+    "falcon_h1": 135_168,
     "fuyu": -768,
     "gemma4-26b": 2_865_920,
+    "glm5_next_text": -5_724_155,
     "gpt_neox_japanese": -2_560,
+    "jamba": -8_064,
+    "jamba-3b": -7_488,
+    "kimi_k3": -329_728,
     "laguna-gate-per-head": -589_824,
+    "mllama_text_model": -32_784,
     "modernbert-decoder": -589_824,
     "molmo2": -524_288,
     "nanochat": 9_984,
@@ -55,7 +62,7 @@ def _read(folder: Path, config: Any) -> ModelSpec:
 
 
 def test_the_number_of_types_that_are_read() -> None:
-    assert len(FAMILIES) == 234
+    assert len(FAMILIES) == 268
     assert not FAMILIES.keys() & UNMODELLED.keys()
 
 
@@ -70,7 +77,7 @@ FIELDS = {
     "model": ModelSpec,
 }
 RULES = ("windows", "states", "sparse", "modern", "base", "blocks")
-OTHERS = {"windows_if", "defaults", "or_else", "only", "note"}
+OTHERS = {"windows_if", "beside", "defaults", "or_else", "only", "note"}
 TERM = re.compile(r"[\w.]+(=\w+)?(>=\d+)?\??")
 
 
@@ -252,9 +259,9 @@ def test_what_a_language_model_cannot_be_is_refused(
 @pytest.mark.parametrize(
     ("family", "reason"),
     [
-        ("jamba", "Mamba-1 layers"),
+        ("rwkv", "recurrent layers"),
         ("hy_v4", "several streams of residuals"),
-        ("kimi_k3", "residuals that attend to those of all layers"),
+        ("zamba2", "attention layers that share weights"),
         ("inkling_text", "short convolutions"),
         ("bert", "encoders"),
     ],
@@ -334,3 +341,79 @@ def test_convolutions_of_lfm2_by_the_numbers_of_a_published_file(tmp_path: Path)
     assert _read(tmp_path, saved | {"layer_types": kinds}).layer_groups == read.layer_groups
     # Two thirds of 12,288, a multiple of 256.
     assert read.feed_forwards[0].intermediate_size == 8192
+
+
+def test_layers_of_longcat_are_two_and_some_experts_do_nothing(tmp_path: Path) -> None:
+    """LongCat-Flash: arXiv:2509.01322, abstract: 560B, of which 27B are active on average."""
+    config = {
+        "model_type": "longcat_flash", "expert_ffn_hidden_size": 2048, "ffn_hidden_size": 12288,
+        "hidden_size": 6144, "kv_lora_rank": 512, "moe_topk": 12, "n_routed_experts": 512,
+        "num_attention_heads": 64, "num_layers": 28, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 131072, "zero_expert_num": 256,
+    }  # fmt: skip
+    read = _read(tmp_path, config)
+    counted = count_parameters(read)
+    assert read.num_hidden_layers == 2 * 28
+    assert counted.total == pytest.approx(560e9, rel=0.005)
+    assert counted.active == pytest.approx(27e9, rel=0.005)
+
+
+def test_layers_of_a_nemotron_that_a_search_left(tmp_path: Path) -> None:
+    """Widths as DeciLM rounds them: 2/3 of the multiple of the hidden size, by 256 up."""
+    linear = {"attention": {"replace_with_linear": True}, "ffn": {"ffn_mult": 1.0}}
+    blocks = [
+        {"attention": {"n_heads_in_group": 8, "no_op": False}, "ffn": {"ffn_mult": 5.25}},
+        {"attention": {"no_op": True}, "ffn": {"ffn_mult": 1.3125}},
+        {"attention": {"n_heads_in_group": 16}, "ffn": {"no_op": True}},
+    ]
+    config = {
+        "model_type": "nemotron-nas", "hidden_size": 8192, "num_attention_heads": 64,
+        "num_hidden_layers": 3, "vocab_size": 128256, "block_configs": blocks,
+    }  # fmt: skip
+    whole, forward, attends = _read(tmp_path, config).layer_groups
+    assert whole.attention
+    assert whole.feed_forward
+    assert (whole.attention.num_key_value_heads, whole.feed_forward.intermediate_size) == (8, 28672)
+    assert (forward.attention, forward.norms_per_layer) == (None, 1)
+    assert forward.feed_forward
+    assert forward.feed_forward.intermediate_size == 7168
+    assert attends.attention
+    assert (attends.attention.num_key_value_heads, attends.feed_forward) == (4, None)
+    with pytest.raises(SpecError, match="replace_with_linear must be false"):
+        _read(tmp_path, config | {"block_configs": [linear] * 3})
+
+
+def test_attention_and_state_of_falcon_h1_stand_in_one_layer(tmp_path: Path) -> None:
+    _, config = NEWEST_CONFIGS["falcon_h1"]
+    (group,) = _read(tmp_path, config).layer_groups
+    assert group.attention
+    assert group.state
+    assert (group.attention.kind, group.state.kind) == ("standard", "mamba2")
+    assert group.state.linear_values == 3072
+    silent = {key: value for key, value in config.items() if key != "mamba_d_head"}
+    assert _read(tmp_path, silent).layer_groups == (group,)
+
+
+def test_linear_layers_of_ling_stand_before_each_full_one(tmp_path: Path) -> None:
+    """Ring-mini-linear-2.0: 16.4B in 20 layers; a group that is not whole has full attention."""
+    linear = PUBLISHED_CONFIGS["ling-mini-2.0"] | {"model_type": "bailing_moe_linear"}
+    read = _read(tmp_path, linear | {"layer_group_size": 5})
+    assert count_parameters(read).total == pytest.approx(16.4e9, rel=0.005)
+    for size, expected in {5: [4, 16], 6: [5, 15], 7: [8, 12], 8: [6, 14]}.items():
+        groups = _read(tmp_path, linear | {"layer_group_size": size}).layer_groups
+        found = [
+            sum(g.num_hidden_layers for g in groups if g.attention and g.attention.kind == kind)
+            for kind in ("standard", "lightning")
+        ]
+        assert found == expected
+    config = NEWEST_CONFIGS["bailing_hybrid"][1] | {"group_norm_size": 4}
+    ling_2_5 = {key: value for key, value in config.items() if key != "short_conv_kernel_size"}
+    with pytest.raises(SpecError, match=r"Ling 2\.5 is not read"):
+        _read(tmp_path, ling_2_5)
+
+
+@pytest.mark.parametrize("part", ["text_config", "llm_config", "language_config"])
+def test_a_language_model_by_the_name_that_its_code_gives_it(part: str, tmp_path: Path) -> None:
+    text = CONFIGS["qwen2.5-0.5b"]
+    read = _read(tmp_path, {"model_type": "internvl_chat", part: text})
+    assert read.layer_groups == load_model("qwen2.5-0.5b").layer_groups

@@ -134,7 +134,10 @@ LINEAR = {
 @pytest.mark.parametrize(
     ("attention", "message"),
     [
-        (LATENT | {"attn_output_gate": True}, 'attn_output_gate does not go with kind = "latent"'),
+        (LATENT | {"sinks": True}, 'sinks does not go with kind = "latent"'),
+        (LINEAR | {"kind": "mamba1"}, 'kind = "mamba1" needs linear_gate_rank'),
+        (LINEAR | {"kind": "lightning"}, "linear_conv_kernel_dim needs kind = "),
+        (LINEAR | {"kind": "mamba2", "linear_full_gate": True}, "linear_full_gate needs kind = "),
         (LATENT | INDEXER | {"index_n_heads": 0}, "an indexer of sparse attention needs index_n_h"),
         (COMPRESSED | {"o_groups": 3}, "o_groups 3 does not divide 8 heads"),
         (COMPRESSED | INDEXER, "an indexer of compressed attention needs compress_ratio"),

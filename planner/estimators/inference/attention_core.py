@@ -152,7 +152,7 @@ def state_bytes(rank: Rank, op: Scan | None) -> FloatArray:
 
 
 def scan(context: LayerContext, op: Scan, layer: Layer) -> Iterator[StepOperator]:
-    """The chunked scan over prompts, and one step of the recurrence for what decodes."""
+    """The scan over prompts, and one step of the recurrence for what decodes."""
     yield _over_prompts(context, op)
     rank = context.rank
     # Every sequence that decodes reads and writes its state.
@@ -168,9 +168,14 @@ def _over_prompts(context: LayerContext, op: Scan) -> StepOperator:
     tokens = rank.prompt_tokens
     prompts = batch.prompts * rank.prompt_share
     flops, moved = scan_work(op, tokens, t)
+    moved = moved + 2.0 * prompts * state_bytes(rank, op)
+    if op.by_channel:
+        read = context.elementwise(op.name, op.module, num_bytes=moved)
+        time = np.maximum(read.time, context.kernels.machine.vector_time(flops))
+        return StepOperator(name=op.name, module=op.module, time=time, flops=flops)
     time = context.kernels.prompt_kernel(
         flops=flops,
-        num_bytes=moved + 2.0 * prompts * state_bytes(rank, op),
+        num_bytes=moved,
         prompts=prompts,
         heads=op.heads / t,
         queries=tokens / np.maximum(prompts, 1e-9),

@@ -80,8 +80,13 @@ def index_scores(share: Share, op: IndexScores, layer: Layer) -> Iterator[Operat
 
 
 def scan(share: Share, op: Scan, layer: Layer) -> Iterator[Operator]:
-    """The chunked scan over the sequence, in kernels that are not written for one GPU."""
+    """The scan over the sequence, in kernels that are not written for one GPU."""
     flops, moved = scan_work(op, share.tokens, share.tensor_parallel)
+    if op.by_channel:
+        machine = share.setting.machine
+        forward = np.maximum(machine.vector_time(flops), machine.memory_time(moved))
+        yield timed(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
+        return
     forward = share.setting.machine.attention_time(
         flops,
         moved,

@@ -46,20 +46,23 @@ def attention_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
 
 
 def _core_flops_per_token(layer: Layer, sequence_length: int) -> float:
-    if scan := layer.scan:
-        flops = recurrence_flops(tokens=1.0, state=scan.state, delta_rule=scan.delta_rule)
-        return float(flops)
-    if not (core := layer.core):
+    return sum(_core_flops(op, sequence_length) for op in layer.operators)
+
+
+def _core_flops(op: Op, sequence_length: int) -> float:
+    if isinstance(op, Scan):
+        return float(recurrence_flops(tokens=1.0, state=op.state, delta_rule=op.delta_rule))
+    if not isinstance(op, AttentionCore):
         return 0.0
-    seen: float = min(core.most_keys or sequence_length, sequence_length)
-    seen = seen + float(core.compressed_keys(sequence_length)) if core.compress_ratio else seen
+    seen: float = min(op.most_keys or sequence_length, sequence_length)
+    seen = seen + float(op.compressed_keys(sequence_length)) if op.compress_ratio else seen
     return float(
         attention_core_flops(
             num_queries=1.0,
             keys_per_query=seen,
-            num_heads=core.heads,
-            qk_head_dim=core.qk_dim,
-            v_head_dim=core.v_dim,
+            num_heads=op.heads,
+            qk_head_dim=op.qk_dim,
+            v_head_dim=op.v_dim,
         )
     )
 
@@ -197,11 +200,9 @@ def _layer_flops_per_token(
     """Forward FLOPs of a share of each operator of all layers."""
     found: list[Numeric] = []
     for group in model.layer_groups:
-        layer = layer_of(model, group)
-        core = _core_flops_per_token(layer, sequence_length)
-        for op in layer.operators:
+        for op in layer_of(model, group).operators:
             met = op.met if isinstance(op, Product | Experts) else 0
-            flops = core if isinstance(op, AttentionCore | Scan) else 2.0 * met
+            flops = _core_flops(op, sequence_length) or 2.0 * met
             if flops:
                 found.append(group.num_hidden_layers * flops * share(op))
     return add(found)

@@ -34,7 +34,7 @@ _ATTENTION = {
 def is_hybrid(model: ModelSpec) -> bool:
     """Whether some layers have a state, or lack attention or a feed-forward block."""
     return any(
-        group.attention is None or group.feed_forward is None or group.attention.has_state
+        not group.feed_forward or not group.mixers or group.mixers[-1].has_state
         for group in model.layer_groups
     )
 
@@ -100,6 +100,8 @@ def _pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
     symbols = []
     for group in model.layer_groups:
         kind = group.attention.kind if group.attention else None
+        if group.state:
+            raise LaunchError(f"{model.name}: a pattern has no letter for two mixers of a layer.")
         if kind is not None and kind not in _ATTENTION:
             raise LaunchError(f"{model.name}: a pattern has no letter for {kind} layers.")
         attention = "" if kind is None else _ATTENTION[kind]

@@ -211,7 +211,7 @@ def _numbers(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[tuple[
         yield "active parameters", text.large(counted.active)
         yield from ((field, text.value(value)) for field, value in plain_fields(model))
         for number, group in enumerate(model.layer_groups, start=1):
-            blocks = [part for part in (group, group.attention, group.feed_forward) if part]
+            blocks = [part for part in (group, *group.mixers, group.feed_forward) if part]
             for block in blocks:
                 for field, value in plain_fields(block):
                     yield f"layers {number}: {field}", text.value(value)

@@ -320,7 +320,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
     yield Pairs(pairs=facts)
     for number, group in enumerate(model.layer_groups, start=1):
         yield Title(text=f"Layers, group {number} of {len(model.layer_groups)}")
-        blocks = [block for block in (group.attention, group.feed_forward) if block is not None]
+        blocks = [block for block in (*group.mixers, group.feed_forward) if block is not None]
         fields = [field for spec in (group, *blocks) for field in plain_fields(spec)]
         yield Pairs(pairs={name: text.value(given) for name, given in fields})
     if model.training is not None:
