@@ -365,6 +365,8 @@ def beside_shards(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> 
     if name not in f.sharded_parallel:
         return np.zeros((), dtype=np.bool_)
     has = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
+    if name == "context_parallel" and f.head_exchange:  # of ranks outside the shards' gathers
+        has = has | (c.cp_comm_type == ContextExchange.A2A)
     if name == "expert_parallel":
         has = has & (c.tensor_parallel * c.context_parallel == 1)
     return np.asarray(has)

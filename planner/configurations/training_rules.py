@@ -7,6 +7,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, is_among
 from planner.base.enums import (
     AttentionKind,
+    ContextExchange,
     Offload,
     Recompute,
     ZeroStage,
@@ -140,7 +141,8 @@ def _sequence(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
     cp = c.context_parallel
-    pieces = np.where(cp > 1, 2 * cp, 1.0)
+    halves = np.where(c.cp_comm_type == ContextExchange.P2P, 2, 1)  # the causal mask in a ring
+    pieces = np.where(cp > 1, halves * cp, 1.0)
     split = np.where(c.sequence_parallel, c.tensor_parallel, 1.0)
     return indivisible(context.workload.computed_length, pieces * split)
 
@@ -206,7 +208,8 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     if not f.interleaved_schedule:
         found["virtual_pipeline"] = c.virtual_pipeline > 1
     if not f.hybrid_sharding:
-        found["data_parallel_replicas"] = c.data_parallel_replicas > 1
+        replicas = "data_parallel_replicas"
+        found[replicas] = (c.data_parallel_replicas > 1) & ~beside_shards(c, f, replicas)
     if not f.partial_recompute:
         found["recompute_num_layers"] = c.recompute_num_layers > 0
     if not f.feed_forward_recompute:
@@ -314,7 +317,7 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
         ("sequence_parallel", "sequence_parallel needs tensor_parallel > 1", _sequence),
         (
             "sequence_length",
-            "2 x context_parallel x sequence-parallel ranks must divide sequence_length",
+            "2 x context_parallel (a2a: 1 x) x sequence-parallel ranks must divide sequence_length",
             _sequence_length,
         ),
         ("context_parallel", "context_parallel > 1 needs flash_attention", _ring_without_flash),

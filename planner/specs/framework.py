@@ -269,7 +269,9 @@ class Compilation:
     operation on a distributed tensor is dispatched by itself."""
 
 
-_SplitAxis = Literal["tensor_parallel", "context_parallel", "expert_parallel"]
+_SplitAxis = Literal[
+    "tensor_parallel", "context_parallel", "expert_parallel", "data_parallel_replicas"
+]
 
 
 @checked
@@ -305,8 +307,8 @@ class FrameworkProfile:
     expert_parallel: bool = True
     """It can give experts to GPUs."""
     sharded_parallel: tuple[_SplitAxis, ...] = ()
-    """Of these three, what it has only where gradients are sharded (ZeRO 2, 3) or nothing is data
-    parallel; experts then without the other two."""
+    """What it has only where gradients are sharded (ZeRO 2, 3) or nothing is data parallel; experts
+    then without tensor and context parallelism. Contexts by heads (``head_exchange``) need none."""
     fsdp_zero_stages: tuple[Annotated[int, Interval(ge=2, le=3)], ...] = ()
     """ZeRO stages of a second engine (Megatron-FSDP), not searched: with Adam or SGD alone."""
     checked_version: str = ""

@@ -309,6 +309,8 @@ def mesh_of(
     is_open = "zero_stage" not in settings and not _is_of(space, framework)
     if is_open and framework.default_zero_stage not in table["zero_stage"]:
         table["zero_stage"] = [*framework.zero_stages]
+    if "cp_comm_type" not in said and max(table["context_parallel"]) > 1:
+        table["cp_comm_type"] = checked("cp_comm_type", [framework.cp_comm_type])
     table["num_gpus"] = checked("num_gpus", counts)
     alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
     if alone and "zero_stage" not in said and 0 in framework.zero_stages:

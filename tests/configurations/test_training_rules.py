@@ -21,6 +21,7 @@ PIPELINE = {"num_gpus": 2, "pipeline_parallel": 2}
 FP8 = {"precision": 2}
 FOUR_STAGES = {"num_gpus": 4, "pipeline_parallel": 4, "global_batch_size": 4}
 EXPERTS = {"num_gpus": 2, "expert_parallel": 2, "global_batch_size": 2}
+SPLIT = {"num_gpus": 4, "context_parallel": 2, "global_batch_size": 2}
 MIXTRAL = {"model": "mixtral-8x7b"}
 STAGES = {"num_gpus": 4, "pipeline_parallel": 4}
 
@@ -374,6 +375,27 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"framework": "megatron-deepspeed"},
     ),
     ("framework", TWO, {"num_gpus": 2, "global_batch_size": 2}, {"framework": "fsdp"}),
+    # FSDP2 has copies of its shards; accelerate hands DeepSpeed, which has ZeRO-1, none.
+    (
+        "framework",
+        {**FOUR, "zero_stage": 1, "data_parallel_replicas": 2},
+        {**FOUR, "zero_stage": 3, "data_parallel_replicas": 2},
+        {"framework": "hf-trainer"},
+    ),
+    # Ulysses goes with every stage, a ring with sharded gradients alone; it needs no halves.
+    ("framework", SPLIT, {**SPLIT, "cp_comm_type": 1}, {"framework": "deepspeed"}),
+    (
+        "sequence_length",
+        SPLIT,
+        {**SPLIT, "cp_comm_type": 1},
+        {"sequence_length": 2042, "framework": "megatron-lm"},
+    ),
+    (
+        "framework",
+        {**STAGES, "num_gpus": 8, "global_batch_size": 8, "zero_stage": 3},
+        {**FOUR, "zero_stage": 3},
+        {"framework": "megatron-deepspeed"},
+    ),
     # ZeRO-1 shards no weights; one rank needs not.
     (
         "offload",

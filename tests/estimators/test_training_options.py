@@ -113,3 +113,25 @@ def test_dualpipe_holds_two_stages_and_a_micro_batch_more() -> None:
     )
     assert number(both.weights) == pytest.approx(2 * number(usual.weights), rel=1e-4)
     assert number(both.activations) == pytest.approx(5 / 4 * number(usual.activations))
+
+
+def test_ranks_that_share_a_key_value_head_are_each_sent_a_copy() -> None:
+    """Qwen3-30B-A3B, 32 heads of 128 and 4 key-value heads, on ranks of one node that trade heads.
+
+    Of four ranks each sends 3/4 of its quarter of the tokens, 32 + 2 x 4 heads there and 32 back;
+    of eight 7/8 of its eighth, with 8 copies of keys and values: 7/8 x 80 / 8 to 3/4 x 72 / 4.
+    """
+    seconds = []
+    for ranks in (4, 8):
+        found = planner.estimate(
+            model="qwen3-30b-a3b", gpu="h100-sxm-80gb", num_gpus=8, framework="deepspeed",
+            sequence_length=1 << 20, global_batch_size=2,
+            settings={"context_parallel": ranks, "zero_stage": 3, "recompute": "full"},
+        ).estimate  # fmt: skip
+        (exchange,) = (
+            number(operator.forward)
+            for operator, _ in found.time.operator_times()
+            if operator.name == "attention_context_parallel"
+        )
+        seconds.append(exchange)
+    assert seconds[1] / seconds[0] == pytest.approx((7 / 8 * 80 / 8) / (3 / 4 * 72 / 4), rel=0.02)

@@ -346,7 +346,8 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
     ops = {"core": Op(forward=forward, backward=backward)}
     c = layout.context_parallel
     if c > 1 and layout.cp_comm_type == "a2a":  # arXiv:2309.14509
-        read = a * d + key_heads(attention, layout) * (d + dv)
+        keys = max(key_heads(attention, layout), c)  # a rank has one head at least
+        read = a * d + keys * (d + dv)
         there, back = (
             all_to_all(world, 2 * tokens(world, layout) * width, c, stride=layout.tensor_parallel)
             for width in (read, a * dv)

@@ -77,7 +77,8 @@ def _odd_heads(world: World, c: Layout) -> bool:
 
 
 def _sequence(world: World, c: Layout) -> set[str]:
-    pieces = 2 * c.context_parallel if c.context_parallel > 1 else 1
+    halves = 1 if c.cp_comm_type == "a2a" else 2
+    pieces = halves * c.context_parallel if c.context_parallel > 1 else 1
     pieces *= c.tensor_parallel if c.sequence_parallel else 1
     return _named(
         sequence_parallel=c.sequence_parallel and c.tensor_parallel == 1,
@@ -202,10 +203,13 @@ def _support(world: World, c: Layout) -> set[str]:
         sharded = c.zero_stage >= 2 or c.data_parallel == 1
         if kind == "expert_parallel":
             sharded = sharded and c.tensor_parallel * c.context_parallel == 1
+        if kind == "context_parallel" and profile.head_exchange and c.cp_comm_type == "a2a":
+            sharded = True
         has = getattr(profile, kind) or (kind in profile.sharded_parallel and sharded)
         lacking |= getattr(c, kind) > 1 and not has and not in_turns
     lacking |= c.layer_split and not profile.layer_split
-    lacking |= c.data_parallel_replicas > 1 and not profile.hybrid_sharding
+    hybrid = "data_parallel_replicas" in profile.sharded_parallel and c.zero_stage >= 2
+    lacking |= c.data_parallel_replicas > 1 and not (profile.hybrid_sharding or hybrid)
     lacking |= c.recompute_num_layers > 0 and not profile.partial_recompute
     lacking |= bool(named(c.recompute_modules) - set(profile.recompute_modules))
     lacking |= bool(kept(c)) and not profile.saved_tensors

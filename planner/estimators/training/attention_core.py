@@ -290,12 +290,15 @@ def _ring_exchange(share: Share, op: AttentionCore, core: Operator) -> Operator:
 def _head_exchange(share: Share, op: AttentionCore) -> FloatArray:
     """Tokens are traded for heads before the core, and back after it (Ulysses [1]_).
 
+    Ranks that share a key-value head are each sent a copy of it [2]_.
+
     References
     ----------
     .. [1] S. A. Jacobs et al., "DeepSpeed Ulysses," 2023, arXiv:2309.14509, section 3.2.
+    .. [2] DeepSpeed 0.19.8, ``runtime/sequence_parallel/ulysses_sp.py``: kv_replication_factor.
     """
     t, c = share.tensor_parallel, share.context_parallel
-    keys = op.key_value_columns.on_rank(t)
+    keys = c * op.key_value_columns.on_rank(t * c)
     read = op.heads * op.qk_dim / t + keys
     written = op.heads * op.v_dim / t
     group = Group(size=c, stride=t)

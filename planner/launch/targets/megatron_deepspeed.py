@@ -50,6 +50,8 @@ def answers(reading: Reading) -> Answers:
     if kernel := reading.value("attention_kernel"):
         values["attention_kernel"] = kernel
     values["offload"] = _offload(reading, config)
+    if str(values.get("context_parallel", 1)) != "1":
+        values["cp_comm_type"] = "a2a"  # --ds-sequence-parallel-size
     defaults = {name: text for name, text in read.defaults.items() if name not in _DECIDED}
     return replace(
         read,
@@ -197,6 +199,7 @@ def _quantities(job: Job) -> Quantities:
     return {
         **shape,
         **megatron_lm.run_words(job),
+        "cp_comm_type": job["cp_comm_type"] if job["context_parallel"] > 1 else None,
         "expert_interval": 1 if job.model.num_experts else None,
         "wide_gradients": precise,
     }

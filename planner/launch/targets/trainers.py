@@ -231,6 +231,7 @@ def _by_accelerate(job: Job) -> Quantities:
         "num_nodes": job.num_nodes,
         "precision": precision if precision in _UNKNOWN else None,
         "precision_type": _PRECISIONS.get(precision, precision),
+        "cp_comm_type": job["cp_comm_type"] if kind == "FSDP" else None,
         "fp8_backend": "te" if precision == "fp8" else None,
         "fp8_format": "HYBRID" if precision == "fp8" else None,
         # It is accelerate that compiles the model where the profile is of compiled models.
@@ -277,6 +278,28 @@ def _deepspeed(job: Job) -> Words:
         "deepspeed_weights": where if offload.of_weights else "none",
         "deepspeed_init": stage == 3 and job["zero3_init"],
         "deepspeed_save": True if stage == 3 else None,
+        **(_by_heads(job) if _trades_heads(job) else {}),
+    }
+
+
+def _trades_heads(job: Job) -> bool:
+    return bool(job["context_parallel"] > 1 and job["cp_comm_type"] == "a2a")
+
+
+def _by_heads(job: Job) -> Words:
+    """DeepSpeed's Ulysses; the sizes come to all GPUs [1]_.
+
+    References
+    ----------
+    .. [1] huggingface/accelerate 1.15.0, ``docs/source/concept_guides/sequence_parallelism.md`` and
+       ``utils/dataclasses.py``, ``DeepSpeedSequenceParallelConfig``.
+    """
+    kernel = {"fa3": "flash_attention_3", "sdpa": "sdpa"}.get(str(job["attention_kernel"]))
+    return {
+        "head_ranks": job["context_parallel"],
+        "shard_size": job.data_parallel,
+        "head_exchange": "deepspeed",
+        "head_attention": kernel or "flash_attention_2",
     }
 
 
@@ -296,7 +319,8 @@ def _accelerate_draft(job: Job, settings: Settings) -> Draft:
     )
     unexpressed, left = script_remarks(job)
     note = f"accelerate's YAML has it for FSDP2, not for {kind}; choose the target deepspeed"
-    unsplit = [name for name in _UNSPLIT if job[name] > 1 and not is_fsdp]
+    said = {"context_parallel"} if kind == "DEEPSPEED" and _trades_heads(job) else set()
+    unsplit = [name for name in _UNSPLIT if job[name] > 1 and not is_fsdp and name not in said]
     remarks = (Remark(parameter=name, value=str(job[name]), note=note) for name in unsplit)
     notes = {each.option: each.note for each in settings.options if each.note}
     text = yaml_text(nested({each.option: each.text for each in settings.options}), notes)

@@ -102,6 +102,8 @@ def _on_fsdp(reading: Reading, found: Gathered) -> None:
     name = "ulysses_sequence_parallel_size"
     values["context_parallel"] = number(reading, f"{_ACTOR}{name}", f"{_FSDP}{name}") or 1
     values["framework"] = fsdp_profile(values)
+    if values["context_parallel"] > 1:
+        values |= {"cp_comm_type": "a2a", "framework": "HF Trainer FSDP"}
     keeps = not flag(reading, f"{_FSDP}reshard_after_forward", default=True)
     values["zero_stage"] = 2 if keeps else 3
     values["offload"] = "optimizer_weights" if flag(reading, f"{_FSDP}offload_policy") else "none"

@@ -62,12 +62,20 @@ def split_said(said: Said, found: Gathered) -> None:
     if total is None and _is_one_process(said):
         gpus = 1
         found.defaults["num_gpus"] = "python without a launcher starts one process"
-    tp, cp = (
-        said.number("accelerate", name) or said.number("deepspeed", name) or 1
-        for name in ("tensor_parallel", "context_parallel")
-    )
+    tp = said.number("accelerate", "tensor_parallel")
+    tp = tp or said.number("deepspeed", "tensor_parallel") or 1
+    cp = said.number("accelerate", "context_parallel") or 1
+    by_heads = cp > 1 and said.of("accelerate", "head_exchange") == "deepspeed"
+    heads = said.number("accelerate", "head_ranks")
+    for source in ("script", "deepspeed"):
+        heads = heads or said.number(source, "context_parallel")
+    if (heads or 1) > 1:
+        cp, by_heads = heads or 1, True
     found.values |= {"tensor_parallel": tp, "context_parallel": cp}
-    replicas = said.number("accelerate", "data_parallel_replicas") or 1
+    if by_heads:
+        found.values["cp_comm_type"] = "a2a"
+    # Beside heads copies and shards are DeepSpeed's data-parallel ranks, whatever they are called.
+    replicas = (not by_heads and said.number("accelerate", "data_parallel_replicas")) or 1
     shards = said.number("accelerate", "shard_size")
     # Axolotl deals experts to ranks beside the shards.
     apart = whole(said.texts.get("--expert_parallel_size")) or 1

@@ -63,3 +63,11 @@ def test_what_trains_other_parameters_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"run\.sh: ms-swift's train_type longlora") as caught:
         read(tmp_path, f"NPROC_PER_NODE=2 swift sft {MODEL} --train_type longlora\n")
     assert caught.value.exit_code == 2
+
+
+def test_ranks_of_a_sequence_trade_tokens_for_heads(tmp_path: Path) -> None:
+    """``sequence_parallel_size`` is Ulysses, beside whatever shards: 8 GPUs are 2 sequences."""
+    text = f"NPROC_PER_NODE=8 swift sft {MODEL} {BATCH} --sequence_parallel_size 4\n"
+    found = read(tmp_path, text)
+    assert (found["context_parallel"], found["cp_comm_type"]) == (4, "a2a")
+    assert (found["zero_stage"], found["global_batch_size"]) == (0, 16)

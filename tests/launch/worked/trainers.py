@@ -124,6 +124,11 @@ ACCELERATE = {
         "llama-2-7b", 16, 240, micro_batch_size=5, adapter="lora", lora_rank=17,
         framework="hf-trainer", zero_stage=0,
     ),
+    # 8 data-parallel ranks; 120 = 5 x 8 x 3.
+    "heads": hugging_face(
+        "llama-2-7b", 32, 120, micro_batch_size=5, zero_stage=3, recompute="full",
+        framework="deepspeed", context_parallel=4,
+    ),
 }  # fmt: skip
 AXOLOTL = {
     # 16 data-parallel ranks; 240 = 5 x 16 x 3.
