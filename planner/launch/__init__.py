@@ -20,6 +20,7 @@ TARGETS = (
 READ_ALONE = (
     "torchtune",
     "nanotron",
+    "nemo-automodel",
     "gpt-neox",
     "verl",
     "openrlhf",

@@ -1,0 +1,308 @@
+"""NeMo AutoModel: the YAML of a recipe, which ``automodel`` or ``torchrun`` starts; read alone.
+
+Source: NVIDIA-NeMo/Automodel at 36044ad, ``nemo_automodel/recipes/_dist_utils.py``,
+``components/distributed`` (``config.py``, ``mesh_utils.py``, ``pipelining``, ``parallelizer.py``),
+``components/training/step_scheduler.py``, ``components/_peft`` and ``cli/app.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from planner.documents.shell.text import Given
+from planner.errors import LaunchError, PlannerError
+from planner.launch.imported import SPLITS
+from planner.launch.launchers.gpu_words import gpu_called
+from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rollouts import flag, number, told
+from planner.launch.trainer.answers import UNPACKED
+from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.specs.catalogue import load_model
+
+_PROGRAMS = ("automodel", "nemo_automodel.cli.app", "train_ft.py")
+_FOLDERS = ("llm_finetune", "llm_pretrain", "vlm_finetune", "llm_benchmark")
+_RECIPES = ("FinetuneRecipeForNextTokenPrediction", "FinetuneRecipeForVLM",
+            "BenchmarkingRecipeForNextTokenPrediction")  # fmt: skip
+_TRAINED_ELSE = ("teacher_model.", "peft.use_dora", "qat.", "freeze_config.freeze_language_model")
+_OWN = "nemo_automodel."
+_MODELS = ("model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path",
+           "model.config.name_or_path", "model.config")  # fmt: skip
+_LENGTHS = ("packed_sequence.packed_sequence_size", "packed_sequence.pack_size",
+            "dataset.seq_len", "dataset.seq_length", "dataset.max_length")  # fmt: skip
+_PIPELINES = ("distributed.pipeline.", "autopipeline.")
+_REPEATS = ("distributed.activation_checkpointing", "parallelizer.activation_checkpointing")
+_RESHARDS = ("distributed.reshard_after_forward", "distributed.moe.reshard_after_forward")
+_BATCHES = ("micro_batch_size", "global_batch_size")
+_GPUS_PER_NODE = 8
+_OF_GB200 = 4
+# Layers that may lack in equal chunks: embedding and logits stand for as many.
+_EMPTY = 3
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts it.
+
+    >>> starts(["automodel", "x.yaml"]), starts(["examples/llm_finetune/finetune.py", "-c", "x"])
+    (True, True)
+    """
+    program = next((word for word in words if not word.startswith("-")), "")
+    folder, _, name = program.rpartition("/")
+    return name in _PROGRAMS or folder.rpartition("/")[2] in _FOLDERS
+
+
+def is_of(values: Mapping[str, object]) -> bool:
+    """Whether a document is a configuration of a recipe.
+
+    >>> is_of({"model._target_": "nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained"})
+    True
+    """
+    return any(
+        name.endswith("_target_") and str(text).startswith(_OWN) for name, text in values.items()
+    )
+
+
+def answers(reading: Reading) -> Answers:
+    """What a configuration says, or a command with its own overrides of one.
+
+    Raises
+    ------
+    LaunchError
+        It trains something that is not predicted, or its layout or batch is that of other GPUs.
+    """
+    reading = _whole(reading)
+    _refuse(reading)
+    found = gathered(reading, "NeMo AutoModel")
+    values = found.values
+    values["framework"] = "NeMo AutoModel"
+    for split in SPLITS:
+        values.setdefault(split, 1)
+    model = _model(reading)
+    if model is None:
+        found.ask("model")
+    found.put("model", model)
+    _adapter(reading, found)
+    _states(reading, found)
+    _gpus(reading, found)
+    _batch(reading, found)
+    used = TARGET.table.used | {f"--{name}" for name in TARGET.table.used}
+    given = {*reading.found.options, *(each.option for each in reading.found.unknown)}
+    return found.made(used=used, ignored=frozenset(given) - TARGET.table.options - used)
+
+
+def _whole(reading: Reading) -> Reading:
+    """The configuration that a command names, with the overrides of the command.
+
+    Raises
+    ------
+    LaunchError
+        It is not here.
+    """
+    found = reading.found
+    own: dict[str, Given] = {each.option.lstrip("-"): each for each in found.unknown}
+    own |= found.options
+    if not found.positional and "--config" not in own and "-c" not in own:
+        return TARGET.reading(replace(found, options=own))
+    words = [reading.text("--config"), reading.text("-c"), *(x.single for x in found.positional)]
+    named = [word for word in words if word and word.endswith((".yaml", ".yml"))]
+    document = next((found.files[name] for name in named if name in found.files), None)
+    if document is None:
+        name = named[0] if named else "its YAML"
+        raise LaunchError(
+            f"{reading.place}: {name} says what NeMo AutoModel trains and is not beside it: put it "
+            "there, or give that file with --from."
+        )
+    return TARGET.reading(replace(found, options={**document.options, **own}))
+
+
+def _refuse(reading: Reading) -> None:
+    recipe = told(reading, "recipe", "recipe._target_")
+    names = (name for name in reading.found.options if name.startswith(_TRAINED_ELSE))
+    what = next((name for name in names if flag(reading, name)), "")
+    if recipe and not any(one.lower() in recipe for one in _RECIPES):
+        what = f"recipe {reading.text('recipe') or reading.text('recipe._target_')}"
+    own, model = number(reading, "model.config.num_hidden_layers"), _model(reading)
+    if own and (model is None or _layers(model) not in (own, None)):
+        what = "model of sizes in the file (model.config)"
+    if what:
+        raise LaunchError(
+            f"{reading.place}: NeMo AutoModel's {what} is not predicted: recipes that fine-tune or "
+            "pretrain one model, as it is published, are."
+        )
+
+
+def _model(reading: Reading) -> str | None:
+    return next(
+        (text for key in _MODELS if told(reading, key) and (text := reading.text(key))), None
+    )
+
+
+def _layers(model: str) -> int | None:
+    """Layers of the model; None where it is not known."""
+    try:
+        return load_model(model).num_hidden_layers
+    except PlannerError:
+        return None
+
+
+def _adapter(reading: Reading, found: Gathered) -> None:
+    """What is trained, and the matrices that have an adapter."""
+    values = found.values
+    if told(reading, "recipe", "recipe._target_") and _RECIPES[1].lower() in str(
+        told(reading, "recipe", "recipe._target_")
+    ):
+        frozen = flag(reading, "freeze_config.freeze_vision_tower", default=True)
+        values["freeze_vision_tower"] = frozen
+    if not any(name.startswith("peft.") for name in reading.found.options):
+        return
+    values["adapter"] = "qlora" if flag(reading, "quantization.load_in_4bit") else "lora"
+    found.assume("lora_rank", 8, "no peft.dim: 8 is NeMo AutoModel's")
+    given = reading.found.options.get("peft.target_modules")
+    modules = [text.rpartition(".")[2] for text in given.texts if text] if given else []
+    is_all = not modules or {*modules} & {"*_proj", "*"}
+    values["lora_targets"] = "all_linear" if is_all else ",".join(modules)
+    # Its own modules of experts are no linear layers: only a name that matches all reaches them.
+    values["expert_adapters"] = "each" if "*" in modules else "none"
+
+
+def _states(reading: Reading, found: Gathered) -> None:
+    """How states are sharded, kept and updated, and what is computed again."""
+    values = found.values
+    strategy = told(reading, "distributed.strategy", "distributed._target_") or ""
+    if "ddp" in strategy:
+        stage = 0
+    elif "megatron" in strategy or strategy == "mfsdp":
+        stage = number(reading, "distributed.zero_dp_strategy") or 3
+    else:
+        is_apart = int(values["expert_parallel"]) > 1 or int(values["pipeline_parallel"]) > 1
+        keys = _RESHARDS if int(values["expert_parallel"]) > 1 else _RESHARDS[:1]
+        stage = 3 if flag(reading, *keys, default=not is_apart) else 2
+    values["zero_stage"] = stage
+    repeats = told(reading, *_REPEATS) or "false"
+    values["recompute"] = {"true": "full", "false": "none"}.get(repeats, repeats)
+    away = [name for name in reading.found.options if name.startswith("distributed.offload_policy")]
+    values["offload"] = "optimizer_weights" if told(reading, *away) else "none"
+    if values.get("precision") != "fp8":
+        values.pop("fp8_recipe", None)
+    loss = told(reading, "loss_fn._target_") or ""
+    if "maskedcrossentropy" in loss and flag(reading, "loss_fn.fp32_upcast", default=True):
+        values["loss_kernel"] = "eager"
+    name = (told(reading, "optimizer._target_") or "adam").rpartition(".")[2]
+    kind = next((one for one in ("muon", "adam") if one in name), None)
+    values["optimizer"] = kind or "adam"
+    if kind is None or "flash" in name:
+        found.notes.append(f"The optimizer {name} is predicted as Adam.")
+
+
+def _gpus(reading: Reading, found: Gathered) -> None:
+    """GPUs of the launcher, of the layout, or those on which its authors run the file."""
+    values = found.values
+    sizes = {split: int(values[split]) for split in SPLITS[:3]}
+    total = gpus_of(reading.found.world) or number(reading, "--nproc-per-node")
+    require_split(reading, total, **sizes)
+    copies = number(reading, "distributed.dp_size")
+    name, _, each = (told(reading, "skypilot.accelerators") or "").partition(":")
+    if name and (gpu := gpu_called(name)):
+        values["gpu"] = gpu
+    if total is None and name:
+        total = (int(each) if each.isdecimal() else 1) * (
+            number(reading, "skypilot.num_nodes") or 1
+        )
+    if total is None and copies:
+        total = copies * prod(sizes.values())
+    nodes = number(reading, "benchmark.num_nodes", "ci.nodes")
+    if total is None and nodes:
+        is_gb200 = "gb200" in (told(reading, "ci.cluster_tag") or "")
+        each_node = number(reading, "ci.nproc_per_node") or (
+            _OF_GB200 if is_gb200 else _GPUS_PER_NODE
+        )
+        ranks, rest = divmod(nodes * each_node, prod(sizes.values()))
+        local, batch = (int(values.get(name) or 1) for name in _BATCHES)
+        if not rest and not batch % (local * ranks):
+            total = nodes * each_node
+            found.defaults["num_gpus"] = f"{nodes} x {each_node}, on which its authors run it"
+    if total is None:
+        found.ask("num_gpus")
+    found.put("num_gpus", total)
+
+
+def _batch(reading: Reading, found: Gathered) -> None:
+    """Sequences of a micro-batch and of a step, their tokens, and chunks of layers of a stage.
+
+    Raises
+    ------
+    LaunchError
+        The batch cannot be split over the GPUs.
+    """
+    values = found.values
+    stages, total = int(values["pipeline_parallel"]), values.get("num_gpus")
+    local, batch = (int(values.get(name) or 0) for name in _BATCHES)
+    if total and local:
+        step = local * int(total) // prod(int(values[split]) for split in SPLITS[:3])
+        if batch % step:
+            raise LaunchError(
+                f"{reading.place}: global_batch_size {batch} is no multiple of local_batch_size "
+                f"{local} x data-parallel ranks = {step}: NeMo AutoModel refuses that."
+            )
+        if stages > 1 and batch > step:
+            found.notes.append(
+                f"Its pipeline fills and drains {batch // step} times a step, for each local "
+                "batch: predicted is once."
+            )
+    if stages > 1:
+        keys = [f"{section}pp_microbatch_size" for section in _PIPELINES]
+        values["micro_batch_size"] = number(reading, *keys) or 1
+        _chunks(reading, found, stages)
+    length = number(reading, *_LENGTHS)
+    found.put("sequence_length", length)
+    if length is None:
+        found.ask("sequence_length")
+    if length is None or not number(reading, *_LENGTHS[:3]):
+        found.notes.append(
+            UNPACKED.format(option="the assumed length" if length is None else "that")
+        )
+    steps = number(reading, "step_scheduler.max_steps")
+    if steps and length and batch:
+        values["total_tokens"] = steps * batch * length
+
+
+def _chunks(reading: Reading, found: Gathered, stages: int) -> None:
+    """Chunks of layers of a stage, as its schedule interleaves them; theirs may be unequal."""
+    schedule, rounding = (
+        told(reading, *(section + name for section in _PIPELINES)) or ""
+        for name in ("pp_schedule", "round_virtual_stages_to_pp_multiple")
+    )
+    if schedule in ("", "1f1b", "gpipe"):
+        return
+    each = number(reading, *(f"{section}layers_per_stage" for section in _PIPELINES))
+    chunks, model = 2, found.values.get("model")
+    layers = _layers(model) if each and model else None
+    if each and layers:
+        parts = math.ceil(layers / each) / stages
+        chunks = max(math.floor(parts) if rounding == "down" else math.ceil(parts), 1)
+    found.values["virtual_pipeline"] = chunks
+    if layers and layers % (stages * chunks):
+        near = min(
+            (chunks, chunks + 1, max(chunks - 1, 1)),
+            key=lambda one: (-layers % (stages * one) > _EMPTY, abs(one - chunks)),
+        )
+        found.values["virtual_pipeline"] = near
+        found.notes.append(
+            f"Its {layers} layers are dealt unevenly to {stages * chunks} chunks: "
+            f"{stages * near} equal ones are predicted, with embedding and logits in the last."
+        )
+
+
+TARGET = Target(
+    name="nemo-automodel",
+    title="NeMo AutoModel",
+    version="NeMo AutoModel 36044ad",
+    workloads=("train",),
+    profiles=("NeMo AutoModel",),
+    answers=answers,
+    starts=starts,
+    is_of=is_of,
+    honoured=changes_nothing,
+)
