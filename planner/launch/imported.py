@@ -147,6 +147,7 @@ def _made(given: Given, status: Status, meaning: str) -> Line:
 # What a plan needs and a launch file may leave open, with what it is called in a message.
 _NEEDED = {"model": "the model", "gpu": "the GPU", "num_gpus": "the number of GPUs"}
 _OF_GPUS = ("gpu", "cluster")
+LENGTHS = ("input_tokens", "output_tokens")
 _FOLDERS = ("/", "./", "../", "~", "$")
 _TO_FILL_IN = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)")
 """Words that stand for the user's own."""
@@ -221,7 +222,8 @@ class Imported:
                 continue
             is_setting = name in parameters and not glossary()[name].is_asked
             (settings if is_setting else questions)[name] = value
-        beside = {name: value for name, value in asked.items() if name in _NEEDED}
+        lengths = () if self.workload == "train" else LENGTHS
+        beside = {name: asked[name] for name in (*_NEEDED, *lengths) if name in asked}
         table = {"workload": self.workload, "settings": settings, "specs": specs}
         try:
             found = make_request({**table, **questions, **beside}, said=said)

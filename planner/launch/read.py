@@ -21,7 +21,8 @@ from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.option_table import Accepted, AcceptedOption
-from planner.launch.programs import found_in, nothing_called
+from planner.launch.programs import found_in, nothing_called, served_by_ray
+from planner.launch.ray_serve import configs_of
 from planner.launch.target import Target
 from planner.launch.targets import readers, targets
 from planner.launch.understood import REPLICAS, Found, World, number_of
@@ -374,6 +375,8 @@ def _of_here_document(path: Path, script: Script, document: HereDocument, name: 
 
 def _of_containers(path: Path, text: str) -> Iterator[Found]:
     """What the containers of a file start; those that follow another are part of its job."""
+    for config, pool in configs_of(text, path.name):
+        yield served_by_ray(config, pool, text, path.name)
     containers = containers_of(text, path.name)
     brought = config_maps(text, path.name) if containers else {}
     for container in containers:

@@ -18,6 +18,8 @@ from planner.specs.paths import SpecKind
 
 REPLICAS = ("replicas", "prefill_replicas")
 """How many copies of each kind of workers there are: those of prefill have a pool of their own."""
+ONGOING = "max_ongoing_requests"
+"""The option with the requests that what stands before a server sends to it at once."""
 _LARGEST = 1e18
 
 
