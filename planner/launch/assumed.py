@@ -10,11 +10,11 @@ from pathlib import Path
 
 from planner.base.records import record
 from planner.errors import PlannerError
-from planner.launch.imported import LENGTHS, SPLITS, Imported, count_in
+from planner.launch.imported import SPLITS, Imported, count_in
 from planner.launch.judge import full_row, judged
 from planner.launch.launchers.gpu_words import gpu_named
 from planner.launch.read import read_launch
-from planner.launch.understood import number_of
+from planner.launch.understood import LENGTHS, number_of
 from planner.question.inputs import read_all
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary

@@ -18,6 +18,7 @@ from planner.launch.option_table import Role
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
 from planner.launch.understood import (
+    LENGTHS,
     REPLICAS,
     Answers,
     Found,
@@ -147,7 +148,6 @@ def _made(given: Given, status: Status, meaning: str) -> Line:
 # What a plan needs and a launch file may leave open, with what it is called in a message.
 _NEEDED = {"model": "the model", "gpu": "the GPU", "num_gpus": "the number of GPUs"}
 _OF_GPUS = ("gpu", "cluster")
-LENGTHS = ("input_tokens", "output_tokens")
 _FOLDERS = ("/", "./", "../", "~", "$")
 _TO_FILL_IN = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)")
 """Words that stand for the user's own."""
@@ -328,6 +328,13 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         )
         values |= {} if model is None else {"model": model}
         notes.append(told)
+    asks = terms_of(answers.workload, "question")
+    load = found.load.values()
+    values |= {name: one.single for name, one in found.load.items() if name in asks and one.single}
+    if senders := [one.line for one in load if one.single]:
+        notes.append(f"Requests are those that line {max(senders)} sends.")
+    if open_load := ", ".join(one.option for one in load if one.single is None):
+        notes.append(f"Of the requests text alone does not tell {open_load}.")
     kind = workload_of(answers.workload).profile_kind
     if kind not in values and target.profiles:
         values[kind] = target.profiles[0]

@@ -15,7 +15,7 @@ from planner.launch.job import Job
 from planner.launch.option_table import Remark, Role
 from planner.launch.read import is_document, launches
 from planner.launch.target import Target
-from planner.launch.understood import ONGOING, Found, Reading
+from planner.launch.understood import Found, Reading
 
 _Texts = tuple[str, ...]
 # The requests at once of a plan are what engines are told to run at most.
@@ -56,8 +56,6 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     changes |= _other_ways(target.reading(found), target, changes, changed)
     honoured, beside = target.honoured(found, changes)
     changes = dict(honoured)
-    if "concurrency" in changed and ONGOING in found.options:
-        changes[ONGOING] = (str(int(after["concurrency"])),)
     if is_document(imported.path) and not any(name.startswith("-") for name in found.options):
         own = {name: texts for name, texts in changes.items() if not name.startswith("-")}
         lines = [one.line for one in launches(imported.path, found.text)]
