@@ -34,6 +34,7 @@ from planner.launch.programs import found_in, nothing_called, served_by_ray
 from planner.launch.ray_serve import configs_of
 from planner.launch.target import Target
 from planner.launch.targets import readers, targets
+from planner.launch.targets.ollama import modelfile_of, with_models
 from planner.launch.understood import REPLICAS, Found, World, number_of
 
 _NUMBER = re.compile(r"-\.?\d")
@@ -198,7 +199,7 @@ def launches(path: Path, text: str) -> Iterator[Found]:
     LaunchError
         It cannot be read, or its scheduler and its launcher contradict each other.
     """
-    found = [*_all_of(path, text)]
+    found = with_models([*_all_of(path, text)])
     sent = [one for one in found if one.target == REQUESTS]
     if sent and len(sent) == len(found):
         raise LaunchError(said_alone(sent[0]))
@@ -207,6 +208,9 @@ def launches(path: Path, text: str) -> Iterator[Found]:
 
 def _all_of(path: Path, text: str) -> Iterator[Found]:
     """What a file starts, and the requests that it sends."""
+    if (modelfile := modelfile_of(text, path.name)) is not None:
+        yield modelfile
+        return
     if path.suffix.lower() in _YAML:
         yield from _of_containers(path, text)
     if is_document(path):
@@ -356,7 +360,7 @@ def _files(
     found: dict[str, Found] = {}
     for given in options:
         for text in given.texts:
-            if text is None or not text.lower().endswith(_DOCUMENTS):
+            if text is None or not _is_read(text):
                 continue
             document = _document(path, script, text)
             if document is not None and not is_inside:
@@ -366,16 +370,22 @@ def _files(
     return found
 
 
+def _is_read(name: str) -> bool:
+    return name.lower().endswith(_DOCUMENTS) or "modelfile" in name.lower()
+
+
 def _document(path: Path, script: Script, name: str) -> Found | None:
     for written, document in script.files.items():
         if Path(written).name == Path(name).name:
+            if (modelfile := modelfile_of(document.text, name)) is not None:
+                return modelfile
             return _of_here_document(path, script, document, Path(name).name)
     for place in (path.parent / name, path.parent / Path(name).name):
         try:
             text = reading.read_text(place, LARGEST, _Unread)
         except _Unread:
             continue
-        return next(_trees(place, text), None)
+        return modelfile_of(text, name) or next(_trees(place, text), None)
     return None
 
 

@@ -48,6 +48,8 @@ _PROGRAMS = (
     ("public.ecr.aws/q9t5s3a7/vllm", ("vllm", "serve")),
     ("rocm/vllm-openai", ("vllm", "serve")),
     ("ghcr.io/huggingface/text-generation-inference", ("text-generation-launcher",)),
+    ("ghcr.io/predibase/lorax", ("lorax-launcher",)),
+    ("ollama/ollama", ("ollama", "serve")),
     ("ghcr.io/ggml-org/llama.cpp:server", ("llama-server",)),
     ("ghcr.io/ggerganov/llama.cpp:server", ("llama-server",)),
 )
