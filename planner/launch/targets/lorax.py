@@ -32,6 +32,7 @@ def answers(reading: Reading) -> Answers:
     told = server_told(reading, _ENGINE, AGGREGATED)
     told.values["engine"] = "tgi"
     told.values["max_num_seqs"] = told.values["concurrency"]
+    told.values.setdefault("kv_cache", "bf16")
     put_share(told)
     if not reading.has("--model-id"):
         told.assume("model", _MODEL, f"--model-id is {_MODEL} by default")
