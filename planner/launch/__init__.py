@@ -27,6 +27,8 @@ READ_ALONE = (
     "nemo-rl",
     "tgi",
     "lmdeploy",
+    "ollama",
+    "lorax",
 )
 """Programs whose files are read, and not written."""
 

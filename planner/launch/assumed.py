@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from math import lcm, prod
 from pathlib import Path
@@ -13,7 +14,7 @@ from planner.launch.imported import SPLITS, Imported, count_in
 from planner.launch.judge import full_row, judged
 from planner.launch.launchers.gpu_words import gpu_named
 from planner.launch.read import read_launch
-from planner.launch.understood import number_of
+from planner.launch.understood import LENGTHS, number_of
 from planner.question.inputs import read_all
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary
@@ -31,6 +32,7 @@ _LIKELY: Mapping[str, Sequence[object]] = {
     "pipeline_parallel": (1, 2, 4, 8),
 }
 """Values of what a file takes from outside, of which the fastest that fits is taken."""
+_USUAL_LENGTH = 1024
 _DOUBLED = 11
 _BESIDE = (2, 4)
 _SHRINKS = 0.97
@@ -137,8 +139,27 @@ class LaunchFile:
     def _read(self, num_gpus: int | None, gpu: str | None = None) -> Imported:
         given = self._given_gpus() if num_gpus is None else str(num_gpus)
         gpu = gpu or _alone(self.asked.get("gpu"))
-        return read_launch(
+        found = read_launch(
             self.path, self.number, self.specs, num_gpus=given, gpu=gpu, text=self.text
+        )
+        return self._with_lengths(found)
+
+    def _with_lengths(self, found: Imported) -> Imported:
+        """The launch with requests that its server takes, where those of a plan are too long."""
+        most = count_in(found.values.get("max_model_len"))
+        if found.workload == "train" or not 1 < most < len(LENGTHS) * _USUAL_LENGTH:
+            return found
+        known = {name: count_in({**found.values, **self.asked}.get(name)) for name in LENGTHS}
+        shorter = {
+            name: min(most - other, _USUAL_LENGTH) if other else most // 2
+            for name, other in zip(LENGTHS, reversed(known.values()), strict=True)
+            if not known[name] and other < most
+        }
+        why = f"no request is longer than {most:,} tokens"
+        return replace(
+            found,
+            values={**found.values, **shorter},
+            assumed={**found.assumed, **dict.fromkeys(shorter, why)},
         )
 
     def _given_gpus(self) -> str | None:

@@ -18,6 +18,7 @@ from planner.launch.option_table import Role
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
 from planner.launch.understood import (
+    LENGTHS,
     REPLICAS,
     Answers,
     Found,
@@ -221,7 +222,8 @@ class Imported:
                 continue
             is_setting = name in parameters and not glossary()[name].is_asked
             (settings if is_setting else questions)[name] = value
-        beside = {name: value for name, value in asked.items() if name in _NEEDED}
+        lengths = () if self.workload == "train" else LENGTHS
+        beside = {name: asked[name] for name in (*_NEEDED, *lengths) if name in asked}
         table = {"workload": self.workload, "settings": settings, "specs": specs}
         try:
             found = make_request({**table, **questions, **beside}, said=said)
@@ -326,6 +328,13 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         )
         values |= {} if model is None else {"model": model}
         notes.append(told)
+    asks = terms_of(answers.workload, "question")
+    load = found.load.values()
+    values |= {name: one.single for name, one in found.load.items() if name in asks and one.single}
+    if senders := [one.line for one in load if one.single]:
+        notes.append(f"Requests are those that line {max(senders)} sends.")
+    if open_load := ", ".join(one.option for one in load if one.single is None):
+        notes.append(f"Of the requests text alone does not tell {open_load}.")
     kind = workload_of(answers.workload).profile_kind
     if kind not in values and target.profiles:
         values[kind] = target.profiles[0]

@@ -10,6 +10,7 @@ SGLang 0.5 ``srt/entrypoints/engine.py``; TensorRT-LLM ``llmapi/llm.py``; PEFT 0
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,9 +18,10 @@ from planner.documents.python import Call, Untold, Value
 from planner.documents.shell.text import Given, stated
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
+from planner.launch.ray_serve import CONFIG
 from planner.launch.target import Target
 from planner.launch.targets import target_of
-from planner.launch.understood import Found, World
+from planner.launch.understood import ONGOING, Found, World
 
 _ENGINES = {
     "vllm": ("LLM", "AsyncEngineArgs", "EngineArgs"),
@@ -57,9 +59,15 @@ _LORA_RANK, _UNSLOTH_RANK = 8, 16
 _ALL_MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _LENGTHS = ("max_length", "max_seq_length", "max_seq_len")
 
+# Of Ray Serve LLM, and of Ray Data: ray-project/ray 2.50, python/ray/data/llm.py.
+_OF_RAY = (CONFIG, "vLLMEngineProcessorConfig", "SGLangEngineProcessorConfig")
+_OF_SGLANG = {"model_path", "tp_size", "mem_fraction_static"}
+_POOLS = ("prefill", "decode")
+
 KNOWN = (
-    "LLM and EngineArgs of vLLM, Engine of SGLang, LLM of TensorRT-LLM, TrainingArguments of "
-    "Transformers, SFTConfig, DPOConfig and their like of TRL, FastLanguageModel of Unsloth"
+    "LLM and EngineArgs of vLLM, Engine of SGLang, LLM of TensorRT-LLM, LLMConfig of Ray Serve, "
+    "TrainingArguments of Transformers, SFTConfig, DPOConfig and their like of TRL, "
+    "FastLanguageModel of Unsloth"
 )
 
 
@@ -136,6 +144,8 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
         tool = _engine(call, calls)
         if tool and not (call.rest and not call.given):
             yield _served(call, tool, text, name)
+        elif call.ends(*_OF_RAY) and call.given:
+            yield served_by_ray(call, _pool_of(call, calls), text, name)
     trainings = [call for call in calls if call.ends(*_ARGUMENTS, *_TRL) and call.given]
     for call in trainings:
         yield _trained(call, calls, text, name)
@@ -176,6 +186,64 @@ def _served(call: Call, tool: str, text: str, name: str) -> Found:
         options=options.known,
         unknown=tuple(unknown),
         positional=(stated("", call.name.rpartition(".")[2], call.line),),
+    )
+
+
+def _pool_of(config: Call, calls: Sequence[Call]) -> str:
+    """The pool that a builder of disaggregated services is given a configuration for."""
+    for call in calls:
+        first = _first(call)
+        if isinstance(first, Call) and first.line == config.line:
+            prefix = str(call.given.get("name_prefix") or "").lower()
+            return next((pool for pool in _POOLS if prefix.startswith(pool)), "")
+        given = {**call.given, **_mapping(first)}
+        for pool in _POOLS:
+            own = given.get(f"{pool}_config")
+            if isinstance(own, Call) and own.line == config.line:
+                return pool
+    return ""
+
+
+def _mapping(value: Value) -> Mapping[str, Value]:
+    return value.given if isinstance(value, Call) else value if isinstance(value, dict) else {}
+
+
+def served_by_ray(config: Call, pool: str, text: str, name: str) -> Found:
+    """The replicas of a model that Ray Serve, or Ray Data, starts an engine in.
+
+    They are as many as there are at least; each takes the requests that it is sent at once.
+    """
+    given, line = config.given, config.lines.get("engine_kwargs", config.line)
+    kwargs, loading = (
+        _mapping(given.get(key)) for key in ("engine_kwargs", "model_loading_config")
+    )
+    is_sglang = bool(_OF_SGLANG & {*kwargs}) or config.ends(_OF_RAY[-1])
+    options = _Options(target=target_of("sglang" if is_sglang else "vllm"))
+    for key, value in kwargs.items():
+        options.put(key, value, line)
+    source = given.get("model_source") or loading.get("model_source")
+    model = source if isinstance(source, str) else loading.get("model_id")
+    options.put("model_path" if is_sglang else "model", model, config.line)
+    if pool:
+        options.put("disaggregation-mode", pool, config.line)
+    deployed = _mapping(given.get("deployment_config"))
+    least = _mapping(deployed.get("autoscaling_config")).get("min_replicas")
+    copies = [deployed.get("num_replicas"), least, given.get("concurrency")]
+    number = next((one for one in copies if isinstance(one, int) and one > 0), 1)
+    if isinstance(most := deployed.get("max_ongoing_requests"), int):
+        options.known[ONGOING] = _given(ONGOING, most, config.lines["deployment_config"])
+    gpu = given.get("accelerator_type")
+    return Found(
+        target=options.target.name,
+        name=name,
+        text=text,
+        line=config.line,
+        options=options.known,
+        unknown=tuple(options.unknown),
+        world=World(
+            gpu=re.sub(r"-(\d+)G$", r"-\1GB", gpu) if isinstance(gpu, str) else None,
+            copies=stated("replicas", str(number), config.line),
+        ),
     )
 
 

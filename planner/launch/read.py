@@ -20,10 +20,21 @@ from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
+from planner.launch.loads import (
+    REQUESTS,
+    accepted_by,
+    client_of,
+    is_of_clients,
+    requests_of,
+    said_alone,
+    served_of,
+)
 from planner.launch.option_table import Accepted, AcceptedOption
-from planner.launch.programs import found_in, nothing_called
+from planner.launch.programs import found_in, nothing_called, served_by_ray
+from planner.launch.ray_serve import configs_of
 from planner.launch.target import Target
 from planner.launch.targets import readers, targets
+from planner.launch.targets.ollama import modelfile_of, with_models
 from planner.launch.understood import REPLICAS, Found, World, number_of
 
 _NUMBER = re.compile(r"-\.?\d")
@@ -188,6 +199,18 @@ def launches(path: Path, text: str) -> Iterator[Found]:
     LaunchError
         It cannot be read, or its scheduler and its launcher contradict each other.
     """
+    found = with_models([*_all_of(path, text)])
+    sent = [one for one in found if one.target == REQUESTS]
+    if sent and len(sent) == len(found):
+        raise LaunchError(said_alone(sent[0]))
+    yield from served_of(found)
+
+
+def _all_of(path: Path, text: str) -> Iterator[Found]:
+    """What a file starts, and the requests that it sends."""
+    if (modelfile := modelfile_of(text, path.name)) is not None:
+        yield modelfile
+        return
     if path.suffix.lower() in _YAML:
         yield from _of_containers(path, text)
     if is_document(path):
@@ -218,10 +241,19 @@ def _of_script(path: Path, text: str) -> Iterator[Found]:
         yield from _of_arguments(path, script)
         return
     for inner in inner_commands(script):
+        yield from _requests(path, script, inner)
         target = started(inner.words)
         if target is not None:
             inner.require_agreement(path.name)
             yield of_command(path, script, inner, target)
+
+
+def _requests(path: Path, script: Script, inner: Inner) -> Iterator[Found]:
+    """What a command sends to a server, or to the engine that it starts."""
+    if name := client_of([_told(word) for word in inner.words]):
+        options = read_arguments(inner.words, accepted_by(name)).options
+        found = Found(target="", name=path.name, text=script.text, line=inner.line, options=options)
+        yield requests_of(name, found)
 
 
 def _of_prose(path: Path, text: str) -> Iterator[Found]:
@@ -294,13 +326,15 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
     """A command as the target's parser reads it."""
     is_module = bool(inner.words) and inner.words[0].text == "-m"
     arguments = read_arguments(inner.words[is_module:], target.options)
+    measures = bool(client_of([_told(word) for word in inner.words]))
+    unknown = [one for one in arguments.unknown if not (measures and is_of_clients(one.option))]
     return Found(
         target=target.name,
         name=path.name,
         text=script.text,
         line=inner.line,
         options=arguments.options,
-        unknown=(*arguments.unknown, *arguments.untold),
+        unknown=(*unknown, *arguments.untold),
         repeated=tuple(arguments.repeated),
         positional=tuple(arguments.positional),
         environment={name: given_by(name, word) for name, word in inner.environment.items()},
@@ -326,7 +360,7 @@ def _files(
     found: dict[str, Found] = {}
     for given in options:
         for text in given.texts:
-            if text is None or not text.lower().endswith(_DOCUMENTS):
+            if text is None or not _is_read(text):
                 continue
             document = _document(path, script, text)
             if document is not None and not is_inside:
@@ -336,16 +370,22 @@ def _files(
     return found
 
 
+def _is_read(name: str) -> bool:
+    return name.lower().endswith(_DOCUMENTS) or "modelfile" in name.lower()
+
+
 def _document(path: Path, script: Script, name: str) -> Found | None:
     for written, document in script.files.items():
         if Path(written).name == Path(name).name:
+            if (modelfile := modelfile_of(document.text, name)) is not None:
+                return modelfile
             return _of_here_document(path, script, document, Path(name).name)
     for place in (path.parent / name, path.parent / Path(name).name):
         try:
             text = reading.read_text(place, LARGEST, _Unread)
         except _Unread:
             continue
-        return next(_trees(place, text), None)
+        return modelfile_of(text, name) or next(_trees(place, text), None)
     return None
 
 
@@ -374,12 +414,15 @@ def _of_here_document(path: Path, script: Script, document: HereDocument, name: 
 
 def _of_containers(path: Path, text: str) -> Iterator[Found]:
     """What the containers of a file start; those that follow another are part of its job."""
+    for config, pool in configs_of(text, path.name):
+        yield served_by_ray(config, pool, text, path.name)
     containers = containers_of(text, path.name)
     brought = config_maps(text, path.name) if containers else {}
     for container in containers:
         script = script_of(container, text, path.name)
         script = replace(script, files={**brought, **script.files})
         for inner in inner_commands(script):
+            yield from _requests(path, script, inner)
             target = started(inner.words)
             if target is not None and not container.is_follower:
                 words = list(inner.words)
@@ -535,14 +578,16 @@ def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
 
 def _of_folder(folder: Path) -> list[tuple[Path, Found]]:
     """What the files of a folder start, without those that the commands of others read."""
-    found: list[tuple[Path, Found]] = []
+    every: dict[Path, list[Found]] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() not in _OF_FOLDERS or not path.is_file():
             continue
         try:
-            found += _of_file(path, None)
+            every[path] = [*_all_of(path, text_of(path))]
         except LaunchError:
             continue
+    sent = [one for found in every.values() for one in found if one.target == REQUESTS]
+    found = [(path, one) for path, own in every.items() for one in served_of(own, sent)]
     read = {Path(name).name for _, one in found for name in one.files}
     found = [(path, one) for path, one in found if path.name not in read]
     if not found:

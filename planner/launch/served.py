@@ -19,7 +19,7 @@ from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
 from planner.launch.option_table import Accepted, OptionTable
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
-from planner.launch.understood import Answers, Gathered, Reading
+from planner.launch.understood import LENGTHS, ONGOING, Answers, Gathered, Reading
 from planner.question.inputs import read
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types
@@ -79,20 +79,30 @@ class Told(Gathered):
         """The answers; those of a prefill worker have its names.
 
         Prefill and decode workers are commands of their own: the answers of both together are a
-        plan, with the sum of their GPUs.
+        plan, with the sum of their GPUs. No more requests run at once than are sent.
         """
         values, defaults = dict(self.values), dict(self.defaults)
+        own = int(values["tensor_parallel"]) * int(values["pipeline_parallel"])
+        own *= int(values["attention_data_parallel"])
+        copies = max(int(values["num_gpus"]) // own, 1)  # ranks that share nothing
+        limit = -(-(whole(self.reading.text(ONGOING)) or 0) // copies)
+        if 0 < limit < int(values["concurrency"]):
+            values["concurrency"] = limit
+            defaults.pop("concurrency", None)
         values["mode"] = _DISAGGREGATED if pool in (PREFILL_POOL, DECODE_POOL) else _AGGREGATED
         if pool == PREFILL_POOL:
             values, defaults = _of_prefill(values), _of_prefill(defaults)
-            values["prefill_replicas"] = 1
+            values["prefill_replicas"] = copies
         elif pool == DECODE_POOL:
-            values["replicas"] = 1
+            values["replicas"] = copies
         return replace(self.of_workload("serve"), values=values, defaults=defaults)
 
     def of_workload(self, workload: str) -> Answers:
         """The answers, which lack the model where the command does."""
-        return self.made(workload, asked=() if self.values.get("model") else ("model",))
+        asked = () if self.values.get("model") else ("model",)
+        limit = self.reading.found.options.get(ONGOING)
+        used = frozenset() if limit is None else frozenset({limit.option})
+        return self.made(workload, asked=asked, used=used)
 
 
 def _of_prefill(values: Mapping[str, Value]) -> dict[str, Value]:
@@ -296,7 +306,9 @@ def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
 
 
 def note_lengths(told: Told, longest: int | None) -> None:
-    """That a command does not tell how long requests are."""
+    """That a command does not tell how long requests are, where nothing else does."""
+    if {*LENGTHS} <= {*told.reading.found.load}:
+        return
     limit = "" if longest is None else f", at most {longest:,} tokens together"
     if told.reading.value("output_tokens") == _PROMPT_ALONE:
         told.copy("output_tokens")

@@ -18,6 +18,10 @@ from planner.specs.paths import SpecKind
 
 REPLICAS = ("replicas", "prefill_replicas")
 """How many copies of each kind of workers there are: those of prefill have a pool of their own."""
+ONGOING = "max_ongoing_requests"
+"""The option with the requests that what stands before a server sends to it at once."""
+LENGTHS = ("input_tokens", "output_tokens")
+"""Of requests, by term."""
 _LARGEST = 1e18
 
 
@@ -47,7 +51,7 @@ class Found:
     ``positional`` are words that are no options, the model of
     ``vllm serve`` among them. ``files`` are documents that the same text writes (here-documents),
     or that stand beside it, by the name that options call them. ``text`` and ``name`` are those
-    of the file in which the spans are.
+    of the file in which the spans are. ``load`` are the requests that the file sends, by term.
     """
 
     target: str
@@ -61,6 +65,7 @@ class Found:
     environment: Mapping[str, Given] = field(default_factory=dict)
     world: World = field(default_factory=World)
     files: Mapping[str, Found] = field(default_factory=dict)
+    load: Mapping[str, Given] = field(default_factory=dict)
 
 
 @record(kw_only=True)

@@ -48,6 +48,8 @@ _PROGRAMS = (
     ("public.ecr.aws/q9t5s3a7/vllm", ("vllm", "serve")),
     ("rocm/vllm-openai", ("vllm", "serve")),
     ("ghcr.io/huggingface/text-generation-inference", ("text-generation-launcher",)),
+    ("ghcr.io/predibase/lorax", ("lorax-launcher",)),
+    ("ollama/ollama", ("ollama", "serve")),
     ("ghcr.io/ggml-org/llama.cpp:server", ("llama-server",)),
     ("ghcr.io/ggerganov/llama.cpp:server", ("llama-server",)),
 )
@@ -188,14 +190,13 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
     elif kind == "Job":
         copies, nodes = Place.nothing(document), spec.get("parallelism")
     for path, pod in _pod_specs(spec, ()):
-        kinds = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
-        gpu = next(filter(None, kinds), None)
+        gpu = gpu_of_nodes(pod)
         for place in pod.get("containers").entries():
             container = _of_pod(place, {"LWS_GROUP_SIZE": nodes} if nodes.text else {})
             several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
             world = World(
                 num_nodes=(copies if several else nodes).given("nodes"),
-                gpus_per_node=_limit(place),
+                gpus_per_node=gpu_limit(place),
                 gpu=gpu,
                 copies=None if several else copies.given("replicas"),
             )
@@ -238,7 +239,7 @@ def _of_graph(service: str, place: Place) -> Iterator[Container]:
     container = _of_pod(main, {})
     if not container.words:
         return
-    world = World(gpus_per_node=_limit(place), copies=place.get("replicas").given("replicas"))
+    world = World(gpus_per_node=gpu_limit(place), copies=place.get("replicas").given("replicas"))
     role = place.get("subComponentType").text or ""
     yield replace(container, name=service, world=world, role=role)
 
@@ -250,7 +251,7 @@ def _of_component(place: Place) -> Iterator[Container]:
         container = _of_pod(pod, {})
         world = World(
             num_nodes=place.get("multinode", "nodeCount").given("nodes"),
-            gpus_per_node=_limit(pod),
+            gpus_per_node=gpu_limit(pod),
             copies=place.get("replicas").given("replicas"),
         )
         if container.words:
@@ -273,7 +274,7 @@ def _of_service(spec: Place) -> Iterator[Container]:
         options = [*_parallel(pool.get("parallelism"))]
         if more := container.environment.get(_MORE_ARGUMENTS):
             options += [_plain(word, more.line) for word in (more.text or "").split()]
-        limits = [_limit(p) for p in pool.get("template", "containers").entries()]
+        limits = [gpu_limit(p) for p in pool.get("template", "containers").entries()]
         yield Container(
             name=role or "main",
             image=container.image,
@@ -318,7 +319,7 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
         words=(*(_plain(word, place.line) for word in _MODULE), *options),
         environment=_environment(place.get("env")),
         world=World(
-            gpus_per_node=_limit(place),
+            gpus_per_node=gpu_limit(place),
             copies=predictor.get("minReplicas").given("replicas"),
         ),
         line=place.line,
@@ -389,6 +390,12 @@ def _of_compose(service: str, place: Place, name: str) -> Container:
     )
 
 
+def gpu_of_nodes(pod: Place) -> str | None:
+    """The kind of GPU of the nodes that a pod selects, as their labels call it."""
+    kinds = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
+    return next(filter(None, kinds), None)
+
+
 def _devices(place: Place) -> Given | None:
     devices = place.get("deploy", "resources", "reservations", "devices")
     for device in devices.entries():
@@ -403,7 +410,8 @@ def _devices(place: Place) -> Given | None:
     return None
 
 
-def _limit(place: Place) -> Given | None:
+def gpu_limit(place: Place) -> Given | None:
+    """The GPUs that a container of a pod is given."""
     for group in ("limits", "requests"):
         for key in _GPU_LIMITS:
             if (given := place.get("resources", group, key).given(key)) is not None:

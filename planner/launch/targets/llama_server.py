@@ -18,10 +18,11 @@ from planner.launch.serving import (
     workers_of,
 )
 from planner.launch.target import Argument, Process, Target, Variable
-from planner.launch.understood import Answers, Reading
+from planner.launch.understood import ONGOING, Answers, Reading
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 
-_PROGRAMS = ("llama-server", "llama-server.exe", "llama-cli", "llama-cpp-server")
+_ALONE = ("llama-cli", "llama-bench", "llama-batched-bench")
+_PROGRAMS = ("llama-server", "llama-server.exe", "llama-cpp-server", *_ALONE)
 _BATCH = 2048
 _TABLE = OptionTable.load("llama-server")
 # Types in names of GGUF files that are none of its own.
@@ -46,20 +47,25 @@ def answers(reading: Reading) -> Answers:
     _put_gpus(told)
     told.values.update(attention_data_parallel=1, expert_parallel=1, kv_offload=0.0)
     told.copy("kv_cache")
-    slots = whole(reading.value("concurrency"))
-    if slots is None:
-        told.assume("concurrency", *_TABLE.default("concurrency", None, 0.0))
-    else:
+    told_slots = (whole(reading.value("concurrency")), whole(reading.text(ONGOING)))
+    words = [one.single or "" for one in reading.found.positional[:1]]
+    program = "".join(words).rpartition("/")[2]
+    if slots := min(filter(None, told_slots), default=0):
         told.values["concurrency"] = slots
+    elif program in _ALONE:
+        told.assume("concurrency", 1, f"{program} computes one request at a time")
+    else:
+        told.assume("concurrency", *_TABLE.default("concurrency", None, 0.0))
     _put_step(told)
     _put_layers(told)
     context = whole(reading.value("context_size"))
     if context:
         each = context // max(int(told.values["concurrency"]), 1)
         told.values["max_model_len"] = each or None
+        give = "" if reading.found.load else "; give --input-tokens and --output-tokens"
         told.notes.append(
             f"The slots share {context:,} tokens of context: {each:,} for prompt and answer of "
-            "each; give --input-tokens and --output-tokens."
+            f"each{give}."
         )
     drafts = whole(reading.value("drafts"))
     if drafts and (reading.has("--spec-draft-model") or reading.has("--model-draft")):

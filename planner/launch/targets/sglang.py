@@ -36,7 +36,10 @@ from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
 
 NAME = "sglang"
-_MODULES = ("sglang.launch_server", "dynamo.sglang")
+_MODULES = (
+    *("sglang.launch_server", "dynamo.sglang", "launch_server.py"),
+    *("sglang.bench_one_batch", "sglang.bench_offline_throughput"),
+)
 
 
 def starts(words: Sequence[str]) -> bool:
@@ -44,7 +47,7 @@ def starts(words: Sequence[str]) -> bool:
     first = [word.rsplit("/", 1)[-1] for word in words[:4]]
     if first[:2] == ["sglang", "serve"]:
         return True
-    return any(word in _MODULES or word == "launch_server.py" for word in first)
+    return any(word in _MODULES for word in first)
 
 
 def answers(reading: Reading) -> Answers:

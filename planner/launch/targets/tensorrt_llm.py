@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.units import GIB
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import Changes, Given
 from planner.documents.tree import flattened, plain_text
 from planner.documents.writing import yaml_text
 from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark
@@ -34,10 +34,22 @@ from planner.launch.serving import (
 )
 from planner.launch.target import Argument, File, Process, Target, Variable
 from planner.launch.trainer.writing import nested
-from planner.launch.understood import Answers, Reading
+from planner.launch.understood import Answers, Found, Reading
 from planner.specs.model import ModelSpec
 
 _MODULE = "dynamo.trtllm"
+_BENCH, _MEASURES = "trtllm-bench", ("throughput", "latency", "build")
+# As trtllm-bench spells options of trtllm-serve (tensorrt_llm/bench of NVIDIA/TensorRT-LLM 1.0).
+_OF_BENCH = {
+    "--tp_size": "--tp",
+    "--pp_size": "--pp",
+    "--moe_expert_parallel_size": "--ep",
+    "--kv_cache_free_gpu_memory_fraction": "--kv_cache_free_gpu_mem_fraction",
+    "--enable_chunked_prefill": "--enable_chunked_context",
+    "--max_batch_size": "--max_batch_size",
+    "--max_num_tokens": "--max_num_tokens",
+    "--max_seq_len": "--max_seq_len",
+}
 _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
 _OVERRIDE = "--override-engine-args"
 _TABLE = OptionTable.load("tensorrt-llm")
@@ -48,8 +60,10 @@ _BESIDE = ("--config", "--extra_llm_api_options", "--extra-engine-args")
 
 
 def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of TensorRT-LLM."""
+    """Whether a command starts a server of TensorRT-LLM, or measures the engine."""
     names = [word.rsplit("/", 1)[-1] for word in words[:4]]
+    if _BENCH in names:
+        return bool({*_MEASURES} & {*words})
     if "trtllm-serve" in names:
         rest = list(words[names.index("trtllm-serve") + 1 :])
         return bool(rest) and not rest[0].startswith("disaggregated")
@@ -71,7 +85,28 @@ def answers(reading: Reading) -> Answers:
     if _has_pools(reading.found.options):
         return _pools(reading)
     pool = reading.value("pool") or AGGREGATED
-    return server_told(_with_files(reading), _ENGINE, pool).of_pool(pool)
+    given = reading.found.options
+    if _is_bench(reading.found, *_MEASURES) and "-m" in given and "--model" not in given:
+        reading = _of(reading, {**given, "--model": given["-m"]})
+    told = server_told(_with_files(reading), _ENGINE, pool)
+    if _is_bench(reading.found, "latency"):
+        told.values["concurrency"] = 1  # low_latency.py sets the batch to it
+    return told.of_pool(pool)
+
+
+def _is_bench(found: Found, *commands: str) -> bool:
+    words = {(one.single or "").rsplit("/", 1)[-1] for one in found.positional}
+    return _BENCH in words and bool({*commands} & words)
+
+
+def _honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
+    """What of a change the parser of a command knows; the rest stands in the YAML beside it."""
+    if not _is_bench(found, *_MEASURES[:2]):
+        return changes, {}
+    own = {_OF_BENCH[name]: texts for name, texts in changes.items() if name in _OF_BENCH}
+    gone = {name: None for name, texts in changes.items() if texts is None and name not in own}
+    beside = {*changes} - {*_OF_BENCH, *gone}
+    return {**gone, **own}, {name: changes[name] for name in changes if name in beside}
 
 
 def _pools(reading: Reading) -> Answers:
@@ -125,6 +160,7 @@ _ENGINE = Engine(
     accepted=("trtllm-serve-9e7f85f", "trtllm-llmargs-92e3075"),
     model_options=("--model", "--model-path", "model"),
     programs=(
+        *(_BENCH, *_MEASURES),
         *("trtllm-serve", "trtllm-llmapi-launch", "serve", "python", "python3", "env", "-m"),
         *("mpirun", _MODULE, "LLM"),
     ),
@@ -295,6 +331,7 @@ TARGET = Target(
     answers=answers,
     starts=starts,
     is_of=is_of,
+    honoured=_honoured,
     accepted=("trtllm-serve-9e7f85f", "trtllm-llmargs-92e3075"),
     aliases=("trtllm", "trtllm-serve", "tensorrt_llm"),
 )

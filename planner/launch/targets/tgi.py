@@ -38,13 +38,10 @@ def starts(words: Sequence[str]) -> bool:
 
 def answers(reading: Reading) -> Answers:
     """The server that a command starts."""
-    reading = _with_environment(reading)
+    reading = with_environment(reading, TARGET)
     told = server_told(reading, _ENGINE, AGGREGATED)
     told.values["max_num_seqs"] = told.values["concurrency"]
-    share = fraction(reading.value("memory_fraction"))
-    if share is not None and share < 1:
-        why = f"{_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
-        told.assume("gpu_memory_utilization", round(_SHARE * share, 4), why)
+    put_share(told)
     if reading.text("--quantize") == "exl2":
         told.notes.append(
             "exl2 has weights of any number of bits, which the checkpoint tells: give "
@@ -53,21 +50,29 @@ def answers(reading: Reading) -> Answers:
     return told.of_pool(AGGREGATED)
 
 
-def _with_environment(reading: Reading) -> Reading:
+def put_share(told: Told) -> None:
+    """The share of the memory that is used, where the shards may not see it whole."""
+    share = fraction(told.reading.value("memory_fraction"))
+    if share is not None and share < 1:
+        why = f"{_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
+        told.assume("gpu_memory_utilization", round(_SHARE * share, 4), why)
+
+
+def with_environment(reading: Reading, target: Target) -> Reading:
     """The reading with what variables of the environment say: MODEL_ID is --model-id."""
-    found, table = reading.found, TARGET.table
+    found = reading.found
     given = {
         name: replace(value, option=name)
-        for name in TARGET.options.options
+        for name in target.options.options
         if (value := found.environment.get(name.lstrip("-").replace("-", "_").upper()))
         and value.texts
         and value.texts[0]
     }
     options = {**given, **found.options}
-    return Reading.of(replace(found, options=options), table)
+    return Reading.of(replace(found, options=options), target.table)
 
 
-def _layout(told: Told, _: ModelSpec | None) -> int:
+def layout(told: Told, _: ModelSpec | None) -> int:
     """Shards are tensor-parallel; without their number all GPUs named to the container."""
     reading = told.reading
     told.values.update(pipeline_parallel=1, attention_data_parallel=1, expert_parallel=1)
@@ -116,7 +121,7 @@ _ENGINE = Engine(
     name=NAME,
     accepted=("tgi-3.3",),
     model_options=("--model-id",),
-    layout=_layout,
+    layout=layout,
     batch=_batch,
     drafts=_drafts,
     longest=_longest,

@@ -61,7 +61,7 @@ _OF_DOCUMENT = {
     *("enable-expert-parallel", "no-enable-prefix-caching"),
 }
 _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
-_OFFLINE = "LLM"
+_OFFLINE = ("LLM", "throughput", "latency", "benchmark_throughput.py", "benchmark_latency.py")
 _SECOND_ENGINE = (0, 8)
 # gpu_memory_utilization of vllm/config/cache.py of 0.25 and 0.33; 0.9 before.
 _LARGER_SHARE, _SHARE = (0, 25), "0.92"
@@ -72,8 +72,10 @@ def starts(words: Sequence[str]) -> bool:
     """Whether a command starts a server of vLLM."""
     first = [word.rsplit("/", 1)[-1] for word in words[:4]]
     if first[:1] == ["vllm"]:
-        return first[1:2] == ["serve"]
-    if any(word in _MODULES for word in first):
+        return first[1:2] == ["serve"] or (first[1:2] == ["bench"] and first[2:3] != ["serve"])
+    if first[:1] and first[0] in _OFFLINE[-2:]:
+        return True
+    if any(word in _MODULES for word in first) and "bench" not in words:
         return "serve" in words or "vllm.entrypoints.cli.main" not in first
     return any(word.replace("\\", "/").endswith("openai/api_server.py") for word in words[:3])
 
@@ -125,8 +127,9 @@ def _first_batch(told: Told, model: ModelSpec | None, ranks: int) -> None:
 
     Prompts are computed whole, unless they may be long: then in chunks.
     """
-    words = (text for given in told.reading.found.positional for text in given.texts)
-    if _OFFLINE in words and told.reading.value("max_num_batched_tokens") is None:
+    positional = told.reading.found.positional
+    words = {(text or "").rsplit("/", 1)[-1] for given in positional for text in given.texts}
+    if words & {*_OFFLINE} and told.reading.value("max_num_batched_tokens") is None:
         step, why = _ENGINE.table.default("offline_batched_tokens", *gpu_kind(told))
         told.assume("max_num_batched_tokens", step, why)
     if not _is_first_engine(told.reading):
@@ -194,11 +197,12 @@ _ENGINE = Engine(
     accepted=("vllm-0.33.0",),
     model_options=("--model", "--model-tag"),
     programs=(
-        _OFFLINE,
+        *_OFFLINE,
         "AsyncEngineArgs",
         "EngineArgs",
         "vllm",
         "serve",
+        "bench",
         "python",
         "python3",
         "env",

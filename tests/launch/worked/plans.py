@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from planner.launch import READ_ALONE
 from worked import engines, megatron, trainers
 from worked.asked import Plan
 
@@ -21,5 +20,4 @@ PLANS: dict[str, dict[str, Plan]] = {
     "tensorrt-llm": engines.TENSORRT_LLM,
     "llama-server": engines.LLAMA_SERVER,
     "dynamo": engines.DYNAMO,
-    **{name: {} for name in READ_ALONE},
 }

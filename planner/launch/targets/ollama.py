@@ -1,0 +1,165 @@
+"""Ollama: what it runs and its Modelfiles, read alone, as the llama.cpp that it starts.
+
+Options and defaults are those of docs/modelfile.mdx, docs/faq.mdx, envconfig/config.go and
+server/sched.go of ollama/ollama at fb30760; models and types of weights of names without a tag are
+those of its library (``launchers/ollama.csv``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from planner.documents.shell.text import Given, stated
+from planner.launch.option_table import OptionTable, shipped_rows
+from planner.launch.served import known_model, whole
+from planner.launch.target import Target, changes_nothing
+from planner.launch.targets import llama_server
+from planner.launch.understood import ONGOING, Answers, Found, Reading, World
+from planner.specs.quantization import checkpoint_of
+
+NAME = "ollama"
+_COMMANDS = ("serve", "run", "pull", "create")
+_HUB = re.compile(r"^(?:https?://)?(?:hf\.co|huggingface\.co)/")
+_TAG = re.compile(r"^(?P<size>e?\d+(?:x\d+)?(?:\.\d+)?[bm](?:-a\d+b)?|[a-z]+)(?=-|$)")
+_TYPE = re.compile(r"(?i)(?:^|-)(i?q\d\w*|fp16|f16|bf16|mxfp4)$")
+_INSTRUCTION = re.compile(
+    r"(?P<name>FROM|ADAPTER|PARAMETER +\w+)[ \t]+(?P<text>\S+)", re.IGNORECASE
+)
+_OF_MODELFILES = re.compile(r"^(?:PARAMETER|TEMPLATE|SYSTEM|ADAPTER)\b", re.MULTILINE)
+_USUAL = "q4_k_m"
+_SPREAD = ("1", "true")
+_BY_VARIABLE = {"f16": "f16", "fp16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command loads a model, or starts the server that does."""
+    program = [word.rsplit("/", 1)[-1] for word in words[:1]]
+    return program == [NAME] and bool({*words[1:2]} & {*_COMMANDS})
+
+
+def with_models(found: Sequence[Found]) -> list[Found]:
+    """Without servers of Ollama where other commands say what these load."""
+    servers = [one for one in found if one.target == NAME and _words(one)[1:2] == ["serve"]]
+    loads = any(one.target == NAME and one not in servers for one in found)
+    return [one for one in found if not (loads and one in servers)]
+
+
+def _words(found: Found) -> list[str]:
+    return [given.single or "" for given in found.positional]
+
+
+def modelfile_of(text: str, name: str) -> Found | None:
+    """The instructions of a Modelfile; None of a text that is none."""
+    is_called = name.lower().rsplit("/", 1)[-1].startswith("modelfile") or (
+        name.lower().endswith(".modelfile")
+    )
+    options: dict[str, Given] = {}
+    for line, words in enumerate(text.split("\n"), start=1):
+        if found := _INSTRUCTION.match(words.strip()):
+            option = found["name"].rpartition(" ")[2]
+            option = option.upper() if option == found["name"] else option
+            options[option] = stated(option, found["text"].strip("\"'"), line)
+    if "FROM" not in options or not (is_called or _OF_MODELFILES.search(text)):
+        return None
+    return Found(target=NAME, name=name, text=text, line=options["FROM"].line, options=options)
+
+
+def answers(reading: Reading) -> Answers:
+    """The model that is loaded, for as many requests as run at once."""
+    found = reading.found
+    file = found.files.get(reading.text("-f") or "")
+    options = {**(file.options if file else {}), **found.options}
+    texts = {name: given.single or "" for name, given in options.items()}
+    words = _words(found)
+    name = texts.get("FROM") or (words[2] if words[1:2] in (["run"], ["pull"]) else "")
+    parallel = whole(_variable(found, "OLLAMA_NUM_PARALLEL")) or 1
+    context = whole(texts.get("num_ctx") or _variable(found, "OLLAMA_CONTEXT_LENGTH"))
+    cache = _BY_VARIABLE.get((_variable(found, "OLLAMA_KV_CACHE_TYPE") or "").lower())
+    said: dict[str, str | None] = {
+        "--parallel": str(parallel),
+        "--ctx-size": str(parallel * context) if context else None,
+        "--ubatch-size": texts.get("num_batch"),
+        "--gpu-layers": texts.get("num_gpu"),
+        "--cache-type-k": cache,
+        "--cache-type-v": cache,
+        **_weights(name),
+    }
+    given = {option: stated(option, text) for option, text in said.items() if text}
+    if ONGOING in found.options:
+        given[ONGOING] = found.options[ONGOING]
+    spreads = _variable(found, "OLLAMA_SCHED_SPREAD") in _SPREAD
+    is_told = found.world.num_gpus is not None and found.world.num_gpus.line == 0
+    world = found.world if spreads or is_told else World(gpu=found.world.gpu)
+    environment = found.environment if spreads else {}
+    inner = replace(found, options=given, world=world, environment=environment)
+    told = llama_server.answers(Reading.of(inner, OptionTable.load(llama_server.NAME)))
+    return _as_ollama(told, name, _variable(found, "OLLAMA_NUM_PARALLEL") is None)
+
+
+def _as_ollama(told: Answers, name: str, is_alone: bool) -> Answers:
+    values, notes = dict(told.values), [*told.notes]
+    if not known_model(str(values.get("model") or "")):
+        values.pop("model", None)
+        notes += [f"Which model {name} is, its name does not tell."] if name else []
+    if not values.get("num_gpus"):
+        notes.append("One GPU is taken where the model fits on it, else all there are.")
+    defaults = dict(told.defaults)
+    kind = str(values.get("quantization"))
+    if kind not in name.lower():
+        usual = f"{kind} is usual in its library"
+        defaults |= {term: usual for term in defaults if term.endswith("quantization")}
+    if is_alone:
+        defaults["concurrency"] = "OLLAMA_NUM_PARALLEL is 1 by default"
+    asked = () if "model" in values else ("model",)
+    used = frozenset({*told.used, "FROM", "num_ctx", "num_batch", "num_gpu", "-f"})
+    return replace(
+        told, values=values, notes=tuple(notes), defaults=defaults, asked=asked, used=used
+    )
+
+
+def _weights(name: str) -> Mapping[str, str]:
+    """The model of a name in the words of llama.cpp: a file, or a repository with a type."""
+    if name.lower().endswith(".gguf"):
+        return {"--model": name}
+    plain = _HUB.sub("", name)
+    if plain != name:
+        return {"--hf-repo": plain if ":" in plain else f"{plain}:{_USUAL}"}
+    base, _, tag = name.rpartition("/")[2].partition(":")
+    kind, size = _TYPE.search(tag), _TAG.match(tag)
+    rows = {(row["name"], row["tag"]): row for row in shipped_rows("launchers/ollama.csv")}
+    usual = rows.get((base, ""))
+    own = rows.get((base, size["size"])) if size else usual
+    if own is None and size and (known := checkpoint_of(f"{base}-{size['size']}").model):
+        model = known
+    else:
+        chosen = own or usual
+        model = base if chosen is None else chosen["model"]
+    type_of = kind[1] if kind else (own or usual or {}).get("quantization")
+    type_of = type_of or (usual or {}).get("quantization") or _USUAL
+    return {"--hf-repo": f"{model}:{type_of}"} if base else {}
+
+
+def _variable(found: Found, name: str) -> str | None:
+    """A variable of the server: in the environment of the command, else as the text sets it."""
+    own = found.environment.get(name)
+    if own is not None and re.fullmatch(r"[\w.]+", own.single or ""):
+        return own.single
+    value = rf"\b{name}[\"']?\s*[=:]\s*[\"']?(?:\$\{{\w+:?-)?([\w.]+)"
+    in_list = rf"name:\s*[\"']?{name}[\"']?\s+value:\s*[\"']?([\w.]+)"
+    set_by = re.search(value, found.text) or re.search(in_list, found.text)
+    return None if set_by is None else set_by[1]
+
+
+TARGET = Target(
+    name=NAME,
+    title="Ollama",
+    version="Ollama fb30760",
+    workloads=("inference",),
+    profiles=("llama.cpp",),
+    answers=answers,
+    starts=starts,
+    honoured=changes_nothing,
+    accepted=("ollama-fb30760",),
+)

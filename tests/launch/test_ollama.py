@@ -1,0 +1,67 @@
+"""Names of Ollama's library, and what says how many requests and GPUs there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.errors import LaunchError
+from planner.launch.imported import Imported
+from planner.launch.read import read_launch
+
+
+def read(folder: Path, text: str, name: str = "run.sh") -> Imported:
+    path = folder / name
+    path.write_text(text)
+    return read_launch(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("llama3.1:70b-instruct-q4_K_M", "llama-3.1-70b q4_k_m"),
+        ("llama3.3", "llama-3.3-70b q4_k_m"),
+        ("llama2:13b", "llama-2-13b q4_0"),
+        ("qwen2.5:14b-instruct-fp16", "qwen2.5-14b w16a16"),
+        ("qwen3:30b-a3b-q8_0", "qwen3-30b-a3b q8_0"),
+        ("qwen3:latest", "qwen3-8b q4_k_m"),
+        ("deepseek-r1:671b", "deepseek-v3 q4_k_m"),
+        ("deepseek-r1:70b-llama-distill-q8_0", "llama-3.3-70b q8_0"),
+        ("gpt-oss:120b", "gpt-oss-120b mxfp4"),
+        ("gemma2:27b", "gemma-2-27b q4_0"),
+        ("someone/mixtral:8x7b", "mixtral-8x7b q4_0"),
+        ("hf.co/bartowski/Llama-3.2-3B-Instruct-GGUF:Q8_0", "llama-3.2-3b q8_0"),
+        ("hf.co/bartowski/Llama-3.2-3B-Instruct-GGUF", "llama-3.2-3b q4_k_m"),
+    ],
+)
+def test_a_name_tells_model_and_type_of_weights(tmp_path: Path, name: str, said: str) -> None:
+    values = read(tmp_path, f"ollama run {name}").values
+
+    assert f"{values['model']} {values['quantization']}" == said
+
+
+def test_a_name_of_the_user_asks_for_the_model(tmp_path: Path) -> None:
+    assert "model" in read(tmp_path, "ollama run mine").lacking({})
+
+
+def test_gpus_are_as_few_as_it_fits_on_unless_it_is_spread(tmp_path: Path) -> None:
+    text = "CUDA_VISIBLE_DEVICES=0,1 {} ollama serve & \nollama run llama3.1:8b"
+    alone = "CUDA_VISIBLE_DEVICES=0,1 OLLAMA_SCHED_SPREAD=1 ollama run llama3.1:8b"
+
+    assert "num_gpus" in read(tmp_path, text.format("")).lacking({})
+    assert read(tmp_path, alone).values["pipeline_parallel"] == 2
+
+
+def test_a_file_of_a_model_is_loaded(tmp_path: Path) -> None:
+    found = read(tmp_path, "FROM ./Qwen3-8B-Q6_K.gguf\nPARAMETER num_gpu 10\n", "Modelfile")
+
+    assert found.values["model"] == "qwen3-8b"
+    assert found.values["quantization"] == "q6_k"
+    # 10 of 36 layers and the output layer: 27 of 37 on the host
+    assert found.values["weight_offload"] == pytest.approx(0.7297)
+
+
+def test_an_image_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="starts nothing"):
+        read(tmp_path, "FROM python:3.11\nRUN pip install x\n", "Dockerfile")
