@@ -518,11 +518,11 @@ def read_launch(
     several = _joined(_distinct(found))
     if number is None:
         known = next((one for one in several if "model" in one.values), several[0])
-        return _noted(_complete(known), several)
+        return _noted(_complete(known, specs), several)
     if not 1 <= number <= len(several):
         listed = "".join(f"\n  {words}" for words in _places(several))
         raise LaunchError(f"{path}: starts {len(several)} things, not {number}:{listed}")
-    return _complete(several[number - 1])
+    return _complete(several[number - 1], specs)
 
 
 def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
@@ -567,16 +567,21 @@ def _noted(one: Imported, several: Sequence[Imported]) -> Imported:
     return replace(one, notes=(*one.notes, note))
 
 
-def _complete(one: Imported) -> Imported:
-    """The launch, unless it starts one of two kinds of workers alone."""
+def _complete(one: Imported, specs: Path | None) -> Imported:
+    """The launch; where it starts one of two kinds of workers alone, the others are taken alike."""
     kinds = {name for name in REPLICAS if name in one.values}
-    if one.values.get("mode") == "disaggregated" and len(kinds) == 1:
-        words = "decode" if REPLICAS[0] in kinds else "prefill"
-        raise LaunchError(
-            f"{one.path}: starts the {words} workers of a disaggregated deployment alone: give "
-            "a file that starts both, or the directory of a launch of planner."
-        )
-    return one
+    if one.values.get("mode") != "disaggregated" or len(kinds) != 1:
+        return one
+    own, other = ("decode", "prefill") if REPLICAS[0] in kinds else ("prefill", "decode")
+    kept = {name: v for name, v in one.found.options.items() if name not in _POOL_OPTIONS}
+    options = {**kept, _POOL_OPTIONS[0]: stated(_POOL_OPTIONS[0], other)}
+    twin = imported(one.path, one.target, replace(one.found, options=options), specs)
+    note = (
+        f"It starts the {own} workers alone: as many {other} workers are taken to be like them. "
+        "The directory with both files tells."
+    )
+    both = _pair((twin, 1), (one, 1)) if own == "decode" else _pair((one, 1), (twin, 1))
+    return replace(both, found=one.found, notes=(note, *both.notes))
 
 
 def _on(found: Found, num_gpus: str | None, gpu: str | None) -> Found:
@@ -615,12 +620,30 @@ def _distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
 
 
 def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
-    """Prefill and decode workers of one deployment as one launch."""
-    prefill = [(one, n) for one, n in found if REPLICAS[1] in one.values]
-    decode = [(one, n) for one, n in found if REPLICAS[0] in one.values]
-    if len(prefill) != 1 or len(decode) != 1 or prefill == decode:
-        return [one for one, _ in found]
-    (first, num_first), (second, num_second) = prefill[0], decode[0]
+    """Prefill and decode workers of one deployment as one launch.
+
+    Where a file has workers for several models, or several deployments of one, a kind of prefill
+    workers goes with the decode workers of its model that stand at the same place among these.
+    """
+    pools: dict[object, tuple[list[int], list[int]]] = {}
+    for at, (one, _) in enumerate(found):
+        kinds = [name in one.values for name in REPLICAS]
+        if kinds.count(True) == 1:
+            pools.setdefault(one.values.get("model"), ([], []))[kinds.index(True)].append(at)
+    pairs = [
+        pair
+        for decode, prefill in pools.values()
+        if len(decode) == len(prefill)
+        for pair in zip(prefill, decode, strict=True)
+    ]
+    several = [_pair(found[first], found[second]) for first, second in pairs]
+    joined = {at for pair in pairs for at in pair}
+    return [*several, *(one for at, (one, _) in enumerate(found) if at not in joined)]
+
+
+def _pair(prefill: tuple[Imported, int], decode: tuple[Imported, int]) -> Imported:
+    """One deployment of both kinds of workers, each so many times."""
+    (first, num_first), (second, num_second) = prefill, decode
     own = {name: v for name, v in first.values.items() if name.startswith(_OF_POOLS)}
     values = {**second.values, **own, "mode": "disaggregated"}
     values["prefill_replicas"] = num_first * int(first.values["prefill_replicas"])
@@ -629,12 +652,9 @@ def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     if all(each):
         values["num_gpus"] = num_first * each[0] + num_second * each[1]
     every = dict.fromkeys((*first.lines, *second.lines))
-    lines = tuple(sorted(every, key=lambda line: (line.line, line.option)))
-    joined = replace(
+    return replace(
         second,
         values=values,
-        lines=lines,
+        lines=tuple(sorted(every, key=lambda line: (line.line, line.option))),
         notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
     )
-    others = [one for one, _ in found if one not in (first, second)]
-    return [joined, *others]

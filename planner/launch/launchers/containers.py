@@ -7,7 +7,7 @@ to start.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from planner.base.records import record
@@ -17,6 +17,7 @@ from planner.documents.shell.text import Given, Span
 from planner.documents.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
 from planner.documents.yaml_places import Place, documents
 from planner.launch.understood import World
+from planner.specs.quantization import checkpoint_of
 
 
 def config_maps(text: str, name: str) -> dict[str, HereDocument]:
@@ -42,20 +43,22 @@ def config_maps(text: str, name: str) -> dict[str, HereDocument]:
     }
 
 
-# Images that start a program by themselves, by the beginning of their names.
+# Images that start a program by themselves, by what their names have: copies in other registries,
+# and images made of them (LMCache, AIBrix, Google's Deep Learning Containers), do as they do.
 _PROGRAMS = (
-    ("vllm/vllm-openai", ("vllm", "serve")),
+    ("vllm-openai", ("vllm", "serve")),
     ("public.ecr.aws/q9t5s3a7/vllm", ("vllm", "serve")),
-    ("rocm/vllm-openai", ("vllm", "serve")),
-    ("ghcr.io/huggingface/text-generation-inference", ("text-generation-launcher",)),
-    ("ghcr.io/ggml-org/llama.cpp:server", ("llama-server",)),
-    ("ghcr.io/ggerganov/llama.cpp:server", ("llama-server",)),
+    ("text-generation-inference", ("text-generation-launcher",)),
+    ("llama.cpp:server", ("llama-server",)),
 )
 _MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 _GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
 _GPU_KINDS = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product", "accelerator")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _ROLES = ("prefill", "decode")
+_GROUPS = ("size", "podGroupSize", "parallelism")
+# Of a command whose server hands caches to another: elsewhere a role is a name alone.
+_PASSES = "-transfer-"
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
 """Programs that run the script in their argument."""
 _SCRIPT_FLAG = re.compile(r"-([^-].*)?c", re.DOTALL)
@@ -132,6 +135,8 @@ def script_of(container: Container, text: str, name: str) -> Script:
     shell = (words[0].text or "").rpartition("/")[2] if words else ""
     flags = (i for i, word in enumerate(words) if _SCRIPT_FLAG.fullmatch(word.text or ""))
     place = next(flags, None)
+    if place is not None and words[place + 1 : place + 2] and words[place + 1].text == "--":
+        place += 1
     if shell in SHELLS and place is not None and place + 1 < len(words):
         return read_inner(words[place + 1].pieces, container.environment, text, name)
     span = Span(0, 0)
@@ -144,9 +149,7 @@ def script_of(container: Container, text: str, name: str) -> Script:
 
 def program_of(image: str, words: Sequence[Word], line: int) -> tuple[Word, ...]:
     """The words with the program that an image starts in front, where they name none."""
-    known: tuple[str, ...] = next(
-        (program for start, program in _PROGRAMS if image.startswith(start)), ()
-    )
+    known: tuple[str, ...] = next((program for part, program in _PROGRAMS if part in image), ())
     names_program = bool(words) and not (words[0].text or "-").startswith("-")
     is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
     if not known or (names_program and not is_model):
@@ -179,19 +182,25 @@ def _containers(text: str, name: str) -> Iterator[Container]:
 
 
 def _of_pods(document: Place, kind: str) -> Iterator[Container]:
-    spec = document.get("spec")
-    copies, nodes = spec.get("replicas"), Place.nothing(document)
-    if kind == "LeaderWorkerSet":
-        nodes = spec.get("leaderWorkerTemplate", "size")
-    elif kind == "InferenceService":
-        copies = spec.get("predictor", "minReplicas")
-    elif kind == "Job":
-        copies, nodes = Place.nothing(document), spec.get("parallelism")
-    for path, pod in _pod_specs(spec, ()):
-        kinds = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
-        gpu = next(filter(None, kinds), None)
+    """The containers of every pod in an object, whatever its kind.
+
+    What stands nearest around a pod counts: its copies, and the pods of a group of a
+    LeaderWorkerSet (``size``), a StormService of AIBrix (``podGroupSize``) or a Job.
+    """
+    for path, around, pod in _pod_specs(document.get("spec"), (), ()):
+
+        def nearest(*keys: str, places: tuple[Place, ...] = around) -> Place:
+            found = (each.get(key) for each in places[::-1] for key in keys if each.get(key).text)
+            return next(found, Place.nothing(document))
+
+        copies, nodes = nearest("replicas", "minReplicas"), nearest(*_GROUPS)
+        gpu = next(filter(None, (pod.get("nodeSelector", key).text for key in _GPU_KINDS)), None)
+        labels = around[-2].get("metadata", "labels").items() if around[1:] else []
+        roles = (*(value.text for _, value in labels), *path[::-1])
+        role = next((role for role in roles if role in _ROLES), "")
         for place in pod.get("containers").entries():
-            container = _of_pod(place, {"LWS_GROUP_SIZE": nodes} if nodes.text else {})
+            known = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
+            container = _of_pod(place, known, _mounted(place, pod.get("volumes")))
             several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
             world = World(
                 num_nodes=(copies if several else nodes).given("nodes"),
@@ -199,25 +208,63 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
                 gpu=gpu,
                 copies=None if several else copies.given("replicas"),
             )
-            is_follower = bool({"workerTemplate", "Worker"} & {*path})
-            yield replace(container, world=world, is_follower=is_follower)
+            is_follower = bool({"Worker", "workerGroupSpecs"} & {*path}) or (
+                path[-2:-1] == ("workerTemplate",)
+                and bool(around[-3].get("leaderTemplate").items())
+            )
+            passes = any(_PASSES in (w.text or "").replace("_", "-") for w in container.words)
+            yield replace(
+                container, world=world, is_follower=is_follower, role=role if passes else ""
+            )
 
 
-def _pod_specs(place: Place, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Place]]:
-    """Every mapping below a place that has a list of containers."""
+def _pod_specs(
+    place: Place, path: tuple[str, ...], around: tuple[Place, ...]
+) -> Iterator[tuple[tuple[str, ...], tuple[Place, ...], Place]]:
+    """Every mapping below a place that has a list of containers, with its keys and what is around.
+
+    An entry of a list is known by its name.
+    """
+    around = (*around, place)
     if place.get("containers").entries():
-        yield path, place
+        yield path, around, place
         return
     for key, below in place.items():
-        yield from _pod_specs(below, (*path, key))
+        yield from _pod_specs(below, (*path, key), around)
+    for below in place.entries():
+        yield from _pod_specs(below, (*path, below.get("name").text or ""), around)
 
 
-def _of_pod(place: Place, known: Mapping[str, Place]) -> Container:
+def _mounted(place: Place, volumes: Place) -> Iterator[tuple[str, str]]:
+    """Where a container sees folders, and what these are on the machine."""
+    folders = {
+        volume.get("name").text: volume.get("hostPath", "path").text for volume in volumes.entries()
+    }
+    for mount in place.get("volumeMounts").entries():
+        if path := folders.get(mount.get("name").text):
+            yield mount.get("mountPath").text or "", path
+
+
+def _named(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
+    """The pieces with the folders of models by what they are called outside of the container."""
+    for inside, outside in mounts:
+        parts = outside.strip("/").split("/")[::-1]
+        model = next((part for part in parts if checkpoint_of(part).model), "")
+        if (path := inside.rstrip("/")) and model:
+            pattern = rf"(?<![^\s\"'=])(?P<name>{re.escape(path)})/?(?=[\s\"']|$)"
+            pieces = _replaced(pieces, re.compile(pattern), {path: computed(model)})
+    return pieces
+
+
+def _of_pod(
+    place: Place, known: Mapping[str, Place], mounts: Iterable[tuple[str, str]] = ()
+) -> Container:
     environment = _environment(place.get("env"))
+    environment |= {name: _word(found.pieces, found) for name, found in known.items()}
+    mounts = tuple(mounts)
     values = {name: word.pieces for name, word in environment.items()}
-    values |= {name: found.pieces for name, found in known.items()}
     words = [
-        _word(_replaced(entry.pieces, _IN_KUBERNETES, values), entry)
+        _word(_named(_replaced(entry.pieces, _IN_KUBERNETES, values), mounts), entry)
         for key in ("command", "args")
         for entry in place.get(key).entries()
     ]
@@ -238,7 +285,11 @@ def _of_graph(service: str, place: Place) -> Iterator[Container]:
     container = _of_pod(main, {})
     if not container.words:
         return
-    world = World(gpus_per_node=_limit(place), copies=place.get("replicas").given("replicas"))
+    world = World(
+        num_nodes=place.get("multinode", "nodeCount").given("nodes"),
+        gpus_per_node=_limit(place),
+        copies=place.get("replicas").given("replicas"),
+    )
     role = place.get("subComponentType").text or ""
     yield replace(container, name=service, world=world, role=role)
 
@@ -365,15 +416,19 @@ def _parallel(place: Place) -> Iterator[Word]:
 
 def _of_compose(service: str, place: Place, name: str) -> Container:
     environment = _environment(place.get("environment"))
+    volumes = (entry.text or "" for entry in place.get("volumes").entries())
+    mounts = [(inside, path) for path, _, inside in (one.partition(":") for one in volumes)]
+    mounts = [(inside.partition(":")[0], path) for inside, path in mounts]
     words: list[Word] = []
     for key in ("entrypoint", "command"):
         part = place.get(key)
         if part.entries():
             words += [
-                _word(_replaced(entry.pieces, _IN_COMPOSE, {}), entry) for entry in part.entries()
+                _word(_named(_replaced(entry.pieces, _IN_COMPOSE, {}), mounts), entry)
+                for entry in part.entries()
             ]
         elif part.text:
-            pieces = _replaced(part.pieces, _IN_COMPOSE, {})
+            pieces = _named(_replaced(part.pieces, _IN_COMPOSE, {}), mounts)
             commands = read_inner(pieces, {}, part.source, name).commands
             words += [word for command in commands[:1] for word in command.words]
     image = place.get("image").text or ""

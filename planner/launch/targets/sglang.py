@@ -60,11 +60,14 @@ def _layout(told: Told, _: ModelSpec | None) -> int:
     ranks, copies = told.count("attention_data_parallel"), told.count("server_copies")
     if told.reading.has("--enable-dp-attention") and ranks == 1:
         ranks, copies = copies, 1
+    # A dispatcher of tokens sets the size (`server_args.py`, 0.5.23, `_handle_a2a_moe`).
+    named = told.reading.text("--moe-a2a-backend") not in (None, "none")
+    dispatched = named or told.reading.has("--enable-deepep-moe")
     told.values.update(
         tensor_parallel=max(stage // ranks, 1),
         pipeline_parallel=pp,
         attention_data_parallel=ranks,
-        expert_parallel=told.count("expert_parallel"),
+        expert_parallel=stage if dispatched else told.count("expert_parallel"),
     )
     told.put_gpus(stage * pp * copies)
     if ranks > stage or stage % ranks:
