@@ -20,6 +20,7 @@ from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
+from planner.launch.launchers.tasks import tasks_of
 from planner.launch.option_table import Accepted, AcceptedOption
 from planner.launch.programs import found_in, nothing_called
 from planner.launch.target import Target
@@ -350,7 +351,12 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
 
 
 def _of_here_document(path: Path, script: Script, document: HereDocument, name: str) -> Found:
-    trees = read_trees(document.text, f"{path.name}:{document.line}")
+    place = f"{path.name}:{document.line}"
+    try:
+        trees = read_trees(document.text, place)
+    except LaunchError:  # what text alone does not tell may leave it no YAML
+        told = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
+        trees = read_trees(told, place)
     options = {} if not trees else _leaves(trees[0])
     moved = {
         key: Given(
@@ -374,7 +380,7 @@ def _of_here_document(path: Path, script: Script, document: HereDocument, name: 
 
 def _of_containers(path: Path, text: str) -> Iterator[Found]:
     """What the containers of a file start; those that follow another are part of its job."""
-    containers = containers_of(text, path.name)
+    containers = containers_of(text, path.name) or tasks_of(text, path.name)
     brought = config_maps(text, path.name) if containers else {}
     for container in containers:
         script = script_of(container, text, path.name)
@@ -419,13 +425,29 @@ def _trees(path: Path, text: str) -> Iterator[Found]:
         return
     for tree in read_trees(text, path.name):
         line = min((leaf.line for leaf in tree.values.values()), default=1)
+        target = _target_of(tree)
         yield Found(
-            target=_target_of(tree),
+            target=target,
             name=path.name,
             text=text,
             line=line,
-            options=_leaves(tree),
+            options=_of_command(target, _leaves(tree)),
         )
+
+
+def _of_command(target: str, options: Mapping[str, Given]) -> Mapping[str, Given]:
+    """The keys of a document that has options of a command, as that calls them."""
+    if target not in _OF_OPTIONS:
+        return options
+    accepted = readers()[target].options
+    found: dict[str, Given] = {}
+    for name, given in options.items():
+        option = accepted.find(f"--{name.replace('_', '-')}")
+        # A flag that is off in a document is one that is not there.
+        if option is None or given.texts != ("false",):
+            own = name if option is None else option.name
+            found[own] = replace(given, option=own)
+    return found
 
 
 def _leaves(tree: Tree) -> dict[str, Given]:
@@ -480,6 +502,7 @@ def nothing_found(path: Path, text: str) -> str:
     return f"{path}: starts nothing that planner knows: {does}. It knows: {known}."
 
 
+_OF_OPTIONS = ("vllm", "sglang")
 _NODE_RANK = "--node-rank"
 _OF_POOLS = "prefill_"
 

@@ -92,6 +92,13 @@ _OF_VALUES = {
     "dtype": "--dtype",
     "maxLoras": "--max-loras",
 }
+# What lmcacheConfig of these values calls the two kinds of workers.
+_OF_NIXL = {
+    "sender": "prefill",
+    "kv_producer": "prefill",
+    "receiver": "decode",
+    "kv_consumer": "decode",
+}
 _NO_PREFIXES = "--no-enable-prefix-caching"
 _MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
 
@@ -156,7 +163,7 @@ def program_of(image: str, words: Sequence[Word], line: int) -> tuple[Word, ...]
         return tuple(words)
     if known[:1] == ("vllm",) and any((w.begins + "=").startswith("--model=") for w in words):
         known = _MODULE
-    return (*(_plain(word, line) for word in known), *words)
+    return (*(plain_word(word, line) for word in known), *words)
 
 
 def _containers(text: str, name: str) -> Iterator[Container]:
@@ -245,11 +252,13 @@ def _mounted(place: Place, volumes: Place) -> Iterator[tuple[str, str]]:
             yield mount.get("mountPath").text or "", path
 
 
-def _named(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
+def in_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
     """The pieces with the folders of models by what they are called outside of the container."""
     for inside, outside in mounts:
-        parts = outside.strip("/").split("/")[::-1]
-        model = next((part for part in parts if checkpoint_of(part).model), "")
+        path = outside.removeprefix("hf://")
+        parts = (path, *path.strip("/").split("/")[::-1])
+        whole = parts if _REPOSITORY.fullmatch(path) else parts[1:]
+        model = next((part for part in whole if checkpoint_of(part).model), "")
         if (path := inside.rstrip("/")) and model:
             pattern = rf"(?<![^\s\"'=])(?P<name>{re.escape(path)})/?(?=[\s\"']|$)"
             pieces = _replaced(pieces, re.compile(pattern), {path: computed(model)})
@@ -259,12 +268,12 @@ def _named(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
 def _of_pod(
     place: Place, known: Mapping[str, Place], mounts: Iterable[tuple[str, str]] = ()
 ) -> Container:
-    environment = _environment(place.get("env"))
-    environment |= {name: _word(found.pieces, found) for name, found in known.items()}
+    environment = environment_at(place.get("env"))
+    environment |= {name: word_at(found.pieces, found) for name, found in known.items()}
     mounts = tuple(mounts)
     values = {name: word.pieces for name, word in environment.items()}
     words = [
-        _word(_named(_replaced(entry.pieces, _IN_KUBERNETES, values), mounts), entry)
+        word_at(in_mounts(_replaced(entry.pieces, _IN_KUBERNETES, values), mounts), entry)
         for key in ("command", "args")
         for entry in place.get(key).entries()
     ]
@@ -323,14 +332,14 @@ def _of_service(spec: Place) -> Iterator[Container]:
         )
         options = [*_parallel(pool.get("parallelism"))]
         if more := container.environment.get(_MORE_ARGUMENTS):
-            options += [_plain(word, more.line) for word in (more.text or "").split()]
+            options += [plain_word(word, more.line) for word in (more.text or "").split()]
         limits = [_limit(p) for p in pool.get("template", "containers").entries()]
         yield Container(
             name=role or "main",
             image=container.image,
             words=(
-                *(_plain(word, spec.line) for word in ("vllm", "serve")),
-                _word(name, model),
+                *(plain_word(word, spec.line) for word in ("vllm", "serve")),
+                word_at(name, model),
                 *options,
             ),
             environment=container.environment,
@@ -346,7 +355,7 @@ def _of_service(spec: Place) -> Iterator[Container]:
 def _of_runtime(predictor: Place) -> Iterator[Container]:
     """A predictor of KServe's Hugging Face runtime, which starts vLLM with its options."""
     place = predictor.get("model")
-    words = [_word(entry.pieces, entry) for entry in place.get("args").entries()]
+    words = [word_at(entry.pieces, entry) for entry in place.get("args").entries()]
     if any(word.begins.replace("_", "-") == "--backend=huggingface" for word in words):
         return
     options: list[Word] = []
@@ -354,20 +363,20 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
         option, equals, _ = (entry.text or "").partition("=")
         own = _OF_RUNTIME.get(option.replace("_", "-"))
         if own is None:
-            options.append(_word(entry.pieces, entry))
+            options.append(word_at(entry.pieces, entry))
         elif own:
-            options.append(_plain(own, entry.line))
+            options.append(plain_word(own, entry.line))
             if equals:
-                options.append(_word(Place.pieces_after(entry, f"{option}="), entry))
+                options.append(word_at(Place.pieces_after(entry, f"{option}="), entry))
     uri = place.get("storageUri")
     if uri.text and not any(word.text == "--model" for word in options):
-        path = _word(Place.pieces_after(uri, "hf://"), uri)
-        options = [_plain("--model", uri.line), path, *options]
+        path = word_at(Place.pieces_after(uri, "hf://"), uri)
+        options = [plain_word("--model", uri.line), path, *options]
     yield Container(
         name="predictor",
         image=place.get("image").text or "",
-        words=(*(_plain(word, place.line) for word in _MODULE), *options),
-        environment=_environment(place.get("env")),
+        words=(*(plain_word(word, place.line) for word in _MODULE), *options),
+        environment=environment_at(place.get("env")),
         world=World(
             gpus_per_node=_limit(place),
             copies=predictor.get("minReplicas").given("replicas"),
@@ -383,24 +392,26 @@ def _of_values(place: Place) -> Container:
     options: list[Word] = []
     for key, option in _OF_VALUES.items():
         if (value := config.get(key)).text:
-            options += [_plain(option, value.line), _word(value.pieces, value)]
+            options += [plain_word(option, value.line), word_at(value.pieces, value)]
     caches = config.get("enablePrefixCaching").text == "true"
-    options.append(_plain("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
+    options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
     if place.get("enableLoRA").text == "true":
-        options.append(_plain("--enable-lora", place.line))
-    options += [_word(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
+        options.append(plain_word("--enable-lora", place.line))
+    options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
+    cache = place.get("lmcacheConfig")
     return Container(
         name=place.get("name").text or "",
         image=place.get("repository").text or "",
         words=(
-            *(_plain(word, place.line) for word in ("vllm", "serve")),
-            _word(url.pieces, url),
+            *(plain_word(word, place.line) for word in ("vllm", "serve")),
+            word_at(url.pieces, url),
             *options,
         ),
         world=World(
             gpus_per_node=place.get("requestGPU").given("requestGPU"),
             copies=place.get("replicaCount").given("replicaCount"),
         ),
+        role=_OF_NIXL.get(cache.get("nixlRole").text or cache.get("kvRole").text or "", ""),
         line=place.line,
     )
 
@@ -408,14 +419,14 @@ def _of_values(place: Place) -> Container:
 def _parallel(place: Place) -> Iterator[Word]:
     for key, option in _PARALLELISM.items():
         if (value := place.get(key)).text:
-            yield _plain(option, value.line)
-            yield _word(value.pieces, value)
+            yield plain_word(option, value.line)
+            yield word_at(value.pieces, value)
     if place.get("expert").text == "true":
-        yield _plain("--enable-expert-parallel", place.get("expert").line)
+        yield plain_word("--enable-expert-parallel", place.get("expert").line)
 
 
 def _of_compose(service: str, place: Place, name: str) -> Container:
-    environment = _environment(place.get("environment"))
+    environment = environment_at(place.get("environment"))
     volumes = (entry.text or "" for entry in place.get("volumes").entries())
     mounts = [(inside, path) for path, _, inside in (one.partition(":") for one in volumes)]
     mounts = [(inside.partition(":")[0], path) for inside, path in mounts]
@@ -424,11 +435,11 @@ def _of_compose(service: str, place: Place, name: str) -> Container:
         part = place.get(key)
         if part.entries():
             words += [
-                _word(_named(_replaced(entry.pieces, _IN_COMPOSE, {}), mounts), entry)
+                word_at(in_mounts(_replaced(entry.pieces, _IN_COMPOSE, {}), mounts), entry)
                 for entry in part.entries()
             ]
         elif part.text:
-            pieces = _named(_replaced(part.pieces, _IN_COMPOSE, {}), mounts)
+            pieces = in_mounts(_replaced(part.pieces, _IN_COMPOSE, {}), mounts)
             commands = read_inner(pieces, {}, part.source, name).commands
             words += [word for command in commands[:1] for word in command.words]
     image = place.get("image").text or ""
@@ -466,7 +477,7 @@ def _limit(place: Place) -> Given | None:
     return None
 
 
-def _environment(place: Place) -> dict[str, Word]:
+def environment_at(place: Place) -> dict[str, Word]:
     """Variables of a list of names and values, of ``NAME=value`` texts, or of a mapping."""
     found: dict[str, Word] = {}
     for entry in place.entries():
@@ -474,11 +485,11 @@ def _environment(place: Place) -> dict[str, Word]:
             value = entry.get("value")
             reason = f"{entry.get('name').text} comes from elsewhere (line {entry.line})"
             pieces = value.pieces if value.text is not None else untold(reason)
-            found[entry.get("name").text or ""] = _word(pieces, value if value.text else entry)
+            found[entry.get("name").text or ""] = word_at(pieces, value if value.text else entry)
         elif "=" in (entry.text or ""):
             named = (entry.text or "").partition("=")[0]
-            found[named] = _word(Place.pieces_after(entry, f"{named}="), entry)
-    found |= {key: _word(value.pieces, value) for key, value in place.items()}
+            found[named] = word_at(Place.pieces_after(entry, f"{named}="), entry)
+    found |= {key: word_at(value.pieces, value) for key, value in place.items()}
     return found
 
 
@@ -502,11 +513,13 @@ def _replaced(pieces: Pieces, pattern: re.Pattern[str], values: Mapping[str, Pie
     return tuple(piece for piece in done if piece.text or piece.unknown) or computed("")
 
 
-def _word(pieces: Pieces, place: Place) -> Word:
+def word_at(pieces: Pieces, place: Place) -> Word:
+    """A word that stands at a place."""
     return Word.of(pieces, place.line, place.text or "")
 
 
-def _plain(text: str, line: int) -> Word:
+def plain_word(text: str, line: int) -> Word:
+    """A word that a key stands for."""
     return Word.of(computed(text), line, text)
 
 
@@ -515,4 +528,4 @@ def _all(container: Container) -> Iterator[Word]:
     for word in container.words:
         yield word
         for text in (word.text or "").split():
-            yield _plain(text, word.line)
+            yield plain_word(text, word.line)

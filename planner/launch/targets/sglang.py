@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from planner.base.units import GIB
 from planner.launch.option_table import Quantities
@@ -37,6 +37,10 @@ from planner.specs.model import ModelSpec
 
 NAME = "sglang"
 _MODULES = ("sglang.launch_server", "dynamo.sglang")
+_OF_DOCUMENT = {
+    *("tp-size", "dp-size", "ep-size", "mem-fraction-static", "chunked-prefill-size"),
+    *("max-running-requests", "enable-dp-attention", "disaggregation-mode", "context-length"),
+}
 
 
 def starts(words: Sequence[str]) -> bool:
@@ -45,6 +49,11 @@ def starts(words: Sequence[str]) -> bool:
     if first[:2] == ["sglang", "serve"]:
         return True
     return any(word in _MODULES or word == "launch_server.py" for word in first)
+
+
+def is_of(values: Mapping[str, object]) -> bool:
+    """Whether a document has options of SGLang's server."""
+    return len(_OF_DOCUMENT & {name.replace("_", "-") for name in values}) > 1
 
 
 def answers(reading: Reading) -> Answers:
@@ -195,6 +204,7 @@ TARGET = Target(
     workloads=("serve", "inference"),
     profiles=("SGLang",),
     answers=answers,
+    is_of=is_of,
     starts=starts,
     accepted=("sglang-0.5.23",),
 )
