@@ -22,7 +22,7 @@ from planner.launch.launchers import Inner, given_by, inner_commands, read_scrip
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.option_table import Accepted, AcceptedOption
-from planner.launch.programs import found_in, nothing_called
+from planner.launch.programs import commands_of, found_in, nothing_called, world_of_program
 from planner.launch.target import Target
 from planner.launch.targets import readers, targets
 from planner.launch.understood import REPLICAS, Found, World, number_of
@@ -148,7 +148,8 @@ _MOST_NAMED = 5
 _MOST_OF = 4
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
-_PROSE = (".md", ".rst", ".markdown")
+PROSE = (".md", ".rst", ".markdown")
+"""Texts for people, whose blocks of code are read."""
 _PROGRAM, _NOTEBOOK, _PAGE = ".py", ".ipynb", ".html"
 _FENCED = re.compile(
     r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^ *(?P=fence)",
@@ -199,7 +200,7 @@ def launches(path: Path, text: str) -> Iterator[Found]:
             if found.target:
                 yield replace(found, files=_files(path, alone, found.options.values()))
         return
-    if path.suffix.lower() in _PROSE:
+    if path.suffix.lower() in PROSE:
         yield from _of_prose(path, text)
         return
     if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
@@ -253,6 +254,19 @@ def _of_program(path: Path, text: str) -> Iterator[Found]:
         yield replace(found, files={**beside, **found.files})
     if shell.strip():
         yield from (replace(found, text=code) for found in _of_script(path, shell))
+    around = world_of_program(calls)
+    for line, command in commands_of(calls):
+        for found in _of_script(path, "\n" * (line - 1) + command):
+            world = _within(found.world, around, path.name)
+            yield replace(found, text=code, world=world, options=_unplaced(found.options))
+
+
+def _unplaced(options: Mapping[str, Given]) -> dict[str, Given]:
+    """Options that stand nowhere in their file as they are."""
+    return {
+        name: replace(given, spans=(None,) * len(given.texts), whole=None)
+        for name, given in options.items()
+    }
 
 
 def _called(path: Path, text: str) -> tuple[tuple[Call, ...], str, str]:
@@ -486,7 +500,7 @@ def _of_toml(path: Path, text: str) -> Found:
 def nothing_found(path: Path, text: str) -> str:
     """What a file without a launch does, as far as that helps."""
     known = ", ".join(readers())
-    if path.suffix.lower() in _PROSE:
+    if path.suffix.lower() in PROSE:
         return f"{path}: none of its blocks of code starts something that planner knows: {known}."
     if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
         return nothing_called(path, _called(path, text)[0])
