@@ -65,6 +65,7 @@ class _Scope:
 
     above: _Scope | None = None
     names: dict[str, list[tuple[ast.expr | None, _Scope]]] = field(default_factory=dict)
+    added: dict[str, list[ast.expr]] = field(default_factory=dict)
 
     def put(self, name: str, value: ast.expr | None, place: _Scope | None = None) -> None:
         """Assign a value that is written in ``place``; None is one that is not known."""
@@ -143,6 +144,8 @@ def _gather(nodes: Sequence[ast.AST], scope: _Scope, program: _Program) -> None:
                 _assign(target, node.value, scope)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             _assign(node.target, node.value, scope)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            _add(node.target, node.value, scope)
         elif isinstance(node, ast.AugAssign | ast.For | ast.AsyncFor | ast.comprehension):
             _assign(node.target, None, scope)
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
@@ -150,6 +153,11 @@ def _gather(nodes: Sequence[ast.AST], scope: _Scope, program: _Program) -> None:
         elif isinstance(node, ast.Call):
             program.found.append((node, scope))
             _argument(node, program)
+            if isinstance(node.func, ast.Attribute) and node.args[:1]:
+                if node.func.attr == "extend":
+                    _add(node.func.value, node.args[0], scope)
+                elif node.func.attr == "append":
+                    _add(node.func.value, ast.List(elts=[*node.args]), scope)
         _gather([*ast.iter_child_nodes(node)], inner, program)
 
 
@@ -194,6 +202,16 @@ def _assign(target: ast.AST, value: ast.expr | None, scope: _Scope) -> None:
             _assign(one, each, scope)
     elif isinstance(target, ast.Subscript | ast.Attribute) and isinstance(target.value, ast.Name):
         scope.put(target.value.id, None)  # a mapping that is changed
+
+
+def _add(target: ast.AST, value: ast.expr, scope: _Scope) -> None:
+    """Lengthen a list that the same scope assigns; of anything else the value is not known."""
+    if isinstance(target, ast.Name) and isinstance(
+        scope.names.get(target.id, [(None, scope)])[0][0], ast.List
+    ):
+        scope.added.setdefault(target.id, []).append(value)
+    else:
+        _assign(target, None, scope)
 
 
 def _argument(node: ast.Call, program: _Program) -> None:
@@ -262,8 +280,10 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
         return node.value if is_plain else Untold(why=f"{node.value!r:.40} is no plain value")
     if isinstance(node, ast.Name):
         return _named(node.id, scope, program, within)
+    if isinstance(node, ast.Starred):
+        return told(node.value)
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        return [told(one) for one in node.elts]
+        return _listed(node.elts, told)
     if isinstance(node, ast.Dict):
         return _mapping(node, told)
     if isinstance(node, ast.JoinedStr):
@@ -295,6 +315,18 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
                 return value
         return value
     return _untold(node)
+
+
+def _listed(nodes: Sequence[ast.expr], told: Callable[[ast.AST], Value]) -> list[Value]:
+    """The values of a list, those of a starred list in it among them."""
+    found: list[Value] = []
+    for one in nodes:
+        value = told(one)
+        if isinstance(one, ast.Starred) and isinstance(value, list):
+            found.extend(value)
+        else:
+            found.append(value)
+    return found
 
 
 def _untold(node: ast.AST) -> Untold:
@@ -340,7 +372,12 @@ def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Valu
         return Untold(why=f"{name} is set more than once")
     if known in within or value is None:
         return Untold(why=f"{name} is known only as the program runs")
-    return _value(value, written, program, (*within, known))
+    told = _value(value, written, program, (*within, known))
+    if isinstance(told, list):
+        for one in place.added.get(name, []):
+            more = _value(one, place, program, (*within, known))
+            told = [*told, *(more if isinstance(more, list) else [_untold(one)])]
+    return told
 
 
 def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _Within) -> Value:
@@ -364,6 +401,12 @@ def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _W
     return _untold(node)
 
 
+def word_of_shell(value: Value) -> str:
+    """A value as a shell is given it; what is not told as a variable that nothing sets."""
+    is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return str(value) if is_plain else "$UNTOLD"
+
+
 _BY_ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
 _KINDS = {"int": int, "str": str, "float": float, "bool": bool}
 # Of every GPU from Ampere on.
@@ -378,6 +421,10 @@ def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -
         return inner[1]
     if name.rpartition(".")[2] in _IS_BF16:
         return True
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(inner) == 1:
+        between = _value(node.func.value, scope, program, within)
+        if isinstance(between, str) and isinstance(inner[0], list):
+            return between.join(map(word_of_shell, inner[0]))
     if name in _KINDS and len(inner) == 1 and isinstance(inner[0], str | int | float):
         try:
             return _KINDS[name](inner[0])

@@ -472,6 +472,9 @@ def read_tree(text: str, name: str) -> Tree:
     return trees[0] if trees else _tree(empty, text, name, is_json=False)
 
 
+_TEMPLATE = re.compile(r"(?<=: )\{\{([ .\w-]{2,})\}\}(?=[ \t]*(?:#[^\n]*)?$)", re.MULTILINE)
+
+
 def read_trees(text: str, name: str) -> tuple[Tree, ...]:
     """Every document of a YAML or JSON text, which ``---`` separates; raises as `read_tree`."""
     refuse_unreadable(text, name)
@@ -482,7 +485,9 @@ def read_trees(text: str, name: str) -> tuple[Tree, ...]:
         except LaunchError:
             if is_named_json:
                 raise
-    roots = yaml_documents(text, name)
+    # A value of a template, which tools fill: of the same length, so that places stay.
+    filled = _TEMPLATE.sub(lambda one: f"${{{one[1].strip()}}}".ljust(len(one[0])), text)
+    roots = yaml_documents(filled, name)
     return tuple(_tree(root, text, name, is_json=False) for root in roots)
 
 

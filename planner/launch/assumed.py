@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -12,8 +13,8 @@ from planner.base.records import record
 from planner.errors import PlannerError
 from planner.launch.imported import SPLITS, Imported, count_in
 from planner.launch.judge import full_row, judged
-from planner.launch.launchers.gpu_words import gpu_named
-from planner.launch.read import read_launch
+from planner.launch.launchers.gpu_words import gpus_named
+from planner.launch.read import PROSE, read_launch
 from planner.launch.understood import LENGTHS, number_of
 from planner.question.inputs import read_all
 from planner.question.request import ALL, Request
@@ -33,6 +34,7 @@ _LIKELY: Mapping[str, Sequence[object]] = {
 }
 """Values of what a file takes from outside, of which the fastest that fits is taken."""
 _USUAL_LENGTH = 1024
+_SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
 _DOUBLED = 11
 _BESIDE = (2, 4)
 _SHRINKS = 0.97
@@ -172,13 +174,16 @@ class LaunchFile:
 
     def _gpus(self, found: Imported) -> Mapping[str, str]:
         """The GPUs that may be taken where no launcher and nobody tells one, and why."""
-        named = gpu_named(found.found.text, self.path.absolute(), self.specs)
-        if named is not None:
-            return {named.gpu: f"{named.word} stands in its text or its path"}
-        why = "neither its text nor its path names one"
+        text, path = found.found.text, self.path.absolute()
+        above = "\n".join(text.split("\n")[: found.found.line])
+        # Of a text for people the section above what is started.
+        near = _SECTION.split(above)[-1] if path.suffix in PROSE else ""
+        named = gpus_named(text, path, self.specs, near)
+        likely = {one.gpu: f"{one.word} stands in its text or its path" for one in named}
+        usual = dict.fromkeys(USUAL_GPUS, "neither its text nor its path names one")
         before: list[str] = []
         told: dict[str, str] = {}
-        for gpu in USUAL_GPUS:
+        for gpu, why in (likely or usual).items():
             told[gpu] = f"{why}, and it does not fit {', '.join(before)}" if before else why
             before.append(gpu)
         return told

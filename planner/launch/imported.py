@@ -358,7 +358,8 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     lines = lines_of(target, reading, answers)
     if answers.workload == "train":
         _require_known_training(target, found, lines)
-    untold = _untold(target, reading)
+    # A model that an option leaves open is one that the file tells otherwise.
+    untold = [name for name in _untold(target, reading) if name != "model" or name not in values]
     values = {name: value for name, value in values.items() if name not in untold}
     values |= _copied(values, _count(found.world.copies))
     return Imported(
@@ -519,17 +520,23 @@ def _with_experts(values: dict[str, Any], catalogue: Catalogue) -> dict[str, Any
     return {name: value for name, value in values.items() if name != "expert_adapters"}
 
 
+# What is open where a parameter of an engine's own is.
+_BEHIND = {"stage_gpus": "tensor_parallel"}
+
+
 def _untold(target: Target, reading: Reading) -> list[str]:
     """Terms of options that are there with values that text alone does not tell."""
     given = reading.found.options
     untold = {name for name, one in given.items() if one.unknown or None in one.texts}
-    return [
+    own = dict.fromkeys(
         row.parameter
         for row in target.table.rows
         if row.option in untold
         and row.role in (Role.IS, Role.READS)
-        and row.parameter in glossary()
         and row.parameter not in reading.meanings
+    )
+    return [
+        *dict.fromkeys(_BEHIND.get(name, name) for name in own if name in {*_BEHIND, *glossary()})
     ]
 
 

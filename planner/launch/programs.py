@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from planner.documents.python import Call, Untold, Value
+from planner.documents.python import Call, Untold, Value, word_of_shell
 from planner.documents.shell.text import Given, stated
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
@@ -412,6 +413,34 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
             options.state(option, str(_LORA_RANK))
         elif value not in (None, False):
             options.put(option, value, lora.lines.get(key, lora.line))
+
+
+_PROCESSES = ("Popen", "run", "call", "check_call", "check_output", "system", "execv", "execvp")
+_ON_GPUS = ("function", "cls", "service")
+
+
+def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
+    """Commands that a program starts as processes, each with its line."""
+    for call in calls:
+        given = call.positional[-1:] if call.ends("execv", "execvp") else call.positional[:1]
+        if not call.ends(*_PROCESSES) or call.module not in ("subprocess", "os"):
+            continue
+        for value in given or (call.given.get("args"),):
+            if isinstance(value, list):
+                words = map(word_of_shell, value)
+                yield call.line, " ".join(w if w == "$UNTOLD" else shlex.quote(w) for w in words)
+            elif isinstance(value, str):
+                yield call.line, value
+
+
+def world_of_program(calls: Sequence[Call]) -> World:
+    """The GPUs that a function of Modal asks for: ``gpu="H100:8"``."""
+    asked = ((call.line, call.given.get("gpu")) for call in calls if call.ends(*_ON_GPUS))
+    line, gpu = next(((line, gpu) for line, gpu in asked if isinstance(gpu, str)), (0, ""))
+    word, _, count = gpu.partition(":")
+    if not word:
+        return World()
+    return World(gpu=word.rstrip("!+"), gpus_per_node=stated("gpu", count or "1", line))
 
 
 def nothing_called(place: object, calls: Sequence[Call]) -> str:

@@ -20,6 +20,7 @@ from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
+from planner.launch.launchers.tasks import tasks_of
 from planner.launch.loads import (
     REQUESTS,
     accepted_by,
@@ -30,7 +31,13 @@ from planner.launch.loads import (
     served_of,
 )
 from planner.launch.option_table import Accepted, AcceptedOption
-from planner.launch.programs import found_in, nothing_called, served_by_ray
+from planner.launch.programs import (
+    commands_of,
+    found_in,
+    nothing_called,
+    served_by_ray,
+    world_of_program,
+)
 from planner.launch.ray_serve import configs_of
 from planner.launch.target import Target
 from planner.launch.targets import readers, targets
@@ -158,7 +165,8 @@ _MOST_NAMED = 5
 _MOST_OF = 4
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
-_PROSE = (".md", ".rst", ".markdown")
+PROSE = (".md", ".rst", ".markdown")
+"""Texts for people, whose blocks of code are read."""
 _PROGRAM, _NOTEBOOK, _PAGE = ".py", ".ipynb", ".html"
 _FENCED = re.compile(
     r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^ *(?P=fence)",
@@ -221,7 +229,7 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
             if found.target:
                 yield replace(found, files=_files(path, alone, found.options.values()))
         return
-    if path.suffix.lower() in _PROSE:
+    if path.suffix.lower() in PROSE:
         yield from _of_prose(path, text)
         return
     if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
@@ -284,6 +292,19 @@ def _of_program(path: Path, text: str) -> Iterator[Found]:
         yield replace(found, files={**beside, **found.files})
     if shell.strip():
         yield from (replace(found, text=code) for found in _of_script(path, shell))
+    around = world_of_program(calls)
+    for line, command in commands_of(calls):
+        for found in _of_script(path, "\n" * (line - 1) + command):
+            world = _within(found.world, around, path.name)
+            yield replace(found, text=code, world=world, options=_unplaced(found.options))
+
+
+def _unplaced(options: Mapping[str, Given]) -> dict[str, Given]:
+    """Options that stand nowhere in their file as they are."""
+    return {
+        name: replace(given, spans=(None,) * len(given.texts), whole=None)
+        for name, given in options.items()
+    }
 
 
 def _called(path: Path, text: str) -> tuple[tuple[Call, ...], str, str]:
@@ -390,7 +411,12 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
 
 
 def _of_here_document(path: Path, script: Script, document: HereDocument, name: str) -> Found:
-    trees = read_trees(document.text, f"{path.name}:{document.line}")
+    place = f"{path.name}:{document.line}"
+    try:
+        trees = read_trees(document.text, place)
+    except LaunchError:  # what text alone does not tell may leave it no YAML
+        told = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
+        trees = read_trees(told, place)
     options = {} if not trees else _leaves(trees[0])
     moved = {
         key: Given(
@@ -416,7 +442,7 @@ def _of_containers(path: Path, text: str) -> Iterator[Found]:
     """What the containers of a file start; those that follow another are part of its job."""
     for config, pool in configs_of(text, path.name):
         yield served_by_ray(config, pool, text, path.name)
-    containers = containers_of(text, path.name)
+    containers = containers_of(text, path.name) or tasks_of(text, path.name)
     brought = config_maps(text, path.name) if containers else {}
     for container in containers:
         script = script_of(container, text, path.name)
@@ -462,13 +488,29 @@ def _trees(path: Path, text: str) -> Iterator[Found]:
         return
     for tree in read_trees(text, path.name):
         line = min((leaf.line for leaf in tree.values.values()), default=1)
+        target = _target_of(tree)
         yield Found(
-            target=_target_of(tree),
+            target=target,
             name=path.name,
             text=text,
             line=line,
-            options=_leaves(tree),
+            options=_of_command(target, _leaves(tree)),
         )
+
+
+def _of_command(target: str, options: Mapping[str, Given]) -> Mapping[str, Given]:
+    """The keys of a document that has options of a command, as that calls them."""
+    if target not in _OF_OPTIONS:
+        return options
+    accepted = readers()[target].options
+    found: dict[str, Given] = {}
+    for name, given in options.items():
+        option = accepted.find(f"--{name.replace('_', '-')}")
+        # A flag that is off in a document is one that is not there.
+        if option is None or given.texts != ("false",):
+            own = name if option is None else option.name
+            found[own] = replace(given, option=own)
+    return found
 
 
 def _leaves(tree: Tree) -> dict[str, Given]:
@@ -507,7 +549,7 @@ def _of_toml(path: Path, text: str) -> Found:
 def nothing_found(path: Path, text: str) -> str:
     """What a file without a launch does, as far as that helps."""
     known = ", ".join(readers())
-    if path.suffix.lower() in _PROSE:
+    if path.suffix.lower() in PROSE:
         return f"{path}: none of its blocks of code starts something that planner knows: {known}."
     if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
         return nothing_called(path, _called(path, text)[0])
@@ -523,6 +565,7 @@ def nothing_found(path: Path, text: str) -> str:
     return f"{path}: starts nothing that planner knows: {does}. It knows: {known}."
 
 
+_OF_OPTIONS = ("vllm", "sglang")
 _NODE_RANK = "--node-rank"
 _OF_POOLS = "prefill_"
 
@@ -561,11 +604,11 @@ def read_launch(
     several = _joined(_distinct(found))
     if number is None:
         known = next((one for one in several if "model" in one.values), several[0])
-        return _noted(_complete(known), several)
+        return _noted(_complete(known, specs), several)
     if not 1 <= number <= len(several):
         listed = "".join(f"\n  {words}" for words in _places(several))
         raise LaunchError(f"{path}: starts {len(several)} things, not {number}:{listed}")
-    return _complete(several[number - 1])
+    return _complete(several[number - 1], specs)
 
 
 def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
@@ -612,16 +655,21 @@ def _noted(one: Imported, several: Sequence[Imported]) -> Imported:
     return replace(one, notes=(*one.notes, note))
 
 
-def _complete(one: Imported) -> Imported:
-    """The launch, unless it starts one of two kinds of workers alone."""
+def _complete(one: Imported, specs: Path | None) -> Imported:
+    """The launch; where it starts one of two kinds of workers alone, the others are taken alike."""
     kinds = {name for name in REPLICAS if name in one.values}
-    if one.values.get("mode") == "disaggregated" and len(kinds) == 1:
-        words = "decode" if REPLICAS[0] in kinds else "prefill"
-        raise LaunchError(
-            f"{one.path}: starts the {words} workers of a disaggregated deployment alone: give "
-            "a file that starts both, or the directory of a launch of planner."
-        )
-    return one
+    if one.values.get("mode") != "disaggregated" or len(kinds) != 1:
+        return one
+    own, other = ("decode", "prefill") if REPLICAS[0] in kinds else ("prefill", "decode")
+    kept = {name: v for name, v in one.found.options.items() if name not in _POOL_OPTIONS}
+    options = {**kept, _POOL_OPTIONS[0]: stated(_POOL_OPTIONS[0], other)}
+    twin = imported(one.path, one.target, replace(one.found, options=options), specs)
+    note = (
+        f"It starts the {own} workers alone: as many {other} workers are taken to be like them. "
+        "The directory with both files tells."
+    )
+    both = _pair((twin, 1), (one, 1)) if own == "decode" else _pair((one, 1), (twin, 1))
+    return replace(both, found=one.found, notes=(note, *both.notes))
 
 
 def _on(found: Found, num_gpus: str | None, gpu: str | None) -> Found:
@@ -660,12 +708,30 @@ def _distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
 
 
 def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
-    """Prefill and decode workers of one deployment as one launch."""
-    prefill = [(one, n) for one, n in found if REPLICAS[1] in one.values]
-    decode = [(one, n) for one, n in found if REPLICAS[0] in one.values]
-    if len(prefill) != 1 or len(decode) != 1 or prefill == decode:
-        return [one for one, _ in found]
-    (first, num_first), (second, num_second) = prefill[0], decode[0]
+    """Prefill and decode workers of one deployment as one launch.
+
+    Where a file has workers for several models, or several deployments of one, a kind of prefill
+    workers goes with the decode workers of its model that stand at the same place among these.
+    """
+    pools: dict[object, tuple[list[int], list[int]]] = {}
+    for at, (one, _) in enumerate(found):
+        kinds = [name in one.values for name in REPLICAS]
+        if kinds.count(True) == 1:
+            pools.setdefault(one.values.get("model"), ([], []))[kinds.index(True)].append(at)
+    pairs = [
+        pair
+        for decode, prefill in pools.values()
+        if len(decode) == len(prefill)
+        for pair in zip(prefill, decode, strict=True)
+    ]
+    several = [_pair(found[first], found[second]) for first, second in pairs]
+    joined = {at for pair in pairs for at in pair}
+    return [*several, *(one for at, (one, _) in enumerate(found) if at not in joined)]
+
+
+def _pair(prefill: tuple[Imported, int], decode: tuple[Imported, int]) -> Imported:
+    """One deployment of both kinds of workers, each so many times."""
+    (first, num_first), (second, num_second) = prefill, decode
     own = {name: v for name, v in first.values.items() if name.startswith(_OF_POOLS)}
     values = {**second.values, **own, "mode": "disaggregated"}
     values["prefill_replicas"] = num_first * int(first.values["prefill_replicas"])
@@ -674,12 +740,9 @@ def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     if all(each):
         values["num_gpus"] = num_first * each[0] + num_second * each[1]
     every = dict.fromkeys((*first.lines, *second.lines))
-    lines = tuple(sorted(every, key=lambda line: (line.line, line.option)))
-    joined = replace(
+    return replace(
         second,
         values=values,
-        lines=lines,
+        lines=tuple(sorted(every, key=lambda line: (line.line, line.option))),
         notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
     )
-    others = [one for one, _ in found if one not in (first, second)]
-    return [joined, *others]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import TypeVar
 
 from planner.base.adapter_names import targets_of
@@ -17,7 +18,7 @@ from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
-from planner.launch.option_table import Accepted, OptionTable
+from planner.launch.option_table import Accepted, OptionTable, shipped_rows
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
 from planner.launch.understood import LENGTHS, ONGOING, Answers, Gathered, Reading
 from planner.question.inputs import read
@@ -170,6 +171,42 @@ def known_model(name: str | None) -> ModelSpec | None:
         return None
 
 
+def nicknamed(text: str) -> str | None:
+    """The repository that a short name of benchmarks stands for, with what stands behind it.
+
+    >>> nicknamed("dsr1_fp4_mi355x.sh"), nicknamed("dsr1-fp8"), nicknamed("run.sh")
+    ('amd/DeepSeek-R1-0528-MXFP4', 'deepseek-ai/DeepSeek-R1-0528', None)
+    """
+    word, *rest = re.split(r"[_-]", text.lower())
+    maker = "AMD" if any(one.startswith("mi") for one in rest) else ""
+    rows = [row for row in shipped_rows("models/nicknames.csv") if row["word"] == word]
+    same = [row for row in rows if row["precision"] in ("", *rest) and row["maker"] in ("", maker)]
+    best = sorted(same, key=lambda row: (row["precision"] != "", row["maker"] != ""))
+    return best[-1]["model"] if best else None
+
+
+def _model_name(told: Told, engine: Engine) -> str | None:
+    """What a command loads; where a folder or nothing is named, what it serves as or is called."""
+    found = told.reading.found
+    name = engine.model_name(told.reading)
+    if name and (known_model(name) is not None or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name)):
+        return name
+    stem = "" if name else PurePath(found.name).stem
+    served = told.reading.text("--served-model-name") or told.reading.text("served-model-name")
+    others = {
+        f"it serves as {served}": served,
+        f"{name} is short for it": nicknamed(name or ""),
+        f"the file is called {found.name}": nicknamed(found.name) or stem,
+    }
+    if name:
+        others.popitem()
+    for why, other in others.items():
+        if other and known_model(other) is not None:
+            told.notes.append(f"The model is taken to be {other}: {why}.")
+            return other
+    return name
+
+
 def known_gpu(name: str | None) -> GpuSpec | None:
     """The GPU that a scheduler's word means; None where it is not known."""
     try:
@@ -237,12 +274,14 @@ def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> N
     """The types of weights: as an option says, else those of the checkpoint as its name tells."""
     values = told.values
     told.copy("quantization", "expert_quantization")
+    own = model.quantization if model else None
+    if own and values.get("quantization") == own.partition("_")[0] != own:
+        del values["quantization"]  # engines take the type of scales of such a checkpoint from it
     if "quantization" in values:
         values.setdefault("expert_quantization", values["quantization"])
         return
     if "expert_quantization" in values:
-        published = model.quantization if model else None
-        told.assume("quantization", published or _SIXTEEN_BIT, "that of the checkpoint")
+        told.assume("quantization", own or _SIXTEEN_BIT, "that of the checkpoint")
         return
     word = checkpoint_of(name).quantization if name else None
     if word is not None:
@@ -402,7 +441,7 @@ class Engine:
 def server_told(reading: Reading, engine: Engine, pool: str) -> Told:
     """What a command says of its server, of the ``pool`` that it belongs to."""
     told = Told(reading=reading)
-    name = engine.model_name(reading)
+    name = _model_name(told, engine)
     model = put_model(told, name)
     told.values["engine"] = engine.name
     ranks = engine.layout(told, model)

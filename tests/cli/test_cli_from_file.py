@@ -200,13 +200,13 @@ def test_a_change_is_one_that_the_target_can_say(planner, tmp_path) -> None:
     assert '+  "train_batch_size"' not in done.out  # the file leaves it to DeepSpeed
 
 
-def test_workers_of_one_kind_are_no_deployment(planner, tmp_path) -> None:
+def test_workers_of_one_kind_are_served_by_others_like_them(planner, tmp_path) -> None:
     folder = tmp_path / "pools"
     asked = ("--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "4", "--mode", "disaggregated")
     planner("launch", "vllm", *asked, "--output", folder, "--quiet")
-    refused = planner("estimate", "--from", folder / "decode.sh", "--gpu", "h100")
-    assert refused.exit_code == 6
-    assert "decode workers of a disaggregated deployment alone" in refused.err
+    alone = planner("estimate", "--from", folder / "decode.sh", "--gpu", "h100")
+    assert alone.exit_code == 0
+    assert "starts the decode workers alone" in alone.out
     whole = planner("estimate", "--from", folder)
     assert whole.exit_code == 0
     assert "on 4 x h100" in whole.out

@@ -10,7 +10,7 @@ from conftest import Command
 
 from planner.errors import LaunchError
 from planner.launch.assumed import USUAL_GPUS, LaunchFile
-from planner.launch.launchers.gpu_words import INSTANCES, gpu_called, gpu_named
+from planner.launch.launchers.gpu_words import INSTANCES, gpu_called, gpus_named
 from planner.launch.read import read_launch
 from planner.specs.catalogue import Catalogue
 
@@ -52,15 +52,34 @@ def test_words_of_drivers_labels_and_clouds_mean_gpus(word: str, gpu: str | None
     ],
 )
 def test_a_text_names_the_gpu_that_stands_there_most(text: str, gpu: str | None) -> None:
-    named = gpu_named(text, Path("run.sh"))
+    named = gpus_named(text, Path("run.sh"))
 
-    assert (named.gpu if named else None) == gpu
+    assert next((one.gpu for one in named), None) == gpu
+
+
+def test_the_section_of_a_command_names_its_gpu_before_the_rest_of_a_page() -> None:
+    text = "MI300X, MI325X, MI300X\n## Serving on 8xH200\nvllm serve m\n"
+    named = gpus_named(text, Path("page.md"), near="## Serving on 8xH200\n")
+
+    assert [one.gpu for one in named] == ["h200-sxm-141gb", "mi300x-192gb", "mi325x"]
+
+
+def test_of_gpus_in_a_page_the_first_that_has_room_counts(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(
+        "# DeepSeek\nThe L4 is small.\n## Serving\nNo GPU.\n```bash\n"
+        "vllm serve meta-llama/Llama-3.3-70B-Instruct --tensor-parallel-size 4 "
+        "--max-model-len 8192\n```\n## Benchmark\nL4, and the H100.\n"
+    )
+
+    asked = LaunchFile(path=path, asked={}).question()
+
+    assert asked.imported.values["gpu"] == "h100-sxm-80gb"
 
 
 def test_the_folder_names_a_gpu_where_the_text_does_not() -> None:
-    named = gpu_named("vllm serve m", Path("recipes/h200/run.sh"))
+    (named,) = gpus_named("vllm serve m", Path("recipes/h200/run.sh"))
 
-    assert named is not None
     assert (named.gpu, named.word) == ("h200-sxm-141gb", "h200")
 
 

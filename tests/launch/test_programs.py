@@ -188,3 +188,35 @@ def test_a_notebook_starts_what_its_cells_call_and_run(tmp_path: Path) -> None:
 
     assert (first.target.name, first.version, first.found.line) == ("vllm", "0.9.2", 3)
     assert (second.target.name, second.values["num_gpus"]) == ("sglang", 2)
+
+
+def test_a_program_starts_a_server_as_a_process(tmp_path: Path) -> None:
+    # modal-labs/modal-examples, 06_gpu_and_ml/llm-serving/vllm_inference.py
+    found = _read(
+        tmp_path,
+        "import subprocess\nimport modal\napp = modal.App('a')\nN = 2\nFAST = True\n"
+        "@app.function(gpu=f'B200:{N}')\ndef serve():\n"
+        "    cmd = ['vllm', 'serve', 'Qwen/Qwen3-8B', '--port', str(PORT)]\n"
+        "    cmd += ['--enforce-eager' if FAST else '--no-enforce-eager']\n"
+        "    cmd.extend(['--tensor-parallel-size', str(N)])\n"
+        "    subprocess.Popen(' '.join(cmd), shell=True)\n",
+    )
+
+    told = {name: found.values[name] for name in ("gpu", "num_gpus", "enforce_eager")}
+    assert told == {"gpu": "b200-sxm-180gb", "num_gpus": 2, "enforce_eager": True}
+    assert found.values["tensor_parallel"] == 2
+
+
+def test_a_command_in_a_list_keeps_its_words(tmp_path: Path) -> None:
+    words = [
+        "vllm",
+        "serve",
+        "Qwen/Qwen3-8B",
+        "--hf-overrides",
+        '{"a b": 1}',
+        "--max-num-seqs",
+        "64",
+    ]
+    found = _read(tmp_path, f"import subprocess\nsubprocess.run({words!r}, check=True)\n")
+
+    assert found.values["max_num_seqs"] == 64

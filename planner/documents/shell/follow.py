@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from planner.documents.shell.expand import (
     Expander,
@@ -284,8 +285,19 @@ class SimpleCommands:
         if not bodies:
             return
         outputs = [item.word for item in items if item.operator in (">", ">>", ">|", "&>", "&>>")]
+        appends = any(item.operator in (">>", "&>>") for item in items)
         for body in bodies:
-            self.files[self._output(body, outputs, words)] = self._document(body)
+            name, written = self._output(body, outputs, words), self._document(body)
+            before = self.files.get(name)
+            if appends and before is not None:
+                written = replace(
+                    before,
+                    text=before.text + written.text,
+                    expanded=True,
+                    unknown=before.unknown or written.unknown,
+                    pieces=(*before.pieces, *written.pieces),
+                )
+            self.files[name] = written
 
     def _output(self, body: HereText, outputs: Sequence[RawWord], words: Sequence[Word]) -> str:
         if outputs:

@@ -7,7 +7,7 @@ to start.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from planner.base.records import record
@@ -17,6 +17,7 @@ from planner.documents.shell.text import Given, Span
 from planner.documents.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
 from planner.documents.yaml_places import Place, documents
 from planner.launch.understood import World
+from planner.specs.quantization import checkpoint_of
 
 
 def config_maps(text: str, name: str) -> dict[str, HereDocument]:
@@ -42,22 +43,24 @@ def config_maps(text: str, name: str) -> dict[str, HereDocument]:
     }
 
 
-# Images that start a program by themselves, by the beginning of their names.
+# Images that start a program by themselves, by what their names have: copies in other registries,
+# and images made of them (LMCache, AIBrix, Google's Deep Learning Containers), do as they do.
 _PROGRAMS = (
-    ("vllm/vllm-openai", ("vllm", "serve")),
+    ("vllm-openai", ("vllm", "serve")),
     ("public.ecr.aws/q9t5s3a7/vllm", ("vllm", "serve")),
-    ("rocm/vllm-openai", ("vllm", "serve")),
-    ("ghcr.io/huggingface/text-generation-inference", ("text-generation-launcher",)),
-    ("ghcr.io/predibase/lorax", ("lorax-launcher",)),
+    ("text-generation-inference", ("text-generation-launcher",)),
+    ("predibase/lorax", ("lorax-launcher",)),
     ("ollama/ollama", ("ollama", "serve")),
-    ("ghcr.io/ggml-org/llama.cpp:server", ("llama-server",)),
-    ("ghcr.io/ggerganov/llama.cpp:server", ("llama-server",)),
+    ("llama.cpp:server", ("llama-server",)),
 )
 _MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 _GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
 _GPU_KINDS = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product", "accelerator")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _ROLES = ("prefill", "decode")
+_GROUPS = ("size", "podGroupSize", "parallelism")
+# Of a command whose server hands caches to another: elsewhere a role is a name alone.
+_PASSES = "-transfer-"
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
 """Programs that run the script in their argument."""
 _SCRIPT_FLAG = re.compile(r"-([^-].*)?c", re.DOTALL)
@@ -90,6 +93,13 @@ _OF_VALUES = {
     "gpuMemoryUtilization": "--gpu-memory-utilization",
     "dtype": "--dtype",
     "maxLoras": "--max-loras",
+}
+# What lmcacheConfig of these values calls the two kinds of workers.
+_OF_NIXL = {
+    "sender": "prefill",
+    "kv_producer": "prefill",
+    "receiver": "decode",
+    "kv_consumer": "decode",
 }
 _NO_PREFIXES = "--no-enable-prefix-caching"
 _MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
@@ -134,6 +144,8 @@ def script_of(container: Container, text: str, name: str) -> Script:
     shell = (words[0].text or "").rpartition("/")[2] if words else ""
     flags = (i for i, word in enumerate(words) if _SCRIPT_FLAG.fullmatch(word.text or ""))
     place = next(flags, None)
+    if place is not None and words[place + 1 : place + 2] and words[place + 1].text == "--":
+        place += 1
     if shell in SHELLS and place is not None and place + 1 < len(words):
         return read_inner(words[place + 1].pieces, container.environment, text, name)
     span = Span(0, 0)
@@ -146,16 +158,14 @@ def script_of(container: Container, text: str, name: str) -> Script:
 
 def program_of(image: str, words: Sequence[Word], line: int) -> tuple[Word, ...]:
     """The words with the program that an image starts in front, where they name none."""
-    known: tuple[str, ...] = next(
-        (program for start, program in _PROGRAMS if image.startswith(start)), ()
-    )
+    known: tuple[str, ...] = next((program for part, program in _PROGRAMS if part in image), ())
     names_program = bool(words) and not (words[0].text or "-").startswith("-")
     is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
     if not known or (names_program and not is_model):
         return tuple(words)
     if known[:1] == ("vllm",) and any((w.begins + "=").startswith("--model=") for w in words):
         known = _MODULE
-    return (*(_plain(word, line) for word in known), *words)
+    return (*(plain_word(word, line) for word in known), *words)
 
 
 def _containers(text: str, name: str) -> Iterator[Container]:
@@ -181,18 +191,25 @@ def _containers(text: str, name: str) -> Iterator[Container]:
 
 
 def _of_pods(document: Place, kind: str) -> Iterator[Container]:
-    spec = document.get("spec")
-    copies, nodes = spec.get("replicas"), Place.nothing(document)
-    if kind == "LeaderWorkerSet":
-        nodes = spec.get("leaderWorkerTemplate", "size")
-    elif kind == "InferenceService":
-        copies = spec.get("predictor", "minReplicas")
-    elif kind == "Job":
-        copies, nodes = Place.nothing(document), spec.get("parallelism")
-    for path, pod in _pod_specs(spec, ()):
-        gpu = gpu_of_nodes(pod)
+    """The containers of every pod in an object, whatever its kind.
+
+    What stands nearest around a pod counts: its copies, and the pods of a group of a
+    LeaderWorkerSet (``size``), a StormService of AIBrix (``podGroupSize``) or a Job.
+    """
+    for path, around, pod in _pod_specs(document.get("spec"), (), ()):
+
+        def nearest(*keys: str, places: tuple[Place, ...] = around) -> Place:
+            found = (each.get(key) for each in places[::-1] for key in keys if each.get(key).text)
+            return next(found, Place.nothing(document))
+
+        copies, nodes = nearest("replicas", "minReplicas"), nearest(*_GROUPS)
+        gpu = next(filter(None, (pod.get("nodeSelector", key).text for key in _GPU_KINDS)), None)
+        labels = around[-2].get("metadata", "labels").items() if around[1:] else []
+        roles = (*(value.text for _, value in labels), *path[::-1])
+        role = next((role for role in roles if role in _ROLES), "")
         for place in pod.get("containers").entries():
-            container = _of_pod(place, {"LWS_GROUP_SIZE": nodes} if nodes.text else {})
+            known = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
+            container = _of_pod(place, known, _mounted(place, pod.get("volumes")))
             several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
             world = World(
                 num_nodes=(copies if several else nodes).given("nodes"),
@@ -200,25 +217,65 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
                 gpu=gpu,
                 copies=None if several else copies.given("replicas"),
             )
-            is_follower = bool({"workerTemplate", "Worker"} & {*path})
-            yield replace(container, world=world, is_follower=is_follower)
+            is_follower = bool({"Worker", "workerGroupSpecs"} & {*path}) or (
+                path[-2:-1] == ("workerTemplate",)
+                and bool(around[-3].get("leaderTemplate").items())
+            )
+            passes = any(_PASSES in (w.text or "").replace("_", "-") for w in container.words)
+            yield replace(
+                container, world=world, is_follower=is_follower, role=role if passes else ""
+            )
 
 
-def _pod_specs(place: Place, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Place]]:
-    """Every mapping below a place that has a list of containers."""
+def _pod_specs(
+    place: Place, path: tuple[str, ...], around: tuple[Place, ...]
+) -> Iterator[tuple[tuple[str, ...], tuple[Place, ...], Place]]:
+    """Every mapping below a place that has a list of containers, with its keys and what is around.
+
+    An entry of a list is known by its name.
+    """
+    around = (*around, place)
     if place.get("containers").entries():
-        yield path, place
+        yield path, around, place
         return
     for key, below in place.items():
-        yield from _pod_specs(below, (*path, key))
+        yield from _pod_specs(below, (*path, key), around)
+    for below in place.entries():
+        yield from _pod_specs(below, (*path, below.get("name").text or ""), around)
 
 
-def _of_pod(place: Place, known: Mapping[str, Place]) -> Container:
-    environment = _environment(place.get("env"))
+def _mounted(place: Place, volumes: Place) -> Iterator[tuple[str, str]]:
+    """Where a container sees folders, and what these are on the machine."""
+    folders = {
+        volume.get("name").text: volume.get("hostPath", "path").text for volume in volumes.entries()
+    }
+    for mount in place.get("volumeMounts").entries():
+        if path := folders.get(mount.get("name").text):
+            yield mount.get("mountPath").text or "", path
+
+
+def in_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
+    """The pieces with the folders of models by what they are called outside of the container."""
+    for inside, outside in mounts:
+        path = outside.removeprefix("hf://")
+        parts = (path, *path.strip("/").split("/")[::-1])
+        whole = parts if _REPOSITORY.fullmatch(path) else parts[1:]
+        model = next((part for part in whole if checkpoint_of(part).model), "")
+        if (path := inside.rstrip("/")) and model:
+            pattern = rf"(?<![^\s\"'=])(?P<name>{re.escape(path)})/?(?=[\s\"']|$)"
+            pieces = _replaced(pieces, re.compile(pattern), {path: computed(model)})
+    return pieces
+
+
+def _of_pod(
+    place: Place, known: Mapping[str, Place], mounts: Iterable[tuple[str, str]] = ()
+) -> Container:
+    environment = environment_at(place.get("env"))
+    environment |= {name: word_at(found.pieces, found) for name, found in known.items()}
+    mounts = tuple(mounts)
     values = {name: word.pieces for name, word in environment.items()}
-    values |= {name: found.pieces for name, found in known.items()}
     words = [
-        _word(_replaced(entry.pieces, _IN_KUBERNETES, values), entry)
+        word_at(in_mounts(_replaced(entry.pieces, _IN_KUBERNETES, values), mounts), entry)
         for key in ("command", "args")
         for entry in place.get(key).entries()
     ]
@@ -239,7 +296,11 @@ def _of_graph(service: str, place: Place) -> Iterator[Container]:
     container = _of_pod(main, {})
     if not container.words:
         return
-    world = World(gpus_per_node=gpu_limit(place), copies=place.get("replicas").given("replicas"))
+    world = World(
+        num_nodes=place.get("multinode", "nodeCount").given("nodes"),
+        gpus_per_node=gpu_limit(place),
+        copies=place.get("replicas").given("replicas"),
+    )
     role = place.get("subComponentType").text or ""
     yield replace(container, name=service, world=world, role=role)
 
@@ -273,14 +334,14 @@ def _of_service(spec: Place) -> Iterator[Container]:
         )
         options = [*_parallel(pool.get("parallelism"))]
         if more := container.environment.get(_MORE_ARGUMENTS):
-            options += [_plain(word, more.line) for word in (more.text or "").split()]
+            options += [plain_word(word, more.line) for word in (more.text or "").split()]
         limits = [gpu_limit(p) for p in pool.get("template", "containers").entries()]
         yield Container(
             name=role or "main",
             image=container.image,
             words=(
-                *(_plain(word, spec.line) for word in ("vllm", "serve")),
-                _word(name, model),
+                *(plain_word(word, spec.line) for word in ("vllm", "serve")),
+                word_at(name, model),
                 *options,
             ),
             environment=container.environment,
@@ -296,7 +357,7 @@ def _of_service(spec: Place) -> Iterator[Container]:
 def _of_runtime(predictor: Place) -> Iterator[Container]:
     """A predictor of KServe's Hugging Face runtime, which starts vLLM with its options."""
     place = predictor.get("model")
-    words = [_word(entry.pieces, entry) for entry in place.get("args").entries()]
+    words = [word_at(entry.pieces, entry) for entry in place.get("args").entries()]
     if any(word.begins.replace("_", "-") == "--backend=huggingface" for word in words):
         return
     options: list[Word] = []
@@ -304,20 +365,20 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
         option, equals, _ = (entry.text or "").partition("=")
         own = _OF_RUNTIME.get(option.replace("_", "-"))
         if own is None:
-            options.append(_word(entry.pieces, entry))
+            options.append(word_at(entry.pieces, entry))
         elif own:
-            options.append(_plain(own, entry.line))
+            options.append(plain_word(own, entry.line))
             if equals:
-                options.append(_word(Place.pieces_after(entry, f"{option}="), entry))
+                options.append(word_at(Place.pieces_after(entry, f"{option}="), entry))
     uri = place.get("storageUri")
     if uri.text and not any(word.text == "--model" for word in options):
-        path = _word(Place.pieces_after(uri, "hf://"), uri)
-        options = [_plain("--model", uri.line), path, *options]
+        path = word_at(Place.pieces_after(uri, "hf://"), uri)
+        options = [plain_word("--model", uri.line), path, *options]
     yield Container(
         name="predictor",
         image=place.get("image").text or "",
-        words=(*(_plain(word, place.line) for word in _MODULE), *options),
-        environment=_environment(place.get("env")),
+        words=(*(plain_word(word, place.line) for word in _MODULE), *options),
+        environment=environment_at(place.get("env")),
         world=World(
             gpus_per_node=gpu_limit(place),
             copies=predictor.get("minReplicas").given("replicas"),
@@ -333,24 +394,26 @@ def _of_values(place: Place) -> Container:
     options: list[Word] = []
     for key, option in _OF_VALUES.items():
         if (value := config.get(key)).text:
-            options += [_plain(option, value.line), _word(value.pieces, value)]
+            options += [plain_word(option, value.line), word_at(value.pieces, value)]
     caches = config.get("enablePrefixCaching").text == "true"
-    options.append(_plain("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
+    options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
     if place.get("enableLoRA").text == "true":
-        options.append(_plain("--enable-lora", place.line))
-    options += [_word(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
+        options.append(plain_word("--enable-lora", place.line))
+    options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
+    cache = place.get("lmcacheConfig")
     return Container(
         name=place.get("name").text or "",
         image=place.get("repository").text or "",
         words=(
-            *(_plain(word, place.line) for word in ("vllm", "serve")),
-            _word(url.pieces, url),
+            *(plain_word(word, place.line) for word in ("vllm", "serve")),
+            word_at(url.pieces, url),
             *options,
         ),
         world=World(
             gpus_per_node=place.get("requestGPU").given("requestGPU"),
             copies=place.get("replicaCount").given("replicaCount"),
         ),
+        role=_OF_NIXL.get(cache.get("nixlRole").text or cache.get("kvRole").text or "", ""),
         line=place.line,
     )
 
@@ -358,23 +421,27 @@ def _of_values(place: Place) -> Container:
 def _parallel(place: Place) -> Iterator[Word]:
     for key, option in _PARALLELISM.items():
         if (value := place.get(key)).text:
-            yield _plain(option, value.line)
-            yield _word(value.pieces, value)
+            yield plain_word(option, value.line)
+            yield word_at(value.pieces, value)
     if place.get("expert").text == "true":
-        yield _plain("--enable-expert-parallel", place.get("expert").line)
+        yield plain_word("--enable-expert-parallel", place.get("expert").line)
 
 
 def _of_compose(service: str, place: Place, name: str) -> Container:
-    environment = _environment(place.get("environment"))
+    environment = environment_at(place.get("environment"))
+    volumes = (entry.text or "" for entry in place.get("volumes").entries())
+    mounts = [(inside, path) for path, _, inside in (one.partition(":") for one in volumes)]
+    mounts = [(inside.partition(":")[0], path) for inside, path in mounts]
     words: list[Word] = []
     for key in ("entrypoint", "command"):
         part = place.get(key)
         if part.entries():
             words += [
-                _word(_replaced(entry.pieces, _IN_COMPOSE, {}), entry) for entry in part.entries()
+                word_at(in_mounts(_replaced(entry.pieces, _IN_COMPOSE, {}), mounts), entry)
+                for entry in part.entries()
             ]
         elif part.text:
-            pieces = _replaced(part.pieces, _IN_COMPOSE, {})
+            pieces = in_mounts(_replaced(part.pieces, _IN_COMPOSE, {}), mounts)
             commands = read_inner(pieces, {}, part.source, name).commands
             words += [word for command in commands[:1] for word in command.words]
     image = place.get("image").text or ""
@@ -419,7 +486,7 @@ def gpu_limit(place: Place) -> Given | None:
     return None
 
 
-def _environment(place: Place) -> dict[str, Word]:
+def environment_at(place: Place) -> dict[str, Word]:
     """Variables of a list of names and values, of ``NAME=value`` texts, or of a mapping."""
     found: dict[str, Word] = {}
     for entry in place.entries():
@@ -427,11 +494,11 @@ def _environment(place: Place) -> dict[str, Word]:
             value = entry.get("value")
             reason = f"{entry.get('name').text} comes from elsewhere (line {entry.line})"
             pieces = value.pieces if value.text is not None else untold(reason)
-            found[entry.get("name").text or ""] = _word(pieces, value if value.text else entry)
+            found[entry.get("name").text or ""] = word_at(pieces, value if value.text else entry)
         elif "=" in (entry.text or ""):
             named = (entry.text or "").partition("=")[0]
-            found[named] = _word(Place.pieces_after(entry, f"{named}="), entry)
-    found |= {key: _word(value.pieces, value) for key, value in place.items()}
+            found[named] = word_at(Place.pieces_after(entry, f"{named}="), entry)
+    found |= {key: word_at(value.pieces, value) for key, value in place.items()}
     return found
 
 
@@ -455,11 +522,13 @@ def _replaced(pieces: Pieces, pattern: re.Pattern[str], values: Mapping[str, Pie
     return tuple(piece for piece in done if piece.text or piece.unknown) or computed("")
 
 
-def _word(pieces: Pieces, place: Place) -> Word:
+def word_at(pieces: Pieces, place: Place) -> Word:
+    """A word that stands at a place."""
     return Word.of(pieces, place.line, place.text or "")
 
 
-def _plain(text: str, line: int) -> Word:
+def plain_word(text: str, line: int) -> Word:
+    """A word that a key stands for."""
     return Word.of(computed(text), line, text)
 
 
@@ -468,4 +537,4 @@ def _all(container: Container) -> Iterator[Word]:
     for word in container.words:
         yield word
         for text in (word.text or "").split():
-            yield _plain(text, word.line)
+            yield plain_word(text, word.line)

@@ -61,28 +61,35 @@ def gpu_called(word: str, folder: Path | None = None) -> str | None:
     return _of_size(found[0], plain[found.end() :], folder)
 
 
-def gpu_named(text: str, path: Path, folder: Path | None = None) -> Named | None:
-    """The GPU that a file names in its text or its path; None where it names none.
+def gpus_named(
+    text: str, path: Path, folder: Path | None = None, near: str = ""
+) -> tuple[Named, ...]:
+    """The GPUs that a file names in its text, else in its path, the likeliest first.
 
     A type of a cloud's machines counts before the names of GPUs, of which the one that stands
-    there most often counts.
+    there most often counts; those ``near`` what is started, a part of the text, before others.
     """
-    for place in (text, str(path)):
-        for word in re.findall(r"[\w.-]+", place.lower()):
+    for places in ((near, text), (str(path),)):
+        for word in re.findall(r"[\w.-]+", "\n".join(places).lower()):
             if (instance := INSTANCES.get(word.strip(".-"))) is not None:
-                return Named(gpu=instance.gpu, word=word, gpus_per_node=instance.gpus)
-        found: Counter[str] = Counter()
+                return (Named(gpu=instance.gpu, word=word, gpus_per_node=instance.gpus),)
         words: dict[str, str] = {}
-        for one in _pattern(folder).finditer(place.lower()):
-            gpu = _of_size(one[0], place[one.end() : one.end() + 20], folder)
-            found[gpu] += 1
-            words.setdefault(gpu, one[0])
-        if found:
-            (gpu, _), *_ = found.most_common(1)
-            return Named(gpu=gpu, word=words[gpu])
+        for place in places:
+            found: Counter[str] = Counter()
+            own: dict[str, str] = {}
+            for one in _pattern(folder).finditer(place.lower()):
+                gpu = _of_size(one[0], place[one.end() : one.end() + 20], folder)
+                found[gpu] += 1
+                own.setdefault(gpu, one[0])
+            words = {
+                **words,
+                **{gpu: own[gpu] for gpu, _ in found.most_common() if gpu not in words},
+            }
+        if words:
+            return tuple(Named(gpu=gpu, word=word) for gpu, word in words.items())
     if software := _OF_AMD.search(text):
-        return Named(gpu=_USUAL_OF_AMD, word=software[0])
-    return None
+        return (Named(gpu=_USUAL_OF_AMD, word=software[0]),)
+    return ()
 
 
 def _of_size(word: str, following: str, folder: Path | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from planner.base.units import GIB
 from planner.launch.option_table import Quantities
@@ -40,6 +40,10 @@ _MODULES = (
     *("sglang.launch_server", "dynamo.sglang", "launch_server.py"),
     *("sglang.bench_one_batch", "sglang.bench_offline_throughput"),
 )
+_OF_DOCUMENT = {
+    *("tp-size", "dp-size", "ep-size", "mem-fraction-static", "chunked-prefill-size"),
+    *("max-running-requests", "enable-dp-attention", "disaggregation-mode", "context-length"),
+}
 
 
 def starts(words: Sequence[str]) -> bool:
@@ -48,6 +52,11 @@ def starts(words: Sequence[str]) -> bool:
     if first[:2] == ["sglang", "serve"]:
         return True
     return any(word in _MODULES for word in first)
+
+
+def is_of(values: Mapping[str, object]) -> bool:
+    """Whether a document has options of SGLang's server."""
+    return len(_OF_DOCUMENT & {name.replace("_", "-") for name in values}) > 1
 
 
 def answers(reading: Reading) -> Answers:
@@ -63,11 +72,14 @@ def _layout(told: Told, _: ModelSpec | None) -> int:
     ranks, copies = told.count("attention_data_parallel"), told.count("server_copies")
     if told.reading.has("--enable-dp-attention") and ranks == 1:
         ranks, copies = copies, 1
+    # A dispatcher of tokens sets the size (`server_args.py`, 0.5.23, `_handle_a2a_moe`).
+    named = told.reading.text("--moe-a2a-backend") not in (None, "none")
+    dispatched = named or told.reading.has("--enable-deepep-moe")
     told.values.update(
         tensor_parallel=max(stage // ranks, 1),
         pipeline_parallel=pp,
         attention_data_parallel=ranks,
-        expert_parallel=told.count("expert_parallel"),
+        expert_parallel=stage if dispatched else told.count("expert_parallel"),
     )
     told.put_gpus(stage * pp * copies)
     if ranks > stage or stage % ranks:
@@ -195,6 +207,7 @@ TARGET = Target(
     workloads=("serve", "inference"),
     profiles=("SGLang",),
     answers=answers,
+    is_of=is_of,
     starts=starts,
     accepted=("sglang-0.5.23",),
 )

@@ -56,6 +56,8 @@ _TABLE = OptionTable.load("tensorrt-llm")
 # What tells a YAML of further options from that of other tools.
 _SIZES = {"tensor_parallel_size", "max_batch_size", "max_num_tokens", "enable_attention_dp"}
 _SECTIONS = {"kv_cache_config", "cuda_graph_config", "moe_config", "cache_transceiver_config"}
+# In the model.yaml of Triton's backend for LLM (tensorrtllm_backend, docs/llmapi.md), too.
+_BACKENDS = ("pytorch", "tensorrt", "_autodeploy")
 _BESIDE = ("--config", "--extra_llm_api_options", "--extra-engine-args")
 
 
@@ -73,7 +75,8 @@ def starts(words: Sequence[str]) -> bool:
 def is_of(values: Mapping[str, object]) -> bool:
     """Whether a document has further options of a server, or both pools of a service."""
     sections = {name.split(".")[0] for name in values}
-    return _has_pools(values) or (bool(sections & _SIZES) and bool(sections & _SECTIONS))
+    known = sections & _SECTIONS or values.get("backend") in _BACKENDS
+    return _has_pools(values) or (bool(sections & _SIZES) and bool(known))
 
 
 def _has_pools(values: Mapping[str, object]) -> bool:

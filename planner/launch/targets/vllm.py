@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.launch.option_table import Quantities
+from planner.launch.option_table import Accepted, Quantities
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -81,8 +81,11 @@ def starts(words: Sequence[str]) -> bool:
 
 
 def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document has options of ``vllm serve``."""
-    return len(_OF_DOCUMENT & {*values}) > 1
+    """Whether a document has options of ``vllm serve``, or of Triton's ``model.json`` for vLLM."""
+    names = {name.replace("_", "-") for name in values}
+    accepted = Accepted.of(_ENGINE.accepted, _ENGINE.table)
+    is_own = bool(_OF_DOCUMENT & names) and all(accepted.find(f"--{one}") for one in names)
+    return is_own or len(_OF_DOCUMENT & {*values}) > 1
 
 
 def answers(reading: Reading) -> Answers:
