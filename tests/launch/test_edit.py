@@ -18,8 +18,8 @@ from planner.documents.shell.edit import edit_command
 from planner.documents.shell.text import Given, shell_word
 from planner.documents.tree import key_path, read_tree
 from planner.documents.writing import yaml_scalar
+from planner.launch.arguments import read_arguments
 from planner.launch.option_table import Accepted, AcceptedOption
-from planner.launch.read import read_arguments
 
 NAMES = [f"--option-{letter}" for letter in "abcdef"]
 FLAGS = ["--flag-a", "--flag-b"]

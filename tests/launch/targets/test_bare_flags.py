@@ -7,7 +7,8 @@ import pytest
 from planner.documents.shell import Word
 from planner.documents.shell.values import computed
 from planner.errors import LaunchError
-from planner.launch.read import launches, read_arguments, read_launch
+from planner.launch.arguments import read_arguments
+from planner.launch.read import launches, read_launch
 from planner.launch.targets import target_of, targets
 
 _OPTIONS = (
