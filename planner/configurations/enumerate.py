@@ -191,12 +191,13 @@ def numbers(columns: Factor, name: str) -> FloatArray:
 
 def joined(factors: Sequence[Factor]) -> Factor:
     """Columns of all combinations of the entries of some factors, the last fastest."""
-    grids = np.meshgrid(*(np.arange(_length(factor)) for factor in factors), indexing="ij")
-    return {
-        name: values[grid.ravel()]
-        for factor, grid in zip(factors, grids, strict=True)
-        for name, values in factor.items()
-    }
+    found, before, after = dict[str, Values](), 1, math.prod(map(_length, factors))
+    for factor in factors:
+        after //= max(_length(factor), 1)
+        for name, values in factor.items():
+            found[name] = np.tile(np.repeat(values, after), before)
+        before *= _length(factor)
+    return found
 
 
 def _length(columns: Factor) -> int:

@@ -75,7 +75,7 @@ class ConfigurationTable:
         try:
             return self._shape
         except AttributeError:
-            shapes = (np.shape(getattr(self, name)) for name in self.names())
+            shapes = {np.shape(getattr(self, name)) for name in self.names()}
             object.__setattr__(self, "_shape", np.broadcast_shapes(*shapes))
             return self._shape
 

@@ -12,6 +12,7 @@ from planner.base.arrays import BoolArray, FloatArray, IndexArray, ranking
 _PROBES = 8
 _CHUNK = 2**10
 _FEW_LEVELS = 64
+_FEW = 2**7  # each of so many is compared with each in less time than one sort takes
 
 
 def pareto_front(values: FloatArray) -> NDArray[np.intp]:
@@ -32,6 +33,10 @@ def pareto_front(values: FloatArray) -> NDArray[np.intp]:
     order, ranked = order[distinct], ranked[distinct]
     if ranked.shape[1] < 3:
         return order[_falls_below_all_before(ranked[:, -1], ranked.shape[1])]
+    if len(ranked) <= _FEW:
+        columns = ranked.T
+        nowhere_larger = reduce(np.logical_and, (one[:, None] <= one for one in columns))
+        return np.asarray(order[nowhere_larger.sum(axis=0) == 1])
     levels, pairs = _levels(ranked)
     return order[_staircase(ranked) if levels is None else _by_levels(levels, pairs)]
 

@@ -119,8 +119,10 @@ class Problem:
         codes = np.broadcast_to(candidates.rejected_by, candidates.shape)
         first = self.first_soft + len(MEMORIES)
         for number, constraint in enumerate(self.constraints, start=first):
-            violated = (codes == 0) & constraint.violated(candidates)
-            codes = np.where(violated, np.int8(number), codes)
+            kept = codes == 0
+            if not kept.any():
+                break
+            codes = np.where(kept & constraint.violated(candidates), np.int8(number), codes)
         return codes
 
     def values(self, candidates: Candidates, rows: IndexArray) -> FloatArray:

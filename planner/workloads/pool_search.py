@@ -16,6 +16,7 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.configurations.enumerate import OpenMesh, numbers
 from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import pick
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     PrefillWorkers,
@@ -269,10 +270,11 @@ def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
     """A flat table of some workers by flat index or mask."""
     shape = workers.configurations.shape
     indices: IndexArray = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows)
+    positions = np.unravel_index(indices, shape)
     return _changed(
         workers,
         workers.configurations.rows(indices),
-        lambda value: np.broadcast_to(value, shape).ravel()[indices],
+        lambda value: pick(np.asarray(value), shape, positions),
     )
 
 

@@ -59,3 +59,11 @@ def test_columns_are_the_estimate_in_their_units():
     assert sum(memory) == pytest.approx(row["peak_memory_gib"])
     assert (row["gpu"], row["framework"]) == ("h100-sxm-80gb", "Megatron-LM")
     assert row["tflops_per_gpu"] == pytest.approx(row["model_flops_utilization"] * 989.5, rel=1e-3)
+
+
+def test_where_nothing_fits_no_time_is_predicted(monkeypatch):
+    monkeypatch.setattr("planner.estimators.training.estimate.step_time", None)
+    found = planner.search(model="llama-65b", num_gpus=1, constraints={"calendar_time": "1d"})
+    assert [miss.rejection for miss in found.nearest_misses] == ["out_of_memory"]
+    with pytest.raises(TypeError):
+        planner.search(model="llama-7b", num_gpus=8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from operator import attrgetter
 
@@ -475,15 +475,31 @@ class Estimate:
 
     ``rejected_by`` is 0 where a configuration is possible and fits, else the one-based
     position in ``REJECTIONS`` of the first rule that rejects it. Predictions of rejected
-    configurations have no meaning, except the memory of those that run out of it.
+    configurations have no meaning, except the memory of those that run out of it. Times are worked
+    out where they are asked for: where nothing fits, nobody asks.
     """
 
     setting: Setting
     configurations: TrainingConfigurations
+    share: Share
+    parameters: StageParameters
     memory: Memory
-    time: StepTime
-    step_time: FloatArray
     rejected_by: CodeArray
+    flops_efficiency: float | tuple[float, ...] | None = None
+
+    @cached_property
+    def time(self) -> StepTime:
+        """Seconds of a step by part."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return step_time(self.share, self.configurations, self.parameters, self.memory.paged)
+
+    @cached_property
+    def step_time(self) -> FloatArray:
+        """Seconds of a step."""
+        if self.flops_efficiency is None:
+            return self.time.total
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return _flat_step_time(self.setting, self.configurations, self.flops_efficiency)
 
     @property
     def peak_memory(self) -> FloatArray:
@@ -493,7 +509,7 @@ class Estimate:
     @property
     def is_flat(self) -> bool:
         """Whether ``step_time`` comes from a flat efficiency, and ``time`` does not explain it."""
-        return self.step_time is not self.time.total
+        return self.flops_efficiency is not None
 
     @property
     def time_parts(self) -> dict[str, FloatArray]:
@@ -581,10 +597,6 @@ def evaluate(
         fullest, mean = fullest_and_mean_share(setting, c)
         parameters = stage_parameters(setting.model, c, setting, every_stage=every_stage)
         memory = peak_memory(fullest, c, parameters)
-        time = step_time(mean, c, parameters, memory.paged)
-        total = time.total
-        if flops_efficiency is not None:
-            total = _flat_step_time(setting, c, flops_efficiency)
         too_large = ~(memory.least <= usable_share * setting.machine.gpu.allocatable_memory)
         needed = host_need(setting, memory)
         if np.any(needed):
@@ -595,10 +607,11 @@ def evaluate(
     return Estimate(
         setting=setting,
         configurations=c,
+        share=mean,
+        parameters=parameters,
         memory=memory,
-        time=time,
-        step_time=total,
         rejected_by=rejected_by,
+        flops_efficiency=flops_efficiency,
     )
 
 
