@@ -27,6 +27,7 @@ from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Choice
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
+from planner.question.terms import terms_about
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 COLUMN, BESIDE = "scaling_efficiency", "tokens_per_s_per_gpu"
-ALIKE = ("model", "gpu", "adapter")
+ALIKE = terms_about("alike")
 """The axes that plans must have in common."""
 
 

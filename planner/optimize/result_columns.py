@@ -11,53 +11,22 @@ from planner.base.arrays import FloatArray, IndexArray, Numeric, ranking
 from planner.base.cells import number_in
 from planner.confidence.intervals import Confidence
 from planner.optimize.source import Column, Columns, Source
+from planner.question.terms import glossary, terms_about
 
-# By the quantity whose published errors they share: columns that are in proportion to it, and
-# those that are in proportion to its inverse.
+
+def _erring(how: str) -> tuple[str, ...]:
+    """The columns in proportion to a quantity, or to ``1/`` its inverse."""
+    found = [term for term in glossary().values() if how in term.errs]
+    return tuple(term.column for term in sorted(found, key=lambda term: term.errs[how]))
+
+
+FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    name: (_erring(name), _erring(f"1/{name}")) for name in terms_about("quantity")
+}
+"""By the quantity whose published errors they share: columns that are in proportion to it, and
+those that are in proportion to its inverse."""
 _CAPACITY = "capacity_requests_per_s"
 _CAPACITIES = (_CAPACITY, f"{_CAPACITY}_per_gpu")
-FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "step_time": (
-        ("step_time_s", "time_to_train_days"),
-        ("tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization"),
-    ),
-    "calendar_time": (
-        ("calendar_time_days", "gpu_hours", "cost_usd", "cost_per_pflop_day_usd"),
-        (),
-    ),
-    "time_to_first_token": (("time_to_first_token_s", "prefill_latency_s"), ()),
-    "time_per_output_token": (
-        ("time_per_output_token_s", "decode_latency_s"),
-        ("tokens_per_s_per_user",),
-    ),
-    "throughput": (
-        (
-            "output_tokens_per_s",
-            "output_tokens_per_s_per_gpu",
-            "tokens_per_s",
-            "tokens_per_s_per_gpu",
-            "requests_per_s",
-            *_CAPACITIES,
-        ),
-        (
-            "cost_per_million_tokens_usd",
-            "cost_per_million_input_tokens_usd",
-            "cost_per_million_cached_input_tokens_usd",
-            "cost_per_million_output_tokens_usd",
-        ),
-    ),
-    "power": (("power_kw",), ()),
-    "energy": (
-        (
-            "energy_kwh",
-            "carbon_kg",
-            "energy_per_million_tokens_kwh",
-            "carbon_per_million_tokens_kg",
-        ),
-        (),
-    ),
-    "peak_memory": (("peak_memory_gib",), ()),
-}
 _OF_RATES = {name for names in FOLLOWING["throughput"] for name in names} - {*_CAPACITIES}
 _UTILIZATION = "model_flops_utilization"
 _OF_STEPS = ("step_time", "calendar_time")

@@ -52,6 +52,9 @@ texts are made from it. Its columns:
     - ``asked``, ``terms``: of a scenario what stands first, and where and on what terms it runs;
       ``offer``: of a price; ``first``: what the help tells first; ``answered``: what a plan
       answers where nobody does
+    - ``quantity`` that published runs tell the errors of; ``sized``: what a run is sized by;
+      ``work``: what a plan is made for; ``alike``: what plans that scale have in common; ``hour``:
+      of a day
     - ``kernel``, ``reached``: of one operator, what it is and what it reaches; ``measure``: of
       scenarios; ``high``: results of which more is better
     - ``source``: specs of a row; ``priced``: what is compared where prices are; ``logged``: of a
@@ -65,6 +68,9 @@ texts are made from it. Its columns:
     of a question, the one without which it does nothing
 ``tells``
     of an objective or limit whose name is no column: the result that tells it
+``errs``
+    of a result the quantities with whose published errors it errs, ``1/`` where in proportion to
+    their inverse, with its place among them
 ``words``, ``common``
     of a question the enumeration whose words answer it; of a parameter the values that runs of
     today have, where others are asked for by name
@@ -123,6 +129,7 @@ class Term:
     tells: str
     words: str
     common: str
+    errs: dict[str, int]
 
     @property
     def sign(self) -> int:
@@ -247,13 +254,17 @@ def glossary() -> dict[str, Term]:
     text = (Path(__file__).parent / "terms.csv").read_text(encoding="utf-8")
     found = {}
     for row in csv.DictReader(text.splitlines(), restval=""):
-        of, kind, groups = (
-            tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind", "about")
+        of, kind = (tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind"))
+        about, errs = (
+            {
+                group: int(place or 0)
+                for group, _, place in (word.partition(":") for word in words)
+                if group
+            }
+            for words in (row.pop(name).split("|") for name in ("about", "errs"))
         )
-        places = (group.partition(":") for group in groups)
-        about = {group: int(place or 0) for group, _, place in places}
         form = tuple(row.pop("form").split())
-        found[row["term"]] = Term(of=of, kind=kind, about=about, form=form, **row)
+        found[row["term"]] = Term(of=of, kind=kind, about=about, form=form, errs=errs, **row)
     return found
 
 

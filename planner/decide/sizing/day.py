@@ -18,7 +18,7 @@ from planner.decide.sizing.fleet import Fleet
 from planner.decide.sizing.serving import fleet_of
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
-from planner.question.terms import terms_of
+from planner.question.terms import terms_about, terms_of
 from planner.specs import csv_table
 from planner.specs.csv_table import Column, Row, optional, records
 from planner.specs.paths import load_file
@@ -227,17 +227,18 @@ class Day:
 
     def rows(self) -> Iterator[dict[str, Value]]:
         """A row of columns for each period."""
+        gpu, time, rate, number, capacity = terms_about("hour")
         for hour in self.hours:
             period = hour.period
             yield {
-                "gpu": self.gpu,
-                "time": period.clock,
+                gpu: self.gpu,
+                time: period.clock,
                 "hours": period.hours,
-                "request_rate": period.request_rate,
-                "num_gpus": hour.num_gpus,
+                rate: period.request_rate,
+                number: hour.num_gpus,
                 "base_gpus": hour.base,
                 "on_demand_gpus": hour.on_demand,
-                "requests_per_s": hour.capacity,
+                capacity: hour.capacity,
                 "base_contract": self.terms.base_contract,
                 "hourly_contract": self.terms.hourly_contract,
                 "cost_usd": HOUR

@@ -18,7 +18,7 @@ from planner.optimize.collector import first_row
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates
 from planner.optimize.sureness import is_unknown, sure_value
-from planner.question.terms import glossary
+from planner.question.terms import glossary, terms_about
 from planner.workloads.plan import Plan
 from planner.workloads.scenes import EACH_ITS_OWN
 
@@ -30,10 +30,7 @@ SUFFIXES = {"d": ("_days", DAY), "s": ("_s", 1.0), "GiB": ("_gib", GIB), "USD": 
 """By the unit of a limit what the names of its columns end with, and their unit."""
 
 # What a plan is made for; prices, networks and software are told by fleet.
-_OF_WORK = (
-    "sequence_length", "global_batch_size", "input_tokens", "output_tokens", "acceptance_rate",
-    "quantization",
-)  # fmt: skip
+_OF_WORK = terms_about("work")
 FEWEST, CHEAPEST, FASTEST = "fewest", "cheapest", "fastest"
 
 

@@ -26,7 +26,7 @@ from planner.decide.sizing.training import TrainingSizer
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.question.inputs import read, several
 from planner.question.request import ALL, Request
-from planner.question.terms import glossary, terms_of
+from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
 from planner.workloads.given import Said
@@ -39,7 +39,7 @@ Progress = Callable[[int], None]
 Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 
 # Without any of them the fewest GPUs are those whose memory is large enough.
-_TRAINING = (*DEADLINES, "step_time", "cost", "model_flops_utilization")
+_TRAINING = terms_about("sized")
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
