@@ -432,7 +432,7 @@ def test_every_second_layer_of_mistral_large_reads_the_cache_of_another(tmp_path
         found[key] = found.get(key, 0) + group.num_hidden_layers
         assert group.attention.head_dim == 128
     assert found == numbers  # each fourth has no rotary part
-    own = _read(
-        tmp_path, {key: value for key, value in config.items() if key != "kv_source_layers"}
-    )
+    own = _read(tmp_path, config | {"kv_source_layers": None})
     assert not any(each.shares_cache for each in own.attentions)
+    # 1T-A52B, as it is called.
+    assert count_parameters(own).active == pytest.approx(52e9, rel=0.005)
