@@ -369,13 +369,14 @@ def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
         keeps=(kept(rank_q, spread=Spread.TOKENS),) if rank_q else read,
         makes=QKV_PROJ,
     )
-    yield _down("kv_down", h, rank_kv + rope, ())
+    if not attention.shares_cache:
+        yield _down("kv_down", h, rank_kv + rope, ())
     yield Product(
         name="kv_up",
         module="qkv",
         depth=rank_kv,
         columns=columns(Part(name="kv", count=a, width=up, adapter=AdapterTargets.QUERY_VALUE)),
-        weights=rank_kv,
+        weights=0 if attention.shares_cache else rank_kv,
         holder=Holder.ATTENTION,
         reads="key_latent",
         repeated_by=("mla_up_proj",),
@@ -442,11 +443,11 @@ def _indexer(h: int, attention: AttentionSpec) -> Iterator[Op]:
     yield Product(
         name="index_q",
         module="indexer",
-        depth=attention.q_lora_rank if is_latent else h,
+        depth=attention.q_lora_rank or h,
         columns=columns(Part(name="index", count=heads, width=d)),
         split=Split.NONE,
         holder=Holder.ATTENTION,
-        reads="query_latent" if is_latent else "residual",
+        reads="query_latent" if attention.q_lora_rank else "residual",
     )
     yield IndexScores(
         name="index_scores",

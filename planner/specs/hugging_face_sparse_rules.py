@@ -163,6 +163,24 @@ def modern_glm_next(config: ConfigReader) -> ConfigReader:
     return modern_kimi_linear(modern_indexers(config))
 
 
+def modern_mistral_large(config: ConfigReader) -> ConfigReader:
+    """Layers without rotary positions, and those that read the cache of one before them."""
+    config = modern_indexers(config)
+    number = config.layers()
+    has_rope = config.sequence("no_rope_layers", number)
+    step = config.size("no_rope_layer_interval", 4)
+    sources = config.sequence("kv_source_layers", number) or range(number)
+    rope = config.size("qk_rope_head_dim", 64, least=0)
+    whole = {"qk_rope_head_dim": 0, "qk_nope_head_dim": config.size("qk_nope_head_dim", 64) + rope}
+    own: dict[str, Table] = {}
+    for layer in range(number):
+        rotates = (layer + 1) % step != 0 if has_rope is None else bool(has_rope[layer])
+        shared: Table = {} if sources[layer] == layer else {"shares_cache": True}
+        before = config.table("per_layer_config").values.get(str(layer))
+        own[str(layer)] = _as_table(before) | ({} if rotates else whole) | shared
+    return config.replaced({"per_layer_config": {key: each for key, each in own.items() if each}})
+
+
 def sums_before(config: ConfigReader) -> int:
     """Sums that a block of Kimi-K3 reads in the mean: one for each block of layers, and its own."""
     size, layers = config.optional_size("attn_res_block_size"), config.layers()

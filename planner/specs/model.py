@@ -29,6 +29,7 @@ COMPRESSED_FIELDS = ("o_groups", "o_lora_rank")
 _STANDARD_FLAGS = (
     "qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate", "shares_cache",
 )  # fmt: skip
+_LATENT_FLAGS = ("attn_output_gate", "shares_cache")
 _FILTERED = (AttentionKind.LINEAR, AttentionKind.MAMBA1, AttentionKind.MAMBA2)
 _SCANS = (*_FILTERED, AttentionKind.LIGHTNING)
 _KINDS_OF_FIELDS = {
@@ -484,7 +485,7 @@ def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
             f"qk_rope_head_dim {attention.qk_rope_head_dim} must be less than "
             f"head_dim {attention.head_dim}, which includes it"
         )
-    for name in _set(attention, (flag for flag in _STANDARD_FLAGS if flag != "attn_output_gate")):
+    for name in _set(attention, (flag for flag in _STANDARD_FLAGS if flag not in _LATENT_FLAGS)):
         yield f'{name} does not go with kind = "latent"'
     yield from _indexer_faults(attention)
 
@@ -511,8 +512,6 @@ def _indexer_faults(attention: AttentionSpec) -> Iterator[str]:
     for name in INDEX_FIELDS:
         if name not in given:
             yield f"an indexer of sparse attention needs {name}"
-    if attention.kind != AttentionKind.STANDARD and not attention.q_lora_rank:
-        yield "an indexer of sparse attention needs q_lora_rank, which its queries come from"
 
 
 def _linear_faults(attention: AttentionSpec) -> Iterator[str]:

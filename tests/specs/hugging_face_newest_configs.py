@@ -120,6 +120,16 @@ NEWEST_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "tie_word_embeddings": False,
         "v_head_dim": 256, "vocab_size": 154880,
     }),
+    "hy_v4": (58_363_437_293, {
+        "model_type": "hy_v4", "attention_bias": False, "hc_mult": 4, "head_dim": 256,
+        "hidden_size": 2816, "index_head_dim": 128, "index_n_heads": 16, "index_topk": 2048,
+        "indexer_types": ["full"] * 34, "intermediate_size": 6912, "kv_lora_rank": 512,
+        "max_position_embeddings": 262144, "mlp_layer_types": ["dense", *["sparse"] * 33],
+        "moe_intermediate_size": 768, "n_routed_experts": 256, "n_shared_experts": 1,
+        "num_attention_heads": 32, "num_experts_per_tok": 8, "num_hidden_layers": 34,
+        "num_key_value_heads": 32, "q_lora_rank": 1536, "qk_nope_head_dim": 192, "qk_rope_head_dim":
+        64, "tie_word_embeddings": False, "v_head_dim": 256, "vocab_size": 120832,
+    }),
     "jamba": (51_570_323_328, {
         "model_type": "jamba", "attn_layer_offset": 4, "attn_layer_period": 8,
         "expert_layer_offset": 1, "expert_layer_period": 2, "hidden_size": 4096,
@@ -214,6 +224,16 @@ NEWEST_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "num_attention_heads": 64, "num_experts_per_tok": 4, "num_hidden_layers": 6,
         "num_key_value_heads": 4, "num_local_experts": 32, "shared_intermediate_size": 3072,
         "tie_word_embeddings": False, "vocab_size": 200064,
+    }),
+    "mistral_large4_text": (1_049_997_860_384, {
+        "model_type": "mistral_large4_text", "attention_bias": False, "first_k_dense_replace": 1,
+        "hidden_size": 6144, "index_head_dim": 128, "index_n_heads": 32, "index_topk": 2048,
+        "intermediate_size": 24576, "kv_lora_rank": 512, "kv_source_layers": [layer - layer % 2 for
+        layer in range(72)], "max_position_embeddings": 1048576, "moe_intermediate_size": 6144,
+        "n_routed_experts": 128, "n_shared_experts": 1, "num_attention_heads": 64,
+        "num_experts_per_tok": 4, "num_hidden_layers": 72, "num_key_value_heads": 64,
+        "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "tie_word_embeddings": False, "v_head_dim":
+        128, "vocab_size": 204800,
     }),
     "mllama_text_model": (9_775_192_080, {
         "model_type": "mllama_text_model", "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],

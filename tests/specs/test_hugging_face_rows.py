@@ -37,10 +37,12 @@ INEXACT = {
     "gemma4-26b": 2_865_920,
     "glm5_next_text": -5_724_155,
     "gpt_neox_japanese": -2_560,
+    "hy_v4": 12_255_300,
     "jamba": -8_064,
     "jamba-3b": -7_488,
     "kimi_k3": -329_728,
     "laguna-gate-per-head": -589_824,
+    "mistral_large4_text": -889_504,
     "mllama_text_model": -32_784,
     "modernbert-decoder": -589_824,
     "molmo2": -524_288,
@@ -62,7 +64,7 @@ def _read(folder: Path, config: Any) -> ModelSpec:
 
 
 def test_the_number_of_types_that_are_read() -> None:
-    assert len(FAMILIES) == 268
+    assert len(FAMILIES) == 273
     assert not FAMILIES.keys() & UNMODELLED.keys()
 
 
@@ -260,7 +262,7 @@ def test_what_a_language_model_cannot_be_is_refused(
     ("family", "reason"),
     [
         ("rwkv", "recurrent layers"),
-        ("hy_v4", "several streams of residuals"),
+        ("qwen4_exp", "several streams of residuals"),
         ("zamba2", "attention layers that share weights"),
         ("inkling_text", "short convolutions"),
         ("bert", "encoders"),
@@ -417,3 +419,20 @@ def test_a_language_model_by_the_name_that_its_code_gives_it(part: str, tmp_path
     text = CONFIGS["qwen2.5-0.5b"]
     read = _read(tmp_path, {"model_type": "internvl_chat", part: text})
     assert read.layer_groups == load_model("qwen2.5-0.5b").layer_groups
+
+
+def test_every_second_layer_of_mistral_large_reads_the_cache_of_another(tmp_path: Path) -> None:
+    _, config = NEWEST_CONFIGS["mistral_large4_text"]
+    read = _read(tmp_path, config)
+    numbers = {(True, 0): 18, (False, 64): 36, (True, 64): 18}
+    found: dict[tuple[bool, int], int] = {}
+    for group in read.layer_groups:
+        assert group.attention
+        key = (group.attention.shares_cache, group.attention.qk_rope_head_dim)
+        found[key] = found.get(key, 0) + group.num_hidden_layers
+        assert group.attention.head_dim == 128
+    assert found == numbers  # each fourth has no rotary part
+    own = _read(tmp_path, config | {"kv_source_layers": None})
+    assert not any(each.shares_cache for each in own.attentions)
+    # 1T-A52B, as it is called.
+    assert count_parameters(own).active == pytest.approx(52e9, rel=0.005)

@@ -142,7 +142,7 @@ LINEAR = {
         (COMPRESSED | {"o_groups": 3}, "o_groups 3 does not divide 8 heads"),
         (COMPRESSED | INDEXER, "an indexer of compressed attention needs compress_ratio"),
         (COMPRESSED | {"qk_norm": True}, 'qk_norm does not go with kind = "compressed"'),
-        (LATENT | INDEXER | {"q_lora_rank": 0}, "an indexer of sparse attention needs q_lora_rank"),
+        (COMPRESSED | INDEXER | {"q_lora_rank": 0}, 'kind = "compressed" needs q_lora_rank'),
         (LATENT | INDEXER | {"index_n_heads": 10**6}, "more than 256 times hidden_size"),
         (LINEAR | {"linear_num_key_heads": 3}, "3 does not divide linear_num_value_heads 8"),
         (LINEAR | {"linear_key_head_dim": 10**6}, "linear_key_head_dim 1000000 is more than"),
