@@ -345,7 +345,7 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
             text = reading.read_text(place, LARGEST, _Unread)
         except _Unread:
             continue
-        return next(_trees(place, text), None)
+        return next((replace(one, path=place) for one in _trees(place, text)), None)
     return None
 
 
