@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,9 @@ def estimate_imported(given: options.Given, request: Request) -> None:
             raise LaunchError(
                 f"{imported.path}: nothing was written: the change is not whole there."
             )
-        _write(imported.path, rewritten, quiet=given["quiet"])
+        for one in (rewritten, *rewritten.others):
+            if one.before != one.after:
+                _write(one.path, one, quiet=given["quiet"])
     if found.rejected_by:
         message = infeasible_message(plan, result_of(plan, found), found)
         is_told = found.rejected_by == "out_of_memory" and plan.workload.name == "train"
@@ -127,10 +130,17 @@ def _reads_as(given: options.Given, made: Rewritten, change: Change) -> bool:
     assumed = {name: imported.values[name] for name in imported.assumed}
     of_file = {"from_file": imported.path, "launch_text": made.after, "launch_assumed": assumed}
     again = {**given, **of_file, "quiet": True}
-    try:
-        _, found, _ = judged(make_request(again), given["burst"])
-    except PlannerError:
-        return False
+    with tempfile.TemporaryDirectory() as folder:
+        if made.others:  # read where the changed ones stand beside the file
+            again["from_file"] = Path(folder, imported.path.name)
+            beside = {one.path: one.text for one in imported.found.files.values() if one.path}
+            texts = {**beside, **{one.path: one.after for one in made.others}}
+            for path, text in {**texts, again["from_file"]: made.after}.items():
+                Path(folder, path.name).write_text(text, encoding="utf-8")
+        try:
+            _, found, _ = judged(make_request(again), given["burst"])
+        except PlannerError:
+            return False
     row = full_row(found)
     parameters = terms_of(given["workload"], "parameter")
     return not found.rejected_by and all(

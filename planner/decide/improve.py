@@ -152,12 +152,12 @@ def _around(plan: Plan, own: Row, may_be: Callable[[str, Value], bool]) -> Probl
 
 
 def _is_kept(term: Term, workload: str) -> bool:
-    """Whether a parameter is decided for other reasons than speed: formats, kernels, the batch,
-    what an engine leaves to others of a GPU's memory."""
+    """Whether a parameter is decided for other reasons than speed: formats, kernels, exchanges,
+    the batch, what an engine leaves to others of a GPU's memory."""
     is_kernel = term.type == "flag" and term.term not in _FOLLOWING
     is_batch = workload == "inference" and term.term == "concurrency"
-    is_share = term.term == "gpu_memory_utilization"
-    return (term.is_format or is_kernel or is_batch or is_share) and not term.option
+    is_other = term.term in ("gpu_memory_utilization", "cp_comm_type")
+    return (term.is_format or is_kernel or is_batch or is_other) and not term.option
 
 
 def _values(

@@ -289,7 +289,8 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
             text = reading.read_text(place, LARGEST, _Unread)
         except _Unread:
             continue
-        return modelfile_of(text, name) or next(_trees(place, text), None)
+        made = (replace(one, path=place) for one in _trees(place, text))
+        return modelfile_of(text, name) or next(made, None)
     return None
 
 

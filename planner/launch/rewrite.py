@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field
 from functools import cache
+from pathlib import Path
 
 from planner.base.records import record
 from planner.documents.edit import edit_document
@@ -12,9 +13,10 @@ from planner.documents.shell.edit import edit_command
 from planner.documents.shell.text import Changes, Edited, Given, diff
 from planner.launch.imported import Imported
 from planner.launch.job import Job
-from planner.launch.option_table import Remark, Role
+from planner.launch.option_table import OptionTable, Quantities, Remark, Role
 from planner.launch.read import is_document, launches
 from planner.launch.target import Target
+from planner.launch.targets import target_of
 from planner.launch.understood import Found, Reading
 
 _Texts = tuple[str, ...]
@@ -28,8 +30,11 @@ class Rewritten:
 
     ``changes`` are all options that say it, by name, with their texts, None where they go;
     ``unwritten`` those whose place in the file text alone does not tell. ``unexpressed`` is what
-    the target cannot say of the change, ``notes`` what is to be done beside it.
+    the target cannot say of the change, ``notes`` what is to be done beside it. ``others`` are
+    files that it reads, changed, too; ``path`` is where each stands.
     """
+
+    path: Path
 
     name: str
     before: str
@@ -38,11 +43,13 @@ class Rewritten:
     unwritten: Changes = field(default_factory=dict)
     changes: Changes = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    others: tuple[Rewritten, ...] = ()
 
     @property
     def diff(self) -> str:
-        """A unified diff, empty where nothing is changed."""
-        return diff(self.before, self.after, self.name)
+        """A unified diff of all files, empty where nothing is changed."""
+        own = diff(self.before, self.after, self.name)
+        return "".join((own, *(one.diff for one in self.others)))
 
 
 def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[str]) -> Rewritten:
@@ -64,10 +71,14 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     else:
         words = [row.option for row in target.table.rows if row.option.startswith("-")]
         # The others stand in a document beside the command.
-        of_command = words or target.table.options
+        of_command = words or target.table.options | OptionTable.load("transformers").options
         own = {name: texts for name, texts in changes.items() if name in of_command}
-        edited = _edited_command(imported, own)
+        # Of a word that several parsers of a command know it is the first one's.
+        heard = {name: target.options.find(f"--{name.lstrip('-')}") for name in own}
+        spelt = {one.name if (one := heard[name]) else name: own[name] for name in own}
+        edited = _edited_command(imported, spelt)
     elsewhere = {name: texts for name, texts in changes.items() if name not in own}
+    others, left = _in_files(imported, edited.text, {**elsewhere, **beside})
     text = edited.text
     if found.text.count("\r\n") == found.text.count("\n") > 0:  # line ends of one kind stay
         text = text.replace("\r\n", "\n").replace("\n", "\r\n")
@@ -75,27 +86,51 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
         remark for remark in target.settings(after).unexpressed if remark.parameter in changed
     )
     return Rewritten(
+        path=imported.path,
         name=found.name,
         before=found.text,
         after=text,
         unexpressed=unexpressed,
-        unwritten={**edited.unwritten, **elsewhere, **beside},
+        unwritten={**edited.unwritten, **left},
         changes={**changes, **beside},
         notes=_copies(before, after),
+        others=others,
     )
+
+
+def _in_files(
+    imported: Imported, text: str, changes: Changes
+) -> tuple[tuple[Rewritten, ...], Changes]:
+    """The files that the changed ``text`` reads, changed, and what stands in none of them."""
+    if not changes:
+        return (), {}
+    again = _same(imported)(text)
+    files = {} if again is None else again.files
+    left, made = dict(changes), []
+    for file in files.values():
+        known = target_of(file.target).table.options if file.target else frozenset()
+        own = {name: texts for name, texts in left.items() if name in known}
+        if file.path is None:  # written by the text itself, maybe of what was changed there
+            given = {name: file.options[name].texts for name in own if name in file.options}
+            done = {name for name, texts in own.items() if given.get(name) == texts}
+        else:
+            edited = edit_document(file.text, file.name, own)
+            done = own.keys() - edited.unwritten.keys()
+            one = Rewritten(path=file.path, name=file.name, before=file.text, after=edited.text)
+            made += [one] if one.diff else []
+        left = {name: texts for name, texts in left.items() if name not in done}
+    return tuple(made), left
 
 
 def _edited_command(imported: Imported, changes: Changes) -> Edited:
     """The command changed; a new option stands behind the one that the table has before it."""
-    text, line = imported.found.text, imported.found.line
-    lines = [one.line for one in _commands(imported, text)]
-    number = lines.index(line) if line in lines else 0
+    text, same = imported.found.text, _same(imported)
 
     @cache
     def options(changed: str) -> Mapping[str, Given]:
         """Those of the same command; editing and the next change ask of the same text."""
-        same = _commands(imported, changed)
-        return same[number].options if number < len(same) else {}
+        found = same(changed)
+        return {} if found is None else found.options
 
     unwritten: dict[str, tuple[str, ...] | None] = {}
     order = list(dict.fromkeys(row.option for row in imported.target.table.rows if row.option))
@@ -123,24 +158,38 @@ def option_changes(
 ) -> dict[str, _Texts | None]:
     """The options that say another plan than before: their texts, None where they go.
 
-    ``said`` are those that the file has.
+    ``said`` are those that the file has: what it leaves to an engine follows from the rest there,
+    as before.
     """
-    old, new = (_written(target, job, changed) for job in (before, after))
-    own = {row.option for row in target.table.rows if row.parameter in changed}
+    jobs = (before, after)
+    unsaid = None if before.workload == "train" else said
+    script = _differences(OptionTable.load("transformers"), map(target.script, jobs), changed)
+    return script | _differences(target.table, map(target.said, jobs), changed, unsaid)
+
+
+def _differences(
+    table: OptionTable,
+    jobs: Iterable[Quantities],
+    changed: Collection[str],
+    said: Collection[str] | None = None,
+) -> dict[str, _Texts | None]:
+    old, new = (_written(table, quantities, changed) for quantities in jobs)
+    own = {row.option for row in table.rows if row.parameter in changed}
     changes: dict[str, _Texts | None] = {
         option: texts
         for option, texts in new.items()
-        # What the file leaves to the target follows from the rest there, as before.
-        if old.get(option) != texts and (option in said or option in own or option not in old)
+        if old.get(option) != texts
+        and (said is None or option in said or option in own or option not in old)
     }
     return changes | {option: None for option in old if option not in new}
 
 
-def _written(target: Target, job: Job, changed: Collection[str]) -> dict[str, _Texts]:
+def _written(
+    table: OptionTable, quantities: Quantities, changed: Collection[str]
+) -> dict[str, _Texts]:
     """The options of a job that depend on what is changed."""
-    quantities = target.said(job)
     found: dict[str, _Texts] = {}
-    for row in target.table.rows:
+    for row in table.rows:
         value = quantities.get(row.parameter)
         if (
             value is None
@@ -167,6 +216,12 @@ def _other_ways(
     return {option: None for option in used if option not in changes and option not in written}
 
 
-def _commands(imported: Imported, text: str) -> list[Found]:
-    """What a text starts of the same program, in order."""
-    return [one for one in launches(imported.path, text) if one.target == imported.target.name]
+def _same(imported: Imported) -> Callable[[str], Found | None]:
+    """What a changed text starts in the same place among all of the same program."""
+
+    def started(text: str) -> list[Found]:
+        return [one for one in launches(imported.path, text) if one.target == imported.target.name]
+
+    lines = [one.line for one in started(imported.found.text)]
+    number = lines.index(imported.found.line) if imported.found.line in lines else 0
+    return lambda text: next(iter(started(text)[number:]), None)

@@ -169,7 +169,8 @@ class Target:
     starts : whether words, those of wrappers taken away, start this tool: the program first
     is_of : whether the values of a YAML or JSON document, by dotted path, are of this tool
     honoured : what of a change stands in a file itself, in words that its program honours, and
-        what in a file beside it
+        what in files beside it; raises `LaunchError` where it honours none of these words
+    script : what the Trainer's table is told of the script that it starts
     accepted : file stems of what its parsers accept, in ``planner/launch/accepted``
     """
 
@@ -184,6 +185,7 @@ class Target:
     starts: Callable[[Sequence[str]], bool] = lambda _: False
     is_of: Callable[[Mapping[str, object]], bool] = lambda _: False
     honoured: Callable[[Found, Changes], tuple[Changes, Changes]] = lambda _, changes: (changes, {})
+    script: Callable[[Job], Quantities] = lambda _: {}
     accepted: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from planner.base.records import record
@@ -50,8 +51,9 @@ class Found:
     those that they do not; ``repeated`` those that a later one of the same name replaces.
     ``positional`` are words that are no options, the model of
     ``vllm serve`` among them. ``files`` are documents that the same text writes (here-documents),
-    or that stand beside it, by the name that options call them. ``text`` and ``name`` are those
-    of the file in which the spans are. ``load`` are the requests that the file sends, by term.
+    or that stand beside it at ``path``, by the name that options call them. ``text`` and ``name``
+    are those of the file in which the spans are. ``load`` are the requests that the file sends, by
+    term.
     """
 
     target: str
@@ -66,6 +68,7 @@ class Found:
     world: World = field(default_factory=World)
     files: Mapping[str, Found] = field(default_factory=dict)
     load: Mapping[str, Given] = field(default_factory=dict)
+    path: Path | None = None
 
 
 @record(kw_only=True)

@@ -213,23 +213,45 @@ def test_workers_of_one_kind_are_served_by_others_like_them(planner, tmp_path) -
 
 
 def test_half_a_change_is_not_written(planner, tmp_path) -> None:
-    """The stage of this script stands in its own argument, which no document of DeepSpeed is."""
-    path = tmp_path / "run.sh"
-    path.write_text(
-        "deepspeed --num_gpus 8 main.py --model_name_or_path meta-llama/Llama-2-7b-hf "
-        "--per_device_train_batch_size 4 --gradient_accumulation_steps 2 --zero_stage 3 "
-        "--gradient_checkpointing --deepspeed --max_seq_len 2048\n"
-    )
+    """Recomputation is an argument of the script, which is not in DeepSpeed's document."""
+    path = tmp_path / "z3.json"
+    path.write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
     before = path.read_text()
-    asked = ("--from", path, "--gpu", "a100", "--sequence-length", "2048")
+    asked = ("--from", path, "--gpu", "h100", "--gpus", "8", "--model", "llama-3.1-8b")
     done = planner("estimate", *asked)
     assert "It cannot be made in this file as a whole" in " ".join(done.out.split())
+    assert "In the words of the target: gradient_checkpointing true." in done.out
     assert "---" not in done.out
     refused = planner("estimate", *asked, "--write")
     assert refused.exit_code == 6
     assert "nothing was written" in refused.err
     assert path.read_text() == before
-    assert [one.name for one in tmp_path.iterdir()] == ["run.sh"]
+    assert [one.name for one in tmp_path.iterdir()] == ["z3.json"]
+
+
+def test_a_stage_changes_in_the_document_that_the_script_names(planner, tmp_path) -> None:
+    """Two files of which the Trainer refuses numbers that differ; the rest is the script's."""
+    script, config = tmp_path / "run.sh", tmp_path / "z3.json"
+    script.write_text(
+        "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen-7B --bf16 \\\n"
+        "    --per_device_train_batch_size 1 --gradient_accumulation_steps 16 \\\n"
+        "    --model_max_length 512 --deepspeed z3.json --gradient_checkpointing True\n"
+    )
+    config.write_text(
+        '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"},\n'
+        ' "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": "auto"}\n'
+    )
+    done = planner("estimate", "--from", script, "--gpu", "h100", "--write")
+    assert "zero_stage 1 instead of 3" in " ".join(done.out.split())
+    assert '"stage": 1}' in config.read_text()
+    assert '"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto"' in (
+        config.read_text()
+    )
+    assert "--per_device_train_batch_size 2 --gradient_accumulation_steps 8" in script.read_text()
+    assert "--gradient_checkpointing false" in script.read_text()
+    assert {one.name for one in tmp_path.iterdir()} == {
+        *("run.sh", "run.sh.orig", "z3.json", "z3.json.orig")
+    }
 
 
 def test_a_batch_that_the_file_leaves_open_can_be_set(planner, tmp_path) -> None:

@@ -136,8 +136,14 @@ def _added(text: str, name: str, texts: tuple[str, ...], places: list[Given]) ->
         if place.whole is None:
             continue
         before = text[place.whole.start : place.whole.end]
-        for words in _written(name, texts, joins=_is_joined(place, before)):
-            yield _put_behind(text, place.whole, words)
+        # Parsers of keys take them with hyphens, too, where their neighbours have some.
+        is_key = not (name.startswith("-") or place.option.startswith("-"))
+        spelt = f"--{name}" if is_key and before.startswith("--") else name
+        whole, rest = place.whole, text[place.whole.end :]
+        if rest.startswith("}") and before.count("{") > before.count("}"):  # ${NAME:-DEFAULT}
+            whole = Span(whole.start, whole.end + 1)
+        for words in _written(spelt, texts, joins=_is_joined(place, before)):
+            yield _put_behind(text, whole, words)
 
 
 def _put_behind(text: str, whole: Span, words: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import Changes, Given
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
@@ -37,7 +37,7 @@ from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
 from planner.launch.templates import Value, filled
-from planner.launch.understood import Answers, Reading
+from planner.launch.understood import Answers, Found, Reading
 
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
@@ -426,6 +426,31 @@ def _left(job: Job) -> tuple[Remark, ...]:
     return tuple(found)
 
 
+def _honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
+    """Changes by the keys that the file has; Primus takes arguments of Megatron-LM alone.
+
+    Raises
+    ------
+    LaunchError
+        Primus has no argument for one of them.
+    """
+    said = {_key(name): name for name in found.options}
+    is_of_primus = any(name.startswith(_PRIMUS) for name in found.options)
+    known = Accepted.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
+    own: dict[str, tuple[str, ...] | None] = {}
+    for name, texts in changes.items():
+        key = _key(name)
+        argument = known.find(_RENAMED.get(key, _dashed(key)))
+        if is_of_primus and key not in said:
+            if argument is None:
+                raise LaunchError(f"Primus has no argument for {name}.")
+            words = argument.name.removeprefix("--").replace("-", "_")
+            own[f"{_PRIMUS}overrides.{words}"] = texts
+        else:
+            own[said.get(key, name)] = texts
+    return own, {}
+
+
 TARGET = Target(
     name="megatron-bridge",
     title="Megatron-Bridge",
@@ -437,6 +462,7 @@ TARGET = Target(
     answers=answers,
     starts=starts,
     is_of=is_of,
+    honoured=_honoured,
     accepted=("megatron-bridge-0.6.2",),
     aliases=("bridge", "nemo", "primus"),
 )

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from planner.base.enums import (
     Offload,
 )
-from planner.documents.shell.text import Changes
 from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role, Settings, Words
 from planner.launch.target import Argument, Draft, File, Target
+from planner.launch.trainer.honoured import honoured
 from planner.launch.trainer.reading import (
-    in_own_words,
     is_accelerate_document,
     is_deepspeed_document,
-    is_llama_factory_document,
     is_trainer_document,
     starts_trainer,
     trainer_answers,
@@ -38,33 +36,12 @@ from planner.launch.trainer.writing import (
     script_remarks,
     script_settings,
 )
-from planner.launch.understood import Found
 from planner.question.terms import glossary
 
-_RECOMPUTE = "fsdp_config.activation_checkpointing"
-_IN_DEEPSPEED = {
-    "fsdp_config.reshard_after_forward": "zero_optimization.stage",
-    "fsdp_config.cpu_offload": "zero_optimization.offload_param.device",
-}
 
-
-def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
-    """What of a change stands in the file itself, and what in DeepSpeed's beside it."""
-    own, beside = dict(changes), dict[str, tuple[str, ...] | None]()
-    if any(name.lstrip("-") == "deepspeed" for name in found.options):
-        if _RECOMPUTE in own:
-            repeats = own.pop(_RECOMPUTE) is not None
-            own["gradient_checkpointing"] = (str(repeats).lower(),)
-        for name in [name for name in own if name.startswith("fsdp")]:
-            texts = own.pop(name)
-            if key := _IN_DEEPSPEED.get(name):
-                stage = "3" if texts == ("true",) else "2" if texts else "0"
-                moved = None if texts is None else ("cpu",)
-                beside[key] = moved if key.endswith("device") else (stage,)
-    given = (*found.unknown, *found.options.values())
-    if is_llama_factory_document({one.option.lstrip("-"): one.single or "" for one in given}):
-        return in_own_words(own), beside
-    return own, beside
+def _of_script(job: Job) -> Quantities:
+    """What the script is told that DeepSpeed or accelerate starts."""
+    return {**script_quantities(job), "offload": moved_activations(job)}
 
 
 def _by_trainer(job: Job) -> Quantities:
@@ -201,6 +178,8 @@ DEEPSPEED = Target(
     answers=trainer_answers,
     starts=_starts_deepspeed,
     is_of=is_deepspeed_document,
+    honoured=honoured,
+    script=_of_script,
     accepted=(_SCRIPTS[0], "deepspeed-0.19.8", *_SCRIPTS[1:]),
     aliases=("ds", "zero"),
 )
@@ -351,6 +330,8 @@ ACCELERATE = Target(
         list(words[:2]) == ["accelerate", "launch"] or words[:1] == ["accelerate-launch"]
     ),
     is_of=is_accelerate_document,
+    honoured=honoured,
+    script=_of_script,
     accepted=(_SCRIPTS[0], "accelerate-1.15.0", *_SCRIPTS[1:]),
 )
 TARGETS = (TRANSFORMERS, DEEPSPEED, ACCELERATE)

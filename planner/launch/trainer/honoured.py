@@ -1,0 +1,174 @@
+"""Where a change of a training on Hugging Face's Trainer must stand to be honoured.
+
+The Trainer reads its own arguments, DeepSpeed its JSON, accelerate its YAML: with DeepSpeed no key
+of ``fsdp_config`` counts, and numbers that both files have must agree (Transformers 5.23,
+``integrations/deepspeed.py``, ``trainer_config_process``). ms-swift 3.9 names files of DeepSpeed
+by words (``swift/llm/ds_config``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from planner.documents.shell.text import Changes, Given
+from planner.errors import LaunchError
+from planner.launch.trainer.reading import (
+    in_own_words,
+    is_accelerate_document,
+    is_deepspeed_document,
+    is_llama_factory_document,
+)
+from planner.launch.trainer.writing import SECTION
+from planner.launch.understood import Found
+
+_Texts = dict[str, tuple[str, ...] | None]
+_REPEATS, _REPEATS_INSIDE = "gradient_checkpointing", f"{SECTION}activation_checkpointing"
+_BY_LAUNCHER = f"{SECTION}fsdp_activation_checkpointing"
+_STAGE, _MOVED = "zero_optimization.stage", "zero_optimization.offload_"
+_MICRO, _STEPS = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+# Of DeepSpeed's file, and the script's option that must agree.
+_NUMBERS = {
+    "train_batch_size": "",
+    _MICRO: "per_device_train_batch_size",
+    _STEPS: _STEPS,
+}
+_IN_DEEPSPEED = {
+    f"{SECTION}reshard_after_forward": _STAGE,
+    f"{SECTION}cpu_offload": f"{_MOVED}param.device",
+}
+_WORD = re.compile(r"zero([0-3])(_offload)?")
+# Words of --fsdp before Transformers 5.
+_WHOLE, _PART = "full_shard", "shard_grad_op"
+_SPLITS = ("dp_replicate", "tp", "cp")
+
+
+def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
+    """What of a change stands in the file itself, and what in those that it names.
+
+    Raises
+    ------
+    LaunchError
+        What starts DeepSpeed honours none of it.
+    """
+    if is_deepspeed_document(found.options) or is_accelerate_document(found.options):
+        return _of_launcher(found, changes)
+    own, beside = dict(changes), _Texts()
+    has_deepspeed = _of(found, "deepspeed") is not None or _named(found, "deepspeed") is not None
+    if has_deepspeed:
+        own = _without_fsdp(own, beside)
+    elif _REPEATS_INSIDE in own and not any(name.startswith(SECTION) for name in found.options):
+        own[_REPEATS] = (str(own.pop(_REPEATS_INSIDE) is not None).lower(),)
+    elif own.get(_REPEATS_INSIDE, ()) is None:
+        own[_REPEATS] = ("false",)  # else TRL repeats them all the same
+    own = _in_deepspeed(found, own, beside)
+    if "zero_stage" in found.options and own.get(_REPEATS) == ("false",):
+        own[_REPEATS] = None  # DeepSpeed-Chat's is a bare flag
+    legacy, keeps = _of(found, "fsdp"), own.get(f"{SECTION}reshard_after_forward") == ("false",)
+    if keeps and legacy is not None and _WHOLE in (legacy.joined or ""):
+        del own[f"{SECTION}reshard_after_forward"]
+        own[legacy.option] = tuple(text.replace(_WHOLE, _PART) for text in _told(legacy))
+    for name in [name for name in own if _is_of_launcher(name)]:
+        flat = f"--{name.rpartition('.')[2]}"
+        if flat in found.options:
+            own[flat] = own.pop(name)
+        else:
+            beside[name] = own.pop(name)
+    if beside.get(_BY_LAUNCHER) == ("true",):
+        own.pop(_REPEATS, None)  # not both
+    _require_splits({**own, **beside}, _named(found, "accelerate"))
+    if is_llama_factory_document({one.lstrip("-"): text for one, text in _texts(found).items()}):
+        return in_own_words(own), beside
+    return own, beside
+
+
+def _texts(found: Found) -> Mapping[str, str]:
+    given = (*found.unknown, *found.options.values())
+    return {one.option: one.single or "" for one in given}
+
+
+def _told(given: Given) -> list[str]:
+    return [text for text in given.texts if text is not None]
+
+
+def _of(found: Found, name: str) -> Given | None:
+    return found.options.get(name) or found.options.get(f"--{name}")
+
+
+def _named(found: Found, target: str) -> Found | None:
+    """The first file of a target that a command names."""
+    return next((file for file in found.files.values() if file.target == target), None)
+
+
+def _of_launcher(found: Found, changes: Changes) -> tuple[Changes, Changes]:
+    """A file of DeepSpeed or accelerate alone: the script's options stand in none."""
+    kept = {
+        name: texts
+        for name, texts in changes.items()
+        if "." in name or name in _NUMBERS or name in found.options
+    }
+    of_script = {name: texts for name, texts in changes.items() if name not in kept}
+    told = {name: found.options[name].single for name in _NUMBERS if name in found.options}
+    for name, option in _NUMBERS.items():
+        if name in kept and told.get(name, "auto") == "auto" and "auto" in told.values():
+            texts = kept.pop(name)  # the script says it
+            of_script |= {option: texts} if option else {}
+        elif name in kept and option != name:
+            of_script.pop(option, None)
+    if _BY_LAUNCHER in kept:
+        of_script.pop(_REPEATS, None)
+    _require_splits(kept, found)
+    return kept, of_script
+
+
+def _without_fsdp(own: _Texts, beside: _Texts) -> _Texts:
+    if _REPEATS_INSIDE in own:
+        own[_REPEATS] = (str(own.pop(_REPEATS_INSIDE) is not None).lower(),)
+    for name in [name for name in own if name.startswith("fsdp")]:
+        texts = own.pop(name)
+        if key := _IN_DEEPSPEED.get(name):
+            stage = "3" if texts == ("true",) else "2" if texts else "0"
+            moved = None if texts is None else ("cpu",)
+            beside[key] = moved if key.endswith("device") else (stage,)
+    return own
+
+
+def _in_deepspeed(found: Found, own: _Texts, beside: _Texts) -> _Texts:
+    """Move to DeepSpeed's file what it alone says, and what it says, too."""
+    file = _named(found, "deepspeed")
+    for name, option in _NUMBERS.items():
+        texts = own.get(option, own.get(name)) if option else own.get(name)
+        told = None if file is None else file.options.get(name)
+        if name != option:
+            own.pop(name, None)
+        if texts is not None and told is not None and (told.single or "auto") != "auto":
+            beside[name] = texts
+    for name in [name for name in own if name.startswith(("zero_optimization.", "tensor_par"))]:
+        beside[name] = own.pop(name)
+    if "zero_stage" in found.options:  # DeepSpeed-Chat's
+        own.pop("zero_stage", None)
+        if stage := beside.pop(_STAGE, None):
+            own["zero_stage"] = stage
+    word = _of(found, "deepspeed")
+    named = None if word is None else _WORD.fullmatch(word.single or "")
+    if word is not None and named is not None:
+        (level,) = beside.pop(_STAGE, None) or (named[1],)
+        moves = [beside.pop(name) is not None for name in [*beside] if name.startswith(_MOVED)]
+        away = "_offload" if (any(moves) if moves else named[2]) else ""
+        if (text := f"zero{level}{away}") != word.single:
+            own[word.option] = (text,)
+    return own
+
+
+def _is_of_launcher(name: str) -> bool:
+    section, dot, key = name.partition(".")
+    return bool(dot) and (section != SECTION.rstrip(".") or key.startswith("fsdp_"))
+
+
+def _require_splits(changes: Changes, launcher: Found | None) -> None:
+    kind = None if launcher is None else launcher.options.get("distributed_type")
+    if kind is None or (kind.single or "").upper() != "DEEPSPEED":
+        return
+    keys = (f"parallelism_config.parallelism_config_{name}_size" for name in _SPLITS)
+    if any((changes.get(key) or ("1",)) != ("1",) for key in keys):
+        raise LaunchError("accelerate hands DeepSpeed none of these splits.")
