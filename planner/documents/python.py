@@ -89,11 +89,15 @@ class _Program:
             raise LaunchError(f"{self.name}: is nested or long beyond what is read.")
 
 
-def calls_of(text: str, name: str) -> tuple[Call, ...]:
+def calls_of(
+    text: str, name: str, command_line: Mapping[str, str] | None = None
+) -> tuple[Call, ...]:
     """The calls of a program in the order of its lines.
 
     Told are constants, names that a function or the module assigns once, the defaults of
-    parameters, of ``add_argument`` and of environment variables, and what is simply made of them.
+    parameters, of ``add_argument`` and of environment variables, and what is simply made of them;
+    what its ``command_line`` gives by name stands for those defaults, also of the classes that
+    HfArgumentParser makes and of the function that Fire calls.
 
     Raises
     ------
@@ -106,6 +110,7 @@ def calls_of(text: str, name: str) -> tuple[Call, ...]:
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
         _gather(tree.body, _Scope(), program)
+        _take_options(program, command_line or {})
         _pass_on(program)
         found = [_call(node, scope, program) for node, scope in program.found]
     except SyntaxError as error:
@@ -228,6 +233,46 @@ def _argument(node: ast.Call, program: _Program) -> None:
     is_flag = isinstance(action, ast.Constant) and action.value == "store_true"
     default = given.get("default") or (ast.Constant(value=False) if is_flag else None)
     program.arguments[str(name)] = default
+
+
+def _take_options(program: _Program, command_line: Mapping[str, str]) -> None:
+    """Put the options of a command line over defaults, and fields of classes that options fill."""
+    values = {name: _constant(text) for name, text in command_line.items()}
+    for node, _ in program.found:
+        kind = _dotted(node.func, program).rpartition(".")[2]
+        named = [one.id for arg in node.args for one in ast.walk(arg) if isinstance(one, ast.Name)]
+        if kind in ("HfArgumentParser", "TrlParser"):
+            for name, given in (x for one in named if one in program.members
+                                for x in program.members[one].names.items()):  # fmt: skip
+                program.arguments.setdefault(name, _field(given[0][0]))
+            program.arguments.update(values)
+        elif kind == "Fire":
+            for scope in (program.functions[one][1] for one in named if one in program.functions):
+                scope.names.update({
+                    name: [(value, scope)] for name, value in values.items() if name in scope.names
+                })  # fmt: skip
+    known = {name: value for name, value in values.items() if name in program.arguments}
+    program.arguments.update(known)
+
+
+def _field(value: ast.expr | None) -> ast.expr | None:
+    """The default of a field of a class: ``field(default=...)``, or what is assigned."""
+    if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
+        return value
+    return next((one.value for one in value.keywords if one.arg == "default"), None)
+
+
+def _constant(text: str) -> ast.Constant:
+    """A word of a command line as the value that parsers make of it."""
+    plain = {"true": True, "false": False, "none": None}
+    if text.lower() in plain:
+        return ast.Constant(value=plain[text.lower()])
+    for kind in (int, float):
+        try:
+            return ast.Constant(value=kind(text))
+        except ValueError:
+            continue
+    return ast.Constant(value=text)
 
 
 def _dotted(node: ast.AST, program: _Program) -> str:

@@ -2,9 +2,9 @@
 
 Read as text, never run. Sources of names and defaults: vLLM 0.33 ``vllm/entrypoints/llm.py``;
 SGLang 0.5 ``srt/entrypoints/engine.py``; TensorRT-LLM ``llmapi/llm.py``; PEFT 0.21
-``tuners/lora/config.py``; Transformers 5 ``utils/quantization_config.py``; Unsloth at 0050c73,
-``unsloth/models/loader.py`` (``from_pretrained``: 4 bits, 2,048 tokens) and ``llama.py``
-(``get_peft_model``: rank 16, all matrices, checkpoints of layers in host memory).
+``tuners/lora/config.py`` and ``utils/other.py``; Transformers 5 ``utils/quantization_config.py``;
+Unsloth at 0050c73, ``unsloth/models/loader.py`` (``from_pretrained``: 4 bits, 2,048 tokens) and
+``llama.py`` (``get_peft_model``: rank 16, all matrices, checkpoints of layers in host memory).
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ _LORA = {
 }
 _LORA_RANK, _UNSLOTH_RANK = 8, 16
 _ALL_MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_PREPARED = ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 _LENGTHS = ("max_length", "max_seq_length", "max_seq_len")
 
 # Of Ray Serve LLM, and of Ray Data: ray-project/ray 2.50, python/ray/data/llm.py.
@@ -368,6 +369,11 @@ def _model(options: _Options, calls: Sequence[Call], trainers: Sequence[Call]) -
         options.put("bnb_4bit_quant_storage", bits.given.get("bnb_4bit_quant_storage"), bits.line)
     elif bits is not None and bits.given.get("load_in_8bit") is True:
         options.put("load_in_8bit", True, bits.lines["load_in_8bit"])
+    prepared = next((one for one in calls if one.ends(*_PREPARED)), None)
+    if prepared is not None and prepared.given.get("use_gradient_checkpointing") is not False:
+        for key in ("gradient_checkpointing", "--gradient_checkpointing"):
+            options.known.pop(key, None)  # the model repeats its layers, whatever the Trainer says
+        options.state("gradient_checkpointing", "true")
     kept = [_told(options, "torch_dtype"), _told(options, "dtype")]
     if bits is not None:
         kept.append(bits.given.get("bnb_4bit_compute_dtype"))

@@ -50,6 +50,7 @@ _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
 PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
+_OF_TRAINER = ("transformers", "deepspeed", "accelerate")
 _PROGRAM, _NOTEBOOK, _PAGE = ".py", ".ipynb", ".html"
 _FENCED = re.compile(
     r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^ *(?P=fence)",
@@ -134,9 +135,53 @@ def _of_script(path: Path, text: str) -> Iterator[Found]:
     for inner in inner_commands(script):
         yield from _requests(path, script, inner)
         target = started(inner.words)
-        if target is not None:
-            inner.require_agreement(path.name)
-            yield of_command(path, script, inner, target)
+        if target is None:
+            yield from _of_started(path, script, inner, None)
+            continue
+        inner.require_agreement(path.name)
+        command = of_command(path, script, inner, target)
+        if target.name not in _OF_TRAINER or _names_model(command):
+            yield command
+        else:
+            yield from _of_started(path, script, inner, command)
+
+
+def _names_model(command: Found) -> bool:
+    named = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
+    return bool(named & {"model_name_or_path", "model", "config_file"}) or any(
+        "model_name_or_path" in file.options for file in command.files.values()
+    )
+
+
+def _of_started(path: Path, script: Script, inner: Inner, command: Found | None) -> Iterator[Found]:
+    """What a program says that a command starts and that stands beside, and the command itself."""
+    words = read_arguments(inner.words, Accepted({}, {}))
+    given = {one.option.lstrip("-").replace("-", "_"): one for one in words.unknown}
+    told = {name: one.single or "true" for name, one in given.items() if None not in one.texts}
+    found: list[Found] = []
+    named = next((word.text for word in inner.words if (word.text or "").endswith(_PROGRAM)), None)
+    for place in (path.parent / named, path.parent / Path(named).name) if named else ():
+        try:
+            text = reading.read_text(place, LARGEST, _Unread)
+            found = [*found_in(calls_of(text, place.name, told), text, place.name)]
+        except LaunchError:
+            continue
+        break
+    for one in found:
+        files = {**_files(path, script, one.options.values()), **one.files}
+        here = replace(one, name=path.name, text=script.text, line=inner.line, files=files)
+        if command is None:
+            yield replace(here, world=_within(inner.world, one.world, path.name))
+        else:
+            yield replace(
+                command,
+                options={**one.options, **command.options},
+                files={**files, **command.files},
+                positional=(*command.positional, *one.positional),
+                unknown=one.unknown,
+            )
+    if command is not None and not found:
+        yield command
 
 
 def _requests(path: Path, script: Script, inner: Inner) -> Iterator[Found]:
@@ -232,6 +277,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
     arguments = read_arguments(inner.words[is_module:], target.options)
     measures = bool(client_of([_told(word) for word in inner.words]))
     unknown = [one for one in arguments.unknown if not (measures and is_of_clients(one.option))]
+    short = [one for one in unknown if one.option == "-c"]
     return Found(
         target=target.name,
         name=path.name,
@@ -243,7 +289,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
         positional=tuple(arguments.positional),
         environment={name: given_by(name, word) for name, word in inner.environment.items()},
         world=inner.world,
-        files=_files(path, script, [*arguments.options.values(), *arguments.positional]),
+        files=_files(path, script, [*arguments.options.values(), *arguments.positional, *short]),
     )
 
 

@@ -47,9 +47,10 @@ def test_what_is_not_said_is_as_mlx_lm_has_it(tmp_path: Path, program: str) -> N
     assert not found.of(Status.UNKNOWN)
 
 
-def test_a_document_of_it_is_read_and_options_go_before_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--config", "-c"])
+def test_a_document_of_it_is_read_and_options_go_before_it(tmp_path: Path, option: str) -> None:
     found = _read(tmp_path, _YAML, "lora.yaml")
-    over = _read(tmp_path, "mlx_lm.lora --config lora.yaml --iters 50")
+    over = _read(tmp_path, f"mlx_lm.lora {option} lora.yaml --iters 50")
 
     names = ("adapter", "lora_targets", "lora_rank", "sequence_length", "recompute")
     told = ["qlora", "query_value", 16, 4096, "full"]

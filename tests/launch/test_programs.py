@@ -10,6 +10,7 @@ import pytest
 from planner.errors import LaunchError
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
+from planner.specs.catalogue import load_model
 
 
 def _read(folder: Path, text: str, number: int | None = None, gpu: str | None = None) -> Imported:
@@ -220,3 +221,80 @@ def test_a_command_in_a_list_keeps_its_words(tmp_path: Path) -> None:
     found = _read(tmp_path, f"import subprocess\nsubprocess.run({words!r}, check=True)\n")
 
     assert found.values["max_num_seqs"] == 64
+
+
+# peft/utils/other.py of 0.21, prepare_model_for_kbit_training(use_gradient_checkpointing=True).
+@pytest.mark.parametrize(
+    ("words", "repeats"), [("", "full"), (", use_gradient_checkpointing=False", "none")]
+)
+def test_a_model_that_is_prepared_repeats_its_layers(
+    tmp_path: Path, words: str, repeats: str
+) -> None:
+    found = _trained(
+        tmp_path,
+        "m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')",
+        f"m = prepare_model_for_kbit_training(m{words})",
+        "a = TrainingArguments(output_dir='o', gradient_checkpointing=False)",
+    )
+
+    assert found["recompute"] == repeats
+
+
+_STARTED = """
+import argparse
+from transformers import AutoModelForCausalLM, HfArgumentParser, TrainingArguments
+class Own:
+    model: str = field(default="Qwen/Qwen3-8B")
+    size: int = 4
+{parsed}
+def train(model="Qwen/Qwen3-8B", size=4):
+    pass
+AutoModelForCausalLM.from_pretrained(args.model)
+TrainingArguments(output_dir="o", per_device_train_batch_size=args.size, bf16=True)
+"""
+_ARGPARSE = """
+p = argparse.ArgumentParser()
+p.add_argument("--model", default="Qwen/Qwen3-8B")
+p.add_argument("--size", type=int, default=4)
+args = p.parse_args()
+"""
+_CLASSES = "args = HfArgumentParser(Own).parse_args_into_dataclasses()[0]"
+
+
+@pytest.mark.parametrize("parsed", [_ARGPARSE, _CLASSES])
+@pytest.mark.parametrize(
+    ("command", "gpus", "model", "size"),
+    [
+        ("python train.py", 1, "qwen3-8b", 4),
+        ("torchrun --nproc_per_node 4 code/train.py --size=2", 4, "qwen3-8b", 2),
+        ("accelerate launch --num_processes 8 train.py --model Qwen/Qwen3-4B", 8, "qwen3-4b", 4),
+    ],
+)
+def test_a_program_beside_a_script_is_read_with_its_options(
+    tmp_path: Path, parsed: str, command: str, gpus: int, model: str, size: int
+) -> None:
+    (tmp_path / "train.py").write_text(_STARTED.format(parsed=parsed))
+    (tmp_path / "run.sh").write_text(command)
+
+    values = read_launch(tmp_path / "run.sh").values
+
+    assert (values["num_gpus"], values["micro_batch_size"]) == (gpus, size)
+    assert load_model(str(values["model"])).name == load_model(model).name
+
+
+def test_a_function_that_fire_calls_takes_the_options_of_its_command(tmp_path: Path) -> None:
+    program = """
+import fire
+from transformers import AutoModelForCausalLM, TrainingArguments
+def train(model="", size=4):
+    AutoModelForCausalLM.from_pretrained(model)
+    TrainingArguments(output_dir="o", per_device_train_batch_size=size, bf16=True)
+fire.Fire(train)
+"""
+    (tmp_path / "finetune.py").write_text(program)
+    (tmp_path / "run.sh").write_text("python finetune.py --model Qwen/Qwen3-4B --size 2")
+
+    values = read_launch(tmp_path / "run.sh").values
+
+    assert load_model(str(values["model"])).name == load_model("qwen3-4b").name
+    assert values["micro_batch_size"] == 2

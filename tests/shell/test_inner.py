@@ -93,6 +93,17 @@ def test_files_that_an_inner_script_writes_are_kept() -> None:
     assert text[place.start : place.end] == "3"
 
 
+@pytest.mark.parametrize("end", ["EOM", "'EOM'"])
+def test_a_text_that_is_shown_by_cat_and_echoed_is_a_file(end: str) -> None:
+    shown = "$N" if "'" in end else "4"
+    text = f"N=4\nRUN=$(cat <<- {end}\n  it's --tp $N\n\tEOM\n)\n" + 'echo "$RUN" > run.sh\n'
+
+    document = read_shell(text).files["run.sh"]
+
+    assert document.text == f"  it's --tp {shown}\n"
+    assert document.line == 3
+
+
 def test_a_quote_that_is_never_closed_is_refused() -> None:
     with pytest.raises(LaunchError):
         read_inner((Piece("echo 'a"),), {}, "")

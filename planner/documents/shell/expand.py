@@ -443,6 +443,8 @@ class Expander:
         if isinstance(part, Literal):
             return (_piece(part),)
         span = Span(part.start, part.end)
+        if isinstance(part, Run) and part.parts:
+            return self.text(part.parts, part.start)
         if isinstance(part, Run):
             shown = self._shown(span)
             is_gap = shown.startswith("<") and shown.endswith(">")

@@ -39,6 +39,7 @@ from planner.documents.shell.values import (
     Element,
     HereDocument,
     Piece,
+    Pieces,
     Variable,
     Word,
     computed,
@@ -282,10 +283,13 @@ class SimpleCommands:
     def redirections(self, items: Sequence[Redirection], words: Sequence[Word]) -> None:
         """Keeps the here-documents of a command by the file that it writes."""
         bodies = [item.body for item in items if item.body is not None]
-        if not bodies:
-            return
         outputs = [item.word for item in items if item.operator in (">", ">>", ">|", "&>", "&>>")]
         appends = any(item.operator in (">>", "&>>") for item in items)
+        if outputs and len(words) == 2 and words[0].text == "echo" and words[1].pieces:
+            told = next((piece for piece in words[1].pieces if piece.start >= 0), None)
+            if told is not None and "\n" in words[1].begins:  # a text in a variable
+                name = self._named(outputs[-1])
+                self.files[name] = self._written(words[1].pieces, Span(told.start, told.end))
         for body in bodies:
             name, written = self._output(body, outputs, words), self._document(body)
             before = self.files.get(name)
@@ -301,24 +305,29 @@ class SimpleCommands:
 
     def _output(self, body: HereText, outputs: Sequence[RawWord], words: Sequence[Word]) -> str:
         if outputs:
-            named = self.expander.words(outputs[-1])
-            return (named[0].text or named[0].raw) if named else ""
+            return self._named(outputs[-1])
         if words and words[0].text == "tee":
             for word in words[1:]:
                 if not word.raw.startswith("-"):
                     return word.text or word.raw
         return f"<<{body.delimiter} (line {self.source.line(body.start) - 1})"
 
+    def _named(self, output: RawWord) -> str:
+        named = self.expander.words(output)
+        return (named[0].text or named[0].raw) if named else ""
+
     def _document(self, body: HereText) -> HereDocument:
         pieces = self.expander.text(body.parts, body.start)
+        return self._written(pieces, Span(body.start, body.end))
+
+    def _written(self, pieces: Pieces, span: Span) -> HereDocument:
         shown = tuple(self._as_written(piece) for piece in pieces)
         text = "".join(piece.text for piece in shown)
-        own = self.source.text[body.start : body.end]
         return HereDocument(
             text=text,
-            span=Span(body.start, body.end),
-            line=self.source.line(body.start),
-            expanded=text != own,
+            span=span,
+            line=self.source.line(span.start),
+            expanded=text != self.source.text[span.start : span.end],
             unknown=why_unknown(pieces),
             pieces=shown,
         )

@@ -34,6 +34,7 @@ META = " \t\n;&|<>()"
 _PLAIN = re.compile(r"[^ \t\n\r;&|<>()'\"\\$`]+|\r")
 _IN_DOUBLE = re.compile(r'[^"\\$`]+')
 _IN_HERE = re.compile(r"[^\\$`]+")
+_SHOWN = re.compile(r"\s*cat\s*<<-?\s*(?P<quote>['\"\\]?)(?P<ends>\w+)['\"]?[ \t]*\r?\n")
 _IN_BRACES = re.compile(r"[^}'\"\\$`]+")
 _IN_BRACES_QUOTED = re.compile(r"[^}\"\\$`]+")
 # A place to fill in, <PATH TO vocab.json>, that the shell itself would take for a redirection.
@@ -272,6 +273,16 @@ class Lexer:
 
     def _run(self, inside: int, *, quoted: bool) -> Run:
         start = self.position
+        if (begins := _SHOWN.match(self.text, inside)) and (
+            ends := re.compile(rf"^\t*{begins['ends']}\s*\)", re.M).search(self.text, begins.end())
+        ):
+            literal = Literal(
+                self.text[begins.end() : ends.start()], begins.end(), ends.start(), "'"
+            )
+            is_told = bool(begins["quote"])
+            parts = (literal,) if is_told else self.here_parts(begins.end(), ends.start())
+            self.position = ends.end()
+            return Run(start, self.position, quoted, parts)
         end = self.closing(inside)
         if end < 0:
             raise self.fault(f"{self.text[start:inside]} is never closed.", start)

@@ -44,11 +44,15 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What only running it would tell: ``$(command)``, `` `command` ``, ``<(command)``."""
+    """What only running it would tell: ``$(command)``, `` `command` ``, ``<(command)``.
+
+    ``parts`` are what ``$(cat <<END`` shows, which is told.
+    """
 
     start: int
     end: int
     quoted: bool
+    parts: tuple[Part, ...] = ()
 
 
 Part = Literal | Parameter | Arithmetic | Run

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from planner.documents.shell.text import Changes, Given
+from planner.documents.shell.text import Changes, Given, stated
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
@@ -33,16 +33,22 @@ from planner.launch.target import (
     override,
     overrides,
 )
-from planner.launch.targets import megatron_lm
+from planner.launch.targets import bridge_recipes, megatron_lm
 from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
 from planner.launch.templates import Value, filled
-from planner.launch.understood import Answers, Found, Reading
+from planner.launch.understood import Answers, Found, Reading, gpus_of
 
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
 """In place of a model of Hugging Face: the overrides tell the shape."""
-_PROGRAMS = (PROGRAM, "run_recipe.py", "run_pretrain.py", "run_finetune.py")
+_PROGRAMS = (
+    PROGRAM,
+    "run_recipe.py",
+    "run_pretrain.py",
+    "run_finetune.py",
+    *bridge_recipes.SCRIPTS,
+)
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
 _OF_PRIMUS = ("work_group", "user_name", "exp_name", "workspace")
@@ -57,6 +63,9 @@ _NOTHING = ("", "null", "none", "~", "???")
 _ENVIRONMENT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:-?([^{}]*)\}")
 _DIALECT = Dialect.load("megatron-bridge")
 _SHORT, _RENAMED = _DIALECT.of("short"), _DIALECT.of("is")
+_STAGES, _TENSORS = "pipeline_model_parallel_size", "tensor_model_parallel_size"
+_FSDP, _SHARDING = "use_megatron_fsdp", "ddp.data_parallel_sharding_strategy"
+_LAYOUT, _BATCH = "pipeline_model_parallel_layout", "train.global_batch_size"
 _TARGETS = {"linear_qkv": "query_value", "linear_proj": "attention", "linear_fc1": "all_linear"}
 
 
@@ -83,13 +92,18 @@ def answers(reading: Reading) -> Answers:
     """
     found = reading.found
     every = (*found.options.values(), *found.unknown)
-    given = {each.option: _with_defaults(each) for each in every}
+    own = {each.option: _with_defaults(each) for each in every}
+    recipe = bridge_recipes.recipe_of(own, found.world.gpu)
+    given = own if recipe is None else _by_recipe(own, recipe, gpus_of(found.world))
     table = OptionTable.load("megatron-lm")
     translated = _translated(given, {row.option for row in table.rows if row.text == FLAG})
+    if f"--{_LAYOUT.replace('_', '-')}" in translated:
+        translated.pop("--num-virtual-stages-per-pipeline-rank", None)  # a layout says it, too
     world = found.world
     nodes = given.get("trainer.num_nodes") or given.get("--num_nodes") or world.num_nodes
     each = given.get("trainer.devices") or given.get("--gpus_per_node") or world.gpus_per_node
-    world = replace(world, num_nodes=nodes, gpus_per_node=each)
+    total = world.num_gpus or given.get("--num_gpus") or given.get("-ng")
+    world = replace(world, num_nodes=nodes, gpus_per_node=each, num_gpus=total)
     inner = Reading.of(replace(found, options=translated, world=world), table)
     framework = "NeMo" if any(name.startswith("trainer.") for name in given) else "Megatron-Bridge"
     read = read_megatron(inner, framework)
@@ -98,7 +112,37 @@ def answers(reading: Reading) -> Answers:
     known = known_model(model)
     if known is not None and not known.num_experts:
         values = without_experts(values)
-    return _completed(replace(read, values=values), given, model, how)
+    if recipe is not None and recipe.gpu is not None:
+        values["gpu"] = recipe.gpu
+    told = (
+        f"{recipe.name} of its performance recipes says what the file does not." if recipe else how
+    )
+    return _completed(replace(read, values=values), given, model, told)
+
+
+def _by_recipe(
+    own: Mapping[str, Given], recipe: bridge_recipes.Recipe, num_gpus: int | None
+) -> dict[str, Given]:
+    """Options with those of a recipe that they leave as they are.
+
+    A batch grows with the GPUs, sequences are split where tensors are, and a layout of layers is
+    of its own stages.
+    """
+    said = {_key(name) for name in own}
+    base = {name: each for name, each in recipe.given.items() if _key(name) not in said}
+    if said & {_STAGES, f"virtual_{_STAGES}"}:
+        base.pop(f"model.{_LAYOUT}", None)
+    batch, total = base.get(_BATCH), recipe.num_gpus or num_gpus
+    if batch is not None and total and total != recipe.gpus:
+        scaled = max(int(batch.single or 1) * total // recipe.gpus, 1)
+        base[_BATCH] = stated(_BATCH, str(scaled))
+    switches = [each.single for name, each in {**base, **own}.items() if _key(name) == _FSDP]
+    if "true" in switches[-1:]:
+        base[_SHARDING] = stated(_SHARDING, "optim_grads_params")
+    splits = (each.single for name, each in {**base, **own}.items() if _key(name) == _TENSORS)
+    if "sequence_parallel" not in said and next(splits, None) not in (None, "1"):
+        base["model.sequence_parallel"] = stated("model.sequence_parallel", "true")
+    return {**base, **own}
 
 
 def _own(reading: Reading, inner: Reading) -> dict[str, str]:
@@ -160,14 +204,14 @@ def _ignored(given: Mapping[str, Given]) -> frozenset[str]:
     """Keys of Primus that are its own, or arguments of Megatron-LM in its spelling."""
     keys = [name for name in given if name.startswith(_PRIMUS)]
     if not keys:
-        return frozenset()
+        return frozenset(given) & bridge_recipes.IGNORED
     known = Accepted.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
     arguments = (name for name in keys if known.find(_dashed(_key(name))) is not None)
     return frozenset((*arguments, *(name for name in _OF_PRIMUS if name in given)))
 
 
 _USED = re.compile(
-    "parallel|batch_size|seq_length|recompute|num_|hidden|precision|offload|fp8|fp4|optimizer"
+    "parallel|max_steps|megatron_fsdp|batch_size|seq_length|recompute|num_|hidden|precision|offload|fp8|fp4|optimizer"
     r"|peft\.|dropout|iters|checkpoint_"
 )
 
@@ -175,7 +219,11 @@ _USED = re.compile(
 def _is_used(name: str, given: Given) -> bool:
     """Whether the prediction depends on a key: keys of Primus are arguments of Megatron-LM."""
     options = OptionTable.load("megatron-lm").options
-    if name in _NAMING or (name.startswith(_PRIMUS) and _dashed(_key(name)) in options):
+    if (
+        name in _NAMING
+        or name in bridge_recipes.OPTIONS
+        or (name.startswith(_PRIMUS) and _dashed(_key(name)) in options)
+    ):
         return True
     return bool(given.texts and _USED.search(name))
 
@@ -241,6 +289,10 @@ def _precision(text: str) -> list[tuple[str, _Texts]]:
     return [("--fp16", ()), *narrow] if "16" in lower else narrow
 
 
+_COMPUTED = {"fp8_mx": "bf16 mxfp8", "nvfp4": "bf16 fp4", "fp8": "bf16 fp8", "fp8_cs": "bf16 fp8",
+           "fp8_sc": "bf16 fp8", "fp8_ds": "bf16 fp8"}  # fmt: skip
+
+
 def _listed(option: str) -> Callable[[str], list[tuple[str, _Texts]]]:
     return lambda text: [(option, (text.strip("[]").replace(",", " ").replace("  ", " "),))]
 
@@ -248,6 +300,7 @@ def _listed(option: str) -> Callable[[str], list[tuple[str, _Texts]]]:
 _SPECIAL: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
     "precision": _precision,
     "mixed_precision": _precision,
+    "compute_dtype": lambda text: _precision(_COMPUTED.get(text.lower(), text)),
     "recompute_modules": _listed("--recompute-modules"),
     "offload_modules": _listed("--offload-modules"),
     "num_query_groups": lambda text: [
@@ -275,8 +328,10 @@ def _model(reading: Reading, given: Mapping[str, Given]) -> tuple[str | None, st
     for before, after in pairwise(words):
         if before.endswith(PROGRAM) and after != SHAPE:
             return after, ""
-    names = ("--recipe", "--model", "--factory", "-m", "--model_recipe_name", f"{_PRIMUS}model")
-    named = next((_text(given[name]) for name in names if _text(given.get(name))), None)
+    names = ("--recipe", "--model", "--factory", "-m", f"{_PRIMUS}model")
+    named = bridge_recipes.model_of(given) or next(
+        (_text(given[name]) for name in names if _text(given.get(name))), None
+    )
     if named is None:
         return None, ""
     model = model_named(_ENVIRONMENT.sub(r"\1", named))
