@@ -30,6 +30,7 @@ from planner.launch.loads import (
     said_alone,
     served_of,
 )
+from planner.launch.option_table import Accepted
 from planner.launch.programs import (
     commands_of,
     found_in,
