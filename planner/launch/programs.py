@@ -233,7 +233,7 @@ def served_by_ray(config: Call, pool: str, text: str, name: str) -> Found:
     copies = [deployed.get("num_replicas"), least, given.get("concurrency")]
     number = next((one for one in copies if isinstance(one, int) and one > 0), 1)
     if isinstance(most := deployed.get("max_ongoing_requests"), int):
-        options.known[ONGOING] = _given(ONGOING, most, config.lines["deployment_config"])
+        options.known[ONGOING] = _given(ONGOING, most, config.lines.get("deployment_config", line))
     gpu = given.get("accelerator_type")
     return Found(
         target=options.target.name,

@@ -19,6 +19,12 @@ from planner.launch.launchers.containers import gpu_limit, gpu_of_nodes
 CONFIG = "LLMConfig"
 _SERVICE = "RayService"
 _POOLS = ("prefill_config", "decode_config")
+_VARIABLES = {
+    "MODEL_ID": "model",
+    "TENSOR_PARALLELISM": "tensor_parallel_size",
+    "PIPELINE_PARALLELISM": "pipeline_parallel_size",
+}
+_OF_VLLM = {"model", "tensor_parallel_size", "max_model_len", "gpu_memory_utilization", "dtype"}
 _SPLITS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "tp_size")
 
 
@@ -48,6 +54,26 @@ def _of_applications(document: Place) -> Iterator[tuple[Call, str]]:
         for key in _POOLS:
             if arguments.get(key).is_mapping:
                 yield _config(arguments.get(key)), key.removesuffix("_config")
+        if (own := _own_application(application)) is not None:
+            yield own, ""
+
+
+def _own_application(application: Place) -> Call | None:
+    """vLLM in an application of its own, as in ray-operator/config/samples/vllm of KubeRay 1.3.
+
+    Its options are arguments, or variables of the environment.
+    """
+    arguments, variables = application.get("args"), application.get("runtime_env", "env_vars")
+    given = {key.replace("-", "_"): _value(below) for key, below in arguments.items()}
+    kwargs = given if {"model"} < {*given} & _OF_VLLM else {}
+    for name, option in _VARIABLES.items():
+        if (text := variables.get(name).text) is not None:
+            kwargs = {**kwargs, option: int(text) if text.isdigit() else text}
+    if "model" not in kwargs:
+        return None
+    deployed = next(iter(application.get("deployments").entries()), Place.nothing(application))
+    config = {"model_source": kwargs.pop("model"), "engine_kwargs": kwargs}
+    return replace(_config(application), given={**config, "deployment_config": _value(deployed)})
 
 
 def _of_service(spec: Place, text: str, name: str) -> Iterator[tuple[Call, str]]:

@@ -117,7 +117,7 @@ def test_layers_and_devices_of_a_command() -> None:
 
 def test_commands_that_start_it() -> None:
     assert starts(["./build/bin/llama-server", "-m", "x.gguf"])
-    assert not starts(["llama-bench", "-m", "x.gguf"])
+    assert not starts(["llama-quantize", "x.gguf"])
 
 
 def test_more_slots_than_it_has_are_refused() -> None:
