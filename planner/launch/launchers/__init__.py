@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from planner.base.records import record
 from planner.documents.shell import Script, Word, read_shell
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.heading import WRITTEN
 from planner.launch.launchers.peel import Peeled, peeled
@@ -82,13 +82,13 @@ def inner_commands(script: Script) -> tuple[Inner, ...]:
     head = layer_of_directives(script.directives)
     layers = (head,) if head.said or head.gpu else ()
     return tuple(
-        _inner(script, one)
+        _inner(script, one, command.copies)
         for command in script.commands
         for one in peeled(script, command.words, command.environment, layers)
     )
 
 
-def _inner(script: Script, one: Peeled) -> Inner:
+def _inner(script: Script, one: Peeled, rounds: int) -> Inner:
     devices = next(
         (given for name in _VISIBLE if name in one.environment
          and (given := visible(one.environment[name])) is not None),
@@ -96,6 +96,8 @@ def _inner(script: Script, one: Peeled) -> Inner:
     )  # fmt: skip
     # A script of ours starts copies in its loop or steps.
     copies = _variable(one, "COPIES") if f"# {WRITTEN} " in script.text else None
+    if rounds > 1:
+        copies = stated("the loop", str(rounds), one.words[0].line)
     world = replace(world_of(one.layers, devices), copies=copies)
     if (
         world.num_nodes is None

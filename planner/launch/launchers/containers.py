@@ -207,11 +207,11 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
         role = next((role for role in roles if role in _ROLES), "")
         for place in pod.get("containers").entries():
             known = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
-            container = _of_pod(place, known, _mounted(place, pod.get("volumes")))
+            container = container_at(place, known, _mounted(place, pod.get("volumes")))
             several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
             world = World(
                 num_nodes=(copies if several else nodes).given("nodes"),
-                gpus_per_node=_limit(place),
+                gpus_per_node=gpu_limit(place),
                 gpu=gpu,
                 copies=None if several else copies.given("replicas"),
             )
@@ -265,9 +265,10 @@ def in_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
     return pieces
 
 
-def _of_pod(
+def container_at(
     place: Place, known: Mapping[str, Place], mounts: Iterable[tuple[str, str]] = ()
 ) -> Container:
+    """What a container of a pod runs, with the variables that its group knows."""
     environment = environment_at(place.get("env"))
     environment |= {name: word_at(found.pieces, found) for name, found in known.items()}
     mounts = tuple(mounts)
@@ -291,12 +292,12 @@ def _of_pod(
 
 def _of_graph(service: str, place: Place) -> Iterator[Container]:
     main = place.get("extraPodSpec", "mainContainer")
-    container = _of_pod(main, {})
+    container = container_at(main, {})
     if not container.words:
         return
     world = World(
         num_nodes=place.get("multinode", "nodeCount").given("nodes"),
-        gpus_per_node=_limit(place),
+        gpus_per_node=gpu_limit(place),
         copies=place.get("replicas").given("replicas"),
     )
     role = place.get("subComponentType").text or ""
@@ -307,10 +308,10 @@ def _of_component(place: Place) -> Iterator[Container]:
     """Workers of a graph of Dynamo since nvidia.com/v1beta1."""
     role = place.get("type").text or ""
     for pod in place.get("podTemplate", "spec", "containers").entries():
-        container = _of_pod(pod, {})
+        container = container_at(pod, {})
         world = World(
             num_nodes=place.get("multinode", "nodeCount").given("nodes"),
-            gpus_per_node=_limit(pod),
+            gpus_per_node=gpu_limit(pod),
             copies=place.get("replicas").given("replicas"),
         )
         if container.words:
@@ -327,13 +328,13 @@ def _of_service(spec: Place) -> Iterator[Container]:
     pools += [("prefill", spec.get("prefill"))] if spec.get("prefill").is_mapping else []
     for role, pool in pools:
         container = next(
-            (_of_pod(place, {}) for place in pool.get("template", "containers").entries()),
+            (container_at(place, {}) for place in pool.get("template", "containers").entries()),
             Container(name="", image="", words=()),
         )
         options = [*_parallel(pool.get("parallelism"))]
         if more := container.environment.get(_MORE_ARGUMENTS):
             options += [plain_word(word, more.line) for word in (more.text or "").split()]
-        limits = [_limit(p) for p in pool.get("template", "containers").entries()]
+        limits = [gpu_limit(p) for p in pool.get("template", "containers").entries()]
         yield Container(
             name=role or "main",
             image=container.image,
@@ -378,7 +379,7 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
         words=(*(plain_word(word, place.line) for word in _MODULE), *options),
         environment=environment_at(place.get("env")),
         world=World(
-            gpus_per_node=_limit(place),
+            gpus_per_node=gpu_limit(place),
             copies=predictor.get("minReplicas").given("replicas"),
         ),
         line=place.line,
@@ -469,7 +470,8 @@ def _devices(place: Place) -> Given | None:
     return None
 
 
-def _limit(place: Place) -> Given | None:
+def gpu_limit(place: Place) -> Given | None:
+    """The GPUs that a container asks for."""
     for group in ("limits", "requests"):
         for key in _GPU_LIMITS:
             if (given := place.get("resources", group, key).given(key)) is not None:
