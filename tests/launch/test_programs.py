@@ -220,3 +220,14 @@ def test_a_command_in_a_list_keeps_its_words(tmp_path: Path) -> None:
     found = _read(tmp_path, f"import subprocess\nsubprocess.run({words!r}, check=True)\n")
 
     assert found.values["max_num_seqs"] == 64
+
+
+def test_a_service_of_bentoml_asks_for_gpus(tmp_path: Path) -> None:
+    text = (
+        "import bentoml\nfrom vllm import AsyncEngineArgs\n"
+        "@bentoml.service(resources={'gpu': 2, 'gpu_type': 'nvidia-l4'})\nclass S:\n"
+        "    args = AsyncEngineArgs(model='Qwen/Qwen3-8B', tensor_parallel_size=2)\n"
+    )
+
+    found = _read(tmp_path, text).values
+    assert (found["gpu"], found["num_gpus"]) == ("l4-24gb", 2)

@@ -10,6 +10,7 @@ from planner.documents.shell import Script, Word, read_shell
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.heading import WRITTEN
+from planner.launch.launchers.fronts import fronted
 from planner.launch.launchers.peel import Peeled, peeled
 from planner.launch.launchers.world import (
     conflict_of,
@@ -115,7 +116,7 @@ def _inner(script: Script, one: Peeled, rounds: int) -> Inner:
     if own is not None and (share := visible(own)) is not None:
         world = replace(world, gpus_per_node=share)  # of what the job has on a node
     return Inner(
-        words=one.words,
+        words=fronted(one.words),
         environment=one.environment,
         world=world,
         line=one.words[0].line,
