@@ -22,3 +22,10 @@ def test_another_engine_of_xinference_stays_unknown() -> None:
     told = "xinference launch --model-engine transformers --model-name qwen3"
 
     assert _words(told) == told.split()
+
+
+def test_what_ends_a_server_starts_none() -> None:
+    text = "pkill -f sglang.launch_server\npgrep -f 'vllm serve'\nvllm serve m\n"
+    found = [one.words[0].text for one in inner_commands(read_script(text, {}, "run.sh"))]
+
+    assert found == ["vllm"]
