@@ -440,13 +440,22 @@ def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
 
 
 def world_of_program(calls: Sequence[Call]) -> World:
-    """The GPUs that a function of Modal asks for: ``gpu="H100:8"``."""
-    asked = ((call.line, call.given.get("gpu")) for call in calls if call.ends(*_ON_GPUS))
-    line, gpu = next(((line, gpu) for line, gpu in asked if isinstance(gpu, str)), (0, ""))
-    word, _, count = gpu.partition(":")
-    if not word:
-        return World()
-    return World(gpu=word.rstrip("!+"), gpus_per_node=stated("gpu", count or "1", line))
+    """The GPUs that a function of Modal or a service of BentoML asks for.
+
+    ``gpu="H100:8"`` (modal.com/docs/guide/gpu), ``resources={"gpu": 8, "gpu_type": "nvidia-h100"}``
+    (docs.bentoml.com, reference/bentoml/configurations).
+    """
+    for call in (one for one in calls if one.ends(*_ON_GPUS)):
+        gpu, resources = call.given.get("gpu"), call.given.get("resources")
+        if isinstance(gpu, str) and gpu:
+            word, _, count = gpu.partition(":")
+            count = count or "1"
+        elif isinstance(resources, dict) and isinstance(resources.get("gpu"), int):
+            word, count = str(resources.get("gpu_type") or ""), str(resources["gpu"])
+        else:
+            continue
+        return World(gpu=word.rstrip("!+") or None, gpus_per_node=stated("gpu", count, call.line))
+    return World()
 
 
 def nothing_called(place: object, calls: Sequence[Call]) -> str:

@@ -216,12 +216,13 @@ def _of_program(path: Path, text: str) -> Iterator[Found]:
     """What the calls of a program start, and the commands in a notebook's cells."""
     calls, code, shell = _called(path, text)
     none = Script(name=path.name, text=code, commands=(), variables={}, directives=(), files={})
+    around = world_of_program(calls)
     for found in found_in(calls, code, path.name):
         beside = _files(path, none, found.options.values())
-        yield replace(found, files={**beside, **found.files})
+        world = _within(found.world, around, path.name)
+        yield replace(found, files={**beside, **found.files}, world=world)
     if shell.strip():
         yield from (replace(found, text=code) for found in _of_script(path, shell))
-    around = world_of_program(calls)
     for line, command in commands_of(calls):
         for found in _of_script(path, "\n" * (line - 1) + command):
             world = _within(found.world, around, path.name)

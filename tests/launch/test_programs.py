@@ -298,3 +298,14 @@ fire.Fire(train)
 
     assert load_model(str(values["model"])).name == load_model("qwen3-4b").name
     assert values["micro_batch_size"] == 2
+
+
+def test_a_service_of_bentoml_asks_for_gpus(tmp_path: Path) -> None:
+    text = (
+        "import bentoml\nfrom vllm import AsyncEngineArgs\n"
+        "@bentoml.service(resources={'gpu': 2, 'gpu_type': 'nvidia-l4'})\nclass S:\n"
+        "    args = AsyncEngineArgs(model='Qwen/Qwen3-8B', tensor_parallel_size=2)\n"
+    )
+
+    found = _read(tmp_path, text).values
+    assert (found["gpu"], found["num_gpus"]) == ("l4-24gb", 2)

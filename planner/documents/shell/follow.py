@@ -129,6 +129,7 @@ class SimpleCommands:
         self.called: set[str] = set()
         self.exported: dict[str, None] = {}
         self._environment: dict[str, Word] | None = None
+        self.rounds, self.in_background = 1, False
 
     def call(self, name: str, arguments: Sequence[Element]) -> bool | None:
         """Follows a function."""
@@ -170,7 +171,12 @@ class SimpleCommands:
             starts = {item.name: item.start for item in node.assignments}
             given = {**given, **{n: self._word(v, starts[n]) for n, v in own.items()}}
         span, line = Span(node.start, node.end), self.source.line(node.start)
-        command = Command(words=tuple(words), environment=given, line=line, span=span)
+        # Each round of a loop is a copy of its own where it has devices of its own.
+        has_own = any(item.name.endswith(_OWN_DEVICES) for item in node.assignments)
+        copies = self.rounds if self.in_background and has_own else 1
+        command = Command(
+            words=tuple(words), environment=given, line=line, span=span, copies=copies
+        )
         self.commands.append(command)
 
     def _test(self, node: Simple) -> bool | None:
@@ -350,6 +356,7 @@ def variable_word(expander: Expander, variable: Variable, start: int) -> Word:
 
 
 _DEEPEST_CALL = 40
+_OWN_DEVICES = "VISIBLE_DEVICES"
 _ARGUMENTS = frozenset(("#", "1", "@", "*"))
 _LEAVE = frozenset(("exit", "return", "break", "continue"))
 
@@ -393,7 +400,9 @@ class Follower(SimpleCommands):
                 self.redirections(node.redirections, ())
                 return status
             case Alone():
+                before, self.in_background = self.in_background, node.in_background
                 self._apart(node.body)
+                self.in_background = before
             case Not():
                 status = self.run([node.node])
                 return None if status is None else not status
@@ -500,10 +509,15 @@ class Follower(SimpleCommands):
         for name, place in node.assigned:
             reason = f"${name} changes in the loop (line {line})"
             inside.put(name, Variable((), assigned=(place,), unknown=reason))
+        words: list[Element] = []
         if node.variable:
             words = [element for raw in node.words for element in self.expander.elements(raw)]
             inside.put(node.variable, self._each(node.variable, words, start))
+        before = self.rounds
+        if node.variable and all(text_of(word.pieces) for word in words):
+            self.rounds *= max(len(words), 1)
         outcome = self._apart([*node.condition, *node.body], inside)
+        self.rounds = before
         outcome.own = {**inside.own, **outcome.own}
         merge(self.scope, [Scope(self.scope), outcome], self.source.line)
         self.enter(self.scope)

@@ -118,6 +118,7 @@ class _Inside:
             environment=environment,
             line=self._line(command.span.start),
             span=span or Span(0, 0),
+            copies=command.copies,
         )
 
     def word(self, word: Word) -> Word:

@@ -380,7 +380,7 @@ class Parser(Lexer):
             node = self._chain()
             self.blanks()
             if self._takes("&") and not self.text.startswith("&", self.position):
-                node = Alone((node,))
+                node = Alone((node,), in_background=True)
             elif self.text.startswith(";", self.position) and not self._ends_clause():
                 self.position += 1
             nodes.append(node)

@@ -128,6 +128,7 @@ class Alone:
     """Commands whose variables are their own: a subshell, parts of a pipe, in the background."""
 
     body: tuple[Node, ...]
+    in_background: bool = False
 
 
 @dataclass(frozen=True, slots=True)

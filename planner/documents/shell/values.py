@@ -254,12 +254,16 @@ def _levels(piece: Piece) -> tuple[Span, ...]:
 
 @record(kw_only=True)
 class Command:
-    """One command with its words expanded, and the variables that it is given."""
+    """One command with its words expanded, and the variables that it is given.
+
+    ``copies`` of it run at once where a loop over words that are told leaves it behind.
+    """
 
     words: tuple[Word, ...]
     environment: Mapping[str, Word]
     line: int
     span: Span
+    copies: int = 1
 
 
 @record(kw_only=True)

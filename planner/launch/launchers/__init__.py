@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from planner.base.records import record
 from planner.documents.shell import Script, Word, read_shell
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.heading import WRITTEN
+from planner.launch.launchers.fronts import fronted
 from planner.launch.launchers.peel import Peeled, peeled
 from planner.launch.launchers.world import (
     conflict_of,
@@ -82,13 +83,13 @@ def inner_commands(script: Script) -> tuple[Inner, ...]:
     head = layer_of_directives(script.directives)
     layers = (head,) if head.said or head.gpu else ()
     return tuple(
-        _inner(script, one)
+        _inner(script, one, command.copies)
         for command in script.commands
         for one in peeled(script, command.words, command.environment, layers)
     )
 
 
-def _inner(script: Script, one: Peeled) -> Inner:
+def _inner(script: Script, one: Peeled, rounds: int) -> Inner:
     devices = next(
         (given for name in _VISIBLE if name in one.environment
          and (given := visible(one.environment[name])) is not None),
@@ -96,6 +97,8 @@ def _inner(script: Script, one: Peeled) -> Inner:
     )  # fmt: skip
     # A script of ours starts copies in its loop or steps.
     copies = _variable(one, "COPIES") if f"# {WRITTEN} " in script.text else None
+    if rounds > 1:
+        copies = stated("the loop", str(rounds), one.words[0].line)
     world = replace(world_of(one.layers, devices), copies=copies)
     if (
         world.num_nodes is None
@@ -113,7 +116,7 @@ def _inner(script: Script, one: Peeled) -> Inner:
     if own is not None and (share := visible(own)) is not None:
         world = replace(world, gpus_per_node=share)  # of what the job has on a node
     return Inner(
-        words=one.words,
+        words=fronted(one.words),
         environment=one.environment,
         world=world,
         line=one.words[0].line,

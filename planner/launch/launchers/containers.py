@@ -209,7 +209,7 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
         role = next((role for role in roles if role in _ROLES), "")
         for place in pod.get("containers").entries():
             known = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
-            container = _of_pod(place, known, _mounted(place, pod.get("volumes")))
+            container = container_at(place, known, _mounted(place, pod.get("volumes")))
             several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
             world = World(
                 num_nodes=(copies if several else nodes).given("nodes"),
@@ -267,9 +267,10 @@ def in_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
     return pieces
 
 
-def _of_pod(
+def container_at(
     place: Place, known: Mapping[str, Place], mounts: Iterable[tuple[str, str]] = ()
 ) -> Container:
+    """What a container of a pod runs, with the variables that its group knows."""
     environment = environment_at(place.get("env"))
     environment |= {name: word_at(found.pieces, found) for name, found in known.items()}
     mounts = tuple(mounts)
@@ -293,7 +294,7 @@ def _of_pod(
 
 def _of_graph(service: str, place: Place) -> Iterator[Container]:
     main = place.get("extraPodSpec", "mainContainer")
-    container = _of_pod(main, {})
+    container = container_at(main, {})
     if not container.words:
         return
     world = World(
@@ -309,7 +310,7 @@ def _of_component(place: Place) -> Iterator[Container]:
     """Workers of a graph of Dynamo since nvidia.com/v1beta1."""
     role = place.get("type").text or ""
     for pod in place.get("podTemplate", "spec", "containers").entries():
-        container = _of_pod(pod, {})
+        container = container_at(pod, {})
         world = World(
             num_nodes=place.get("multinode", "nodeCount").given("nodes"),
             gpus_per_node=gpu_limit(pod),
@@ -329,7 +330,7 @@ def _of_service(spec: Place) -> Iterator[Container]:
     pools += [("prefill", spec.get("prefill"))] if spec.get("prefill").is_mapping else []
     for role, pool in pools:
         container = next(
-            (_of_pod(place, {}) for place in pool.get("template", "containers").entries()),
+            (container_at(place, {}) for place in pool.get("template", "containers").entries()),
             Container(name="", image="", words=()),
         )
         options = [*_parallel(pool.get("parallelism"))]

@@ -11,7 +11,7 @@ from planner.documents.shell import Command, HereDocument, Script, Word
 from planner.documents.shell.inner import read_inner
 from planner.documents.shell.values import Piece, Pieces, computed
 from planner.errors import LaunchError
-from planner.launch.launchers.containers import SHELLS, program_of
+from planner.launch.launchers.containers import SHELLS, in_mounts, program_of
 from planner.launch.launchers.world import Layer, hosts, layer_of
 from planner.launch.option_table import shipped_rows
 
@@ -332,6 +332,15 @@ def _unwrapped(
         environment |= found
         if program.does == "container":
             rest = _from_image(options, rest)
+            given = [word.text or "" for name, word in options if word and name in _VOLUMES]
+            mounts = [
+                (part[1], part[0]) for part in (text.split(":") for text in given) if part[1:]
+            ]
+            named = ((one, in_mounts(one.pieces, mounts)) for one in rest)
+            rest = [
+                one if pieces == one.pieces else Word.of(pieces, one.line, one.raw)
+                for one, pieces in named
+            ]
     if program.does == "env":
         rest = _assigned(rest, environment)
     if program.does == "dashes":
@@ -416,6 +425,9 @@ def _documents(script: Script, state: Peeled, rest: Sequence[Word]) -> Sequence[
         if known.startswith("<<") and first <= document.line <= last + 1:
             return script_of(document, script)
     return None
+
+
+_VOLUMES = ("-v", "--volume")
 
 
 def _assigned(rest: Sequence[Word], environment: dict[str, Word]) -> Sequence[Word]:

@@ -1,8 +1,10 @@
-"""Servers that YAML of other tools tells: tasks of SkyPilot, models of KubeAI, Truss, srt-slurm.
+"""Servers that YAML of other tools tells: SkyPilot, KubeAI, Truss, srt-slurm, llm-d.
 
 Sources: skypilot-org/skypilot, docs, Task YAML and environment variables (0.10);
 substratusai/kubeai, docs/reference/kubernetes-api.md (0.21); basetenlabs/truss, config.yaml (0.9);
-NVIDIA/srt-slurm, recipes/, whose sections are options of each worker's engine.
+NVIDIA/srt-slurm, recipes/, whose sections are options of each worker's engine;
+llm-d-incubation/llm-d-modelservice, README.md (0.3), and llm-d/llm-d-deployer, charts (1.0), whose
+values tell the workers of both kinds.
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from planner.documents.shell.values import Pieces, Word
 from planner.documents.yaml_places import Place, documents
 from planner.launch.launchers.containers import (
     Container,
+    container_at,
     environment_at,
+    gpu_limit,
     in_mounts,
     plain_word,
     program_of,
     word_at,
 )
+from planner.launch.launchers.gpu_words import gpu_called
 from planner.launch.understood import World
 
 _SKY = "SKYPILOT_"
@@ -32,6 +37,8 @@ _ENGINES = {
     "trtllm_config": ("trtllm-serve",),
 }
 _WORKERS = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
+_KINDS = ("prefill", "decode")
+_PARALLELISM = {"tensor": "--tensor-parallel-size", "data": "--data-parallel-size"}
 _OWN_MODEL = ("model-path", "model")
 
 
@@ -54,6 +61,8 @@ def _tasks(document: Place, name: str) -> Iterator[Container]:
         yield _of_kubeai(document.get("spec"))
     elif document.get("docker_server", "start_command").text:
         yield _of_truss(document, name)
+    elif pools := _pools_at(document):
+        yield from _of_pools(*pools)
     elif document.get("backend").is_mapping and resources.get("gpu_type").text:
         yield from _of_recipe(document)
 
@@ -138,6 +147,65 @@ def _of_truss(document: Place, name: str) -> Container:
         world=_counted(document.get("resources", "accelerator")),
         line=start.line,
     )
+
+
+def _pools_at(document: Place) -> tuple[Place, Place] | None:
+    """Where values of llm-d tell their workers, and the model of these."""
+    for place in (document, document.get("spec")):
+        artifacts = place.get("modelArtifacts")
+        if artifacts.is_mapping and any(place.get(kind).is_mapping for kind in _KINDS):
+            is_hub = (artifacts.get("uri").text or "").startswith("hf://")
+            name = artifacts.get("name")
+            return place, artifacts.get("uri") if is_hub or not name.text else name
+    for place in (document, document.get("llm-d")):
+        sample = place.get("sampleApplication")
+        if (model := sample.get("model", "modelArtifactURI")).text:
+            return sample, model
+    return None
+
+
+def _of_pools(values: Place, model: Place) -> Iterator[Container]:
+    """The workers of llm-d; those of a kind that is not created, or has no copies, are none."""
+    off = (("create", "false"), ("enabled", "false"), ("replicas", "0"))
+    pools = {
+        kind: pool
+        for kind in _KINDS
+        if (pool := values.get(kind)).is_mapping
+        and not any(pool.get(key).text == text for key, text in off)
+    }
+    for kind, pool in pools.items():
+        place = next(iter(pool.get("containers").entries()), pool)
+        own = container_at(place, {})
+        words = own.words
+        if place.get("modelCommand").text != "custom":
+            options = [
+                word_at(entry.pieces, entry)
+                for key in ("args", "extraArgs")
+                for entry in place.get(key).entries()
+            ]
+            given = {word.begins.partition("=")[0] for word in options}
+            for key, option in _PARALLELISM.items():
+                size = pool.get("parallelism", key)
+                if size.text and option not in given:
+                    options += [plain_word(option, size.line), word_at(size.pieces, size)]
+            program = [plain_word(word, pool.line) for word in ("vllm", "serve")]
+            words = (*program, word_at(Place.pieces_after(model, "hf://"), model), *options)
+        labels = [*pool.get("acceleratorTypes", "labelValues").entries()]
+        labels += [*values.get("acceleratorTypes", "labelValues").entries()]
+        labels += [label for _, label in pool.get("nodeSelector").items()]
+        yield Container(
+            name=kind,
+            image=own.image,
+            words=words,
+            environment=own.environment,
+            world=World(
+                gpu=next((one.text for one in labels if gpu_called(one.text or "")), None),
+                gpus_per_node=gpu_limit(place) or gpu_limit(values),
+                copies=pool.get("replicas").given("replicas"),
+            ),
+            role=kind if len(pools) == len(_KINDS) else "",
+            line=pool.line,
+        )
 
 
 def _of_recipe(document: Place) -> Iterator[Container]:

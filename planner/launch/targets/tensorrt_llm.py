@@ -69,7 +69,7 @@ def starts(words: Sequence[str]) -> bool:
     if "trtllm-serve" in names:
         rest = list(words[names.index("trtllm-serve") + 1 :])
         return bool(rest) and not rest[0].startswith("disaggregated")
-    return _MODULE in names
+    return _MODULE in names and (names[0] in ("-m", _MODULE) or names[0].startswith("python"))
 
 
 def is_of(values: Mapping[str, object]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -84,7 +85,9 @@ def is_of(values: Mapping[str, object]) -> bool:
     """Whether a document has options of ``vllm serve``, or of Triton's ``model.json`` for vLLM."""
     names = {name.replace("_", "-") for name in values}
     accepted = Accepted.of(_ENGINE.accepted, _ENGINE.table)
-    is_own = bool(_OF_DOCUMENT & names) and all(accepted.find(f"--{one}") for one in names)
+    own = _OF_DOCUMENT & names
+    is_sure = len(own) > 1 or own & {*values, "gpu-memory-utilization"}
+    is_own = bool(is_sure) and all(accepted.find(f"--{one}") for one in names)
     return is_own or len(_OF_DOCUMENT & {*values}) > 1
 
 
@@ -179,7 +182,12 @@ def _drafts(reading: Reading) -> Drafted | None:
 
 def _pool(told: Told) -> str:
     reading = told.reading
-    config = json_table(reading.text("--kv-transfer-config"))
+    config = {**json_table(reading.text("--kv-transfer-config"))}
+    given = reading.found.options.get("--kv-transfer-config")
+    if given is not None and given.whole is not None and None in given.texts:
+        # Of a text with a port that the script counts the role is told all the same.
+        part = reading.found.text[given.whole.start : given.whole.end]
+        config["kv_role"] = next(iter(re.findall(r"kv_role\W+(kv_\w+)", part)), None)
     mode = reading.text("--disaggregation-mode")
     if mode in (PREFILL_POOL, DECODE_POOL):
         return mode

@@ -6,6 +6,7 @@ from make_public_launches import FOLDER
 from planner.documents.shell.text import Given, edited
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import Container, containers_of, script_of
+from planner.launch.launchers.tasks import tasks_of
 
 
 def _read(name: str) -> tuple[str, tuple[Container, ...]]:
@@ -154,3 +155,41 @@ def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
 def test_other_documents_have_no_containers() -> None:
     assert containers_of("num_processes: 8\n", "accelerate.yaml") == ()
     assert containers_of("", "empty.yaml") == ()
+
+
+def _first(text: str) -> list[str | None]:
+    (container,) = tasks_of(text, "values.yaml")
+    return [word.text for word in container.words]
+
+
+def test_workers_of_llm_d_that_are_not_created_leave_an_ordinary_server() -> None:
+    # llm-d-incubation/llm-d-modelservice, values.yaml: decode serves alone without prefill.
+    text = (
+        "modelArtifacts: {uri: hf://Qwen/Qwen3-8B}\n"
+        "decode: {replicas: 2, parallelism: {tensor: 2}, "
+        "containers: [{args: [--max-model-len, 8k]}]}\n"
+        "prefill: {create: false, replicas: 1}\n"
+    )
+    (container,) = tasks_of(text, "values.yaml")
+
+    assert container.role == ""
+    words = ["vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "8k"]
+    assert _first(text) == [*words, "--tensor-parallel-size", "2"]
+
+
+def test_an_engine_of_kubeai_that_is_not_vllm_starts_nothing_here() -> None:
+    spec = "spec: {url: hf://a/b, engine: OLlama}"
+
+    assert _first(f"apiVersion: kubeai.org/v1\nkind: Model\n{spec}\n") == []
+
+
+def test_a_folder_is_named_by_what_is_mounted_there() -> None:
+    text = (
+        "services:\n  vllm:\n    image: vllm/vllm-openai:latest\n"
+        "    volumes: [/data/Qwen3-32B:/mnt/model:ro, /cache:/root]\n"
+        "    command: --model /mnt/model/ --download-dir /mnt/models\n"
+    )
+    (container,) = containers_of(text, "compose.yaml")
+    told = [word.text for word in container.words]
+
+    assert told[-4:] == ["--model", "Qwen3-32B", "--download-dir", "/mnt/models"]

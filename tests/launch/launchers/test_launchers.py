@@ -215,3 +215,21 @@ def test_nesting_ends() -> None:
 
 def test_what_is_only_said_starts_nothing() -> None:
     assert not inner("echo vllm serve m\ncat vllm serve m\nread vllm serve m")
+
+
+def test_rounds_with_devices_of_their_own_run_at_once() -> None:
+    text = "for g in 0 1 2 3; do {}vllm serve m {}\ndone\n"
+    for devices, end, copies in (
+        ("CUDA_VISIBLE_DEVICES=$g ", "&", "4"),
+        ("CUDA_VISIBLE_DEVICES=$g ", "", None),
+        ("", "&", None),
+    ):
+        (one,) = inner_commands(read_script(text.format(devices, end), {}, "run.sh"))
+        told = one.world.copies
+        assert (told.single if told else None) == copies
+
+
+def test_a_document_that_is_appended_to_has_both_parts() -> None:
+    text = "cat > a.yaml <<EOF\na: $X\nEOF\ncat <<EOF >> a.yaml\nb: 2\nEOF\n"
+
+    assert read_script(text, {"X": "1"}, "run.sh").files["a.yaml"].text == "a: 1\nb: 2\n"
