@@ -20,6 +20,7 @@ TARGETS = (
 READ_ALONE = (
     "torchtune",
     "nanotron",
+    "litgpt",
     "gpt-neox",
     "verl",
     "openrlhf",

@@ -16,6 +16,7 @@ from planner.documents.shell.inner import read_inner
 from planner.documents.shell.text import Given, Span
 from planner.documents.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
 from planner.documents.yaml_places import Place, documents
+from planner.launch.launchers.world import layer_of, world_of
 from planner.launch.understood import World
 
 
@@ -171,8 +172,12 @@ def _containers(text: str, name: str) -> Iterator[Container]:
             yield from _of_service(document.get("spec"))
         elif document.get("spec", "predictor", "model", "modelFormat", "name").text == _RUNTIME:
             yield from _of_runtime(document.get("spec", "predictor"))
+        elif kind == "TrainJob":
+            yield _of_train_job(document.get("spec", "trainer"))
         elif kind:
             yield from _of_pods(document, kind)
+        elif document.get("run").text:
+            yield _of_task(document)
         else:
             for place in document.get("servingEngineSpec", "modelSpec").entries():
                 yield _of_values(place)
@@ -187,6 +192,8 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
         copies = spec.get("predictor", "minReplicas")
     elif kind == "Job":
         copies, nodes = Place.nothing(document), spec.get("parallelism")
+    members = spec.get("pytorchReplicaSpecs").items()
+    all_members = _total([place.get("replicas") for _, place in members])
     for path, pod in _pod_specs(spec, ()):
         kinds = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
         gpu = next(filter(None, kinds), None)
@@ -194,13 +201,80 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
             container = _of_pod(place, {"LWS_GROUP_SIZE": nodes} if nodes.text else {})
             several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
             world = World(
-                num_nodes=(copies if several else nodes).given("nodes"),
+                num_nodes=all_members or (copies if several else nodes).given("nodes"),
                 gpus_per_node=_limit(place),
                 gpu=gpu,
                 copies=None if several else copies.given("replicas"),
             )
-            is_follower = bool({"workerTemplate", "Worker"} & {*path})
+            is_follower = "workerTemplate" in path or ("Worker" in path and len(members) != 1)
             yield replace(container, world=world, is_follower=is_follower)
+
+
+def _total(places: Sequence[Place]) -> Given | None:
+    """How many pods the replicas of a job are together; those that none says are one."""
+    if not places:
+        return None
+    numbers = [int(place.text or 1) for place in places if (place.text or "1").isdecimal()]
+    return Given(
+        option="replicas",
+        texts=(str(sum(numbers)),),
+        line=places[0].line,
+        spans=(None,),
+        whole=None,
+    )
+
+
+def _of_train_job(trainer: Place) -> Container:
+    """A TrainJob of Kubeflow: its command, and nodes with so many processes each."""
+    container = _of_pod(trainer, {})
+    limits = trainer.get("resourcesPerNode")
+    each = next(
+        (
+            given
+            for group in ("limits", "requests")
+            for key in _GPU_LIMITS
+            if (given := limits.get(group, key).given(key)) is not None
+        ),
+        trainer.get("numProcPerNode").given("numProcPerNode"),
+    )
+    nodes = trainer.get("numNodes").given("numNodes")
+    return replace(container, world=World(num_nodes=nodes, gpus_per_node=each))
+
+
+def _of_task(document: Place) -> Container:
+    """A task of SkyPilot: what ``run`` runs on each node, of so many GPUs of a kind.
+
+    Source: skypilot-org/skypilot, ``sky/task.py``, ``sky/resources.py`` (accelerators as a text,
+    a list or a mapping, also below ``any_of``) and ``sky/skylet/constants.py`` (variables).
+    """
+    nodes, run = document.get("num_nodes"), document.get("run")
+    world = World()
+    for resources in (document.get("resources"), *_choices(document.get("resources"))):
+        asked = resources.get("accelerators")
+        first = next(iter(asked.entries()), asked)
+        word = _word(first.pieces, first)
+        for name, number in asked.items()[:1]:
+            word = _plain(f"{name}:{number.text or 1}", number.line)
+        if text := word.text:
+            word = word if ":" in text else _plain(f"{text}:1", word.line)
+            world = world_of([layer_of("skypilot", [("accelerators", word)])])
+            break
+    environment = _environment(document.get("envs"))
+    each = "" if world.gpus_per_node is None else world.gpus_per_node.texts[0] or ""
+    told = {"SKYPILOT_NUM_NODES": nodes.text or "1", "SKYPILOT_NUM_GPUS_PER_NODE": each}
+    environment |= {name: _plain(text, run.line) for name, text in told.items() if text}
+    return Container(
+        name=document.get("name").text or "task",
+        image="",
+        words=(_plain("bash", run.line), _plain("-c", run.line), _word(run.pieces, run)),
+        environment=environment,
+        world=replace(world, num_nodes=nodes.given("num_nodes")),
+        line=run.line,
+    )
+
+
+def _choices(resources: Place) -> list[Place]:
+    return [place for key in ("any_of", "ordered") for place in resources.get(key).entries()]
 
 
 def _pod_specs(place: Place, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Place]]:
