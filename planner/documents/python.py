@@ -454,8 +454,8 @@ def word_of_shell(value: Value) -> str:
 
 _BY_ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
 _KINDS = {"int": int, "str": str, "float": float, "bool": bool}
-# Of every GPU from Ampere on.
-_IS_BF16 = ("is_bfloat16_supported", "is_bf16_supported", "is_torch_bf16_gpu_available")
+IS_BF16 = ("is_bfloat16_supported", "is_bf16_supported", "is_torch_bf16_gpu_available")
+"""Functions that say whether the GPU has bf16: every one from Ampere on."""
 
 
 def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -> Value:
@@ -464,7 +464,7 @@ def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -
     inner = [_value(one, scope, program, within) for one in node.args]
     if name in _BY_ENVIRONMENT and len(inner) == 2:
         return inner[1]
-    if name.rpartition(".")[2] in _IS_BF16:
+    if name.rpartition(".")[2] in IS_BF16:
         return True
     if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(inner) == 1:
         between = _value(node.func.value, scope, program, within)

@@ -21,6 +21,7 @@ READ_ALONE = (
     "torchtune",
     "nanotron",
     "nemo-automodel",
+    "litgpt",
     "gpt-neox",
     "verl",
     "openrlhf",

@@ -201,8 +201,13 @@ class LaunchFile:
             for one in product(*(_LIKELY[name] for name in names))
         ]
         best = max(tried, key=lambda one: one.rank)
-        others = found.answers.otherwise.items() if best.rejected_by == _OUT else ()
-        instead = {name: one for name, one in others if name not in self.asked}
+        # Another precision is for a GPU that lacks one, all else for one that is too small.
+        others = found.answers.otherwise.items() if best.rejected_by else ()
+        instead = {
+            name: one
+            for name, one in others
+            if name not in self.asked and (name == "precision") != (best.rejected_by == _OUT)
+        }
         if not instead:
             return best
         changed = best.imported.completed(

@@ -33,7 +33,7 @@ from planner.question.request import PlanRequest, Request
 from planner.question.terms import glossary, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind, aliased
-from planner.specs.quantization import Checkpoint, checkpoint_of
+from planner.specs.quantization import Checkpoint, checkpoint_of, resembled
 from planner.workloads.given import Said, make_request
 from planner.workloads.registry import workload_of
 
@@ -482,6 +482,12 @@ def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) ->
     if checkpoint.model is not None and "model" in answers.values:
         notes.append(f"{values['model']} is read as {checkpoint.model}, by its name.")
         values["model"] = checkpoint.model
+    elif (near := _resembled(str(values["model"]), specs)) and "model" in answers.values:
+        notes.append(
+            f"{values['model']} is taken as {near}, whose family and size its name has: pass the "
+            "path of its config.json if its sizes are others."
+        )
+        values["model"] = near
     elif str(values["model"]).startswith(_FOLDERS):
         notes.append(f"No model is known by the name of {values.pop('model')}.")
     if checkpoint.quantization and "quantization" in answers.defaults:
@@ -495,6 +501,13 @@ def _checkpoint(name: object, specs: Path | None) -> Checkpoint | None:
         return None
     told = checkpoint_of(str(name), specs)
     return None if told.model == str(name) else told
+
+
+def _resembled(name: str, specs: Path | None) -> str | None:
+    """The shipped model that a repository was trained from, by its name, if nothing tells more."""
+    from planner.specs.hugging_face import cached_config, is_repository
+
+    return None if is_repository(name) and cached_config(name) else resembled(name, specs)
 
 
 def _whole_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> dict[str, Any]:

@@ -332,7 +332,9 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
             if (modelfile := modelfile_of(document.text, name)) is not None:
                 return modelfile
             return _of_here_document(path, script, document, Path(name).name)
-    for place in (path.parent / name, path.parent / Path(name).name):
+    parts = Path(name).parts  # a folder may be mounted elsewhere than it stands here
+    ends = [Path(*parts[start:]) for start in range(1, len(parts))]
+    for place in (path.parent / name, *(path.parent / end for end in ends)):
         try:
             text = reading.read_text(place, LARGEST, _Unread)
         except _Unread:
@@ -488,7 +490,7 @@ def nothing_found(path: Path, text: str) -> str:
     if path.suffix.lower() in _DOCUMENTS:
         return f"{path}: is no document of a tool that planner knows. It knows: {known}."
     programs = dict.fromkeys(
-        _told(inner.words[0])
+        next((told for told in map(_told, inner.words[:2]) if not told.startswith("-")), "")
         for inner in inner_commands(read_script(text, {}, path.name))
         if _told(inner.words[0]) not in _PLUMBING
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -340,3 +341,39 @@ def _shortened(part: str) -> list[tuple[str, str]]:
             return chain
         word = gguf_word(found[0].groupdict().get("gguf") or "") or found[1]
         chain.append((text[: found[0].start()], word))
+
+
+_FAMILY = re.compile(r"(?<![a-z\d])([a-z]{3,})(?=\d)")
+_SIZED = re.compile(r"(?:\d+x)?\d+(?:\.\d+)?[bm]|a\d+(?:\.\d+)?b")
+_NO_FAMILY = ("meta",)
+
+
+def resembled(name: str, folder: Path | None = None) -> str | None:
+    """The model of the catalogue of whose family, version and size the name of a repository is.
+
+    The family is the first word of both, and every size in the name is the model's: what was
+    trained further is called so. None where no model's words are all in it, in their order.
+
+    >>> resembled("allenai/Llama-3.1-Tulu-3-70B-SFT"), resembled("a/Llama-3.1-Minitron-4B")
+    ('llama-3.1-70b', None)
+    """
+    words = _words_of(name.rpartition("/")[2])
+    sizes = {word for word in words if _SIZED.fullmatch(word)}
+    best: tuple[int, int, str] | None = None
+    called = {**aliases_of(SpecKind.MODELS, folder)}
+    called |= {one: one for one in names(SpecKind.MODELS, folder)}
+    for alias, model in called.items():
+        own = _words_of(alias.rpartition("/")[2])
+        if own[:1] != words[:1] or not sizes or not sizes <= {*own}:
+            continue
+        rest = iter(words)
+        if all(word in rest for word in own):
+            pairs = zip(own, words, strict=False)
+            begun = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            best = max(best or (0, 0, ""), (len(own), begun, model))
+    return None if best is None else best[2]
+
+
+def _words_of(name: str) -> list[str]:
+    text = _FAMILY.sub(r"\1-", name.lower())
+    return [word for word in re.split(r"[^a-z\d.]+", text) if word and word not in _NO_FAMILY]

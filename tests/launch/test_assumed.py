@@ -347,3 +347,30 @@ def test_a_label_of_a_node_tells_the_memory_of_its_gpu(tmp_path: Path) -> None:
 
     assert found.values["gpu"] == "a100-sxm-40gb"
     assert not found.assumed
+
+
+def test_a_short_name_of_a_gpu_is_one_with_its_maker_before_it() -> None:
+    of_maker = gpu_named("a free Tesla T4 instance; not a V100", Path("run.ipynb"))
+
+    assert of_maker is not None
+    assert (of_maker.gpu, of_maker.word) == ("t4-16gb", "tesla t4")
+    assert gpu_named("nodeSelector: nvidia-l4", Path("run.sh")) is not None
+    assert gpu_named("a t4 b", Path("run.sh")) is None
+
+
+def test_a_program_that_asks_for_bf16_computes_in_fp16_on_a_gpu_without_it(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")\n'
+        "from transformers import TrainingArguments\n"
+        "from unsloth import is_bfloat16_supported\n"
+        "args = TrainingArguments(bf16=is_bfloat16_supported(), per_device_train_batch_size=1,\n"
+        "    fp16=not is_bfloat16_supported(), max_steps=10)  # on a Tesla T4\n"
+        'trainer = Trainer("Qwen/Qwen2.5-0.5B", args=args)\n'
+    )
+
+    older = LaunchFile(path=program, asked={"sequence_length": 512}).question().imported
+    newer = LaunchFile(path=program, asked={"sequence_length": 512, "gpu": "l4-24gb"}).question()
+
+    assert older.values["precision"] == "fp16"
+    assert newer.imported.values["precision"] == "bf16"

@@ -183,6 +183,8 @@ def _containers(text: str, name: str) -> Iterator[Container]:
             yield from _of_service(document.get("spec"))
         elif document.get("spec", "predictor", "model", "modelFormat", "name").text == _RUNTIME:
             yield from _of_runtime(document.get("spec", "predictor"))
+        elif kind == "TrainJob":
+            yield _of_train_job(document.get("spec", "trainer"))
         elif kind:
             yield from _of_pods(document, kind)
         else:
@@ -196,6 +198,8 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
     What stands nearest around a pod counts: its copies, and the pods of a group of a
     LeaderWorkerSet (``size``), a StormService of AIBrix (``podGroupSize``) or a Job.
     """
+    members = document.get("spec", "pytorchReplicaSpecs").items()
+    all_members = _total([place.get("replicas") for _, place in members])
     for path, around, pod in _pod_specs(document.get("spec"), (), ()):
 
         def nearest(*keys: str, places: tuple[Place, ...] = around) -> Place:
@@ -212,19 +216,54 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
             container = container_at(place, known, _mounted(place, pod.get("volumes")))
             several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
             world = World(
-                num_nodes=(copies if several else nodes).given("nodes"),
+                num_nodes=all_members or (copies if several else nodes).given("nodes"),
                 gpus_per_node=gpu_limit(place),
                 gpu=gpu,
                 copies=None if several else copies.given("replicas"),
             )
-            is_follower = bool({"Worker", "workerGroupSpecs"} & {*path}) or (
-                path[-2:-1] == ("workerTemplate",)
-                and bool(around[-3].get("leaderTemplate").items())
+            is_follower = (
+                ("Worker" in path and len(members) != 1)
+                or "workerGroupSpecs" in path
+                or (
+                    path[-2:-1] == ("workerTemplate",)
+                    and bool(around[-3].get("leaderTemplate").items())
+                )
             )
             passes = any(_PASSES in (w.text or "").replace("_", "-") for w in container.words)
             yield replace(
                 container, world=world, is_follower=is_follower, role=role if passes else ""
             )
+
+
+def _total(places: Sequence[Place]) -> Given | None:
+    """How many pods the replicas of a job are together; those that none says are one."""
+    if not places:
+        return None
+    numbers = [int(place.text or 1) for place in places if (place.text or "1").isdecimal()]
+    return Given(
+        option="replicas",
+        texts=(str(sum(numbers)),),
+        line=places[0].line,
+        spans=(None,),
+        whole=None,
+    )
+
+
+def _of_train_job(trainer: Place) -> Container:
+    """A TrainJob of Kubeflow: its command, and nodes with so many processes each."""
+    container = container_at(trainer, {})
+    limits = trainer.get("resourcesPerNode")
+    each = next(
+        (
+            given
+            for group in ("limits", "requests")
+            for key in _GPU_LIMITS
+            if (given := limits.get(group, key).given(key)) is not None
+        ),
+        trainer.get("numProcPerNode").given("numProcPerNode"),
+    )
+    nodes = trainer.get("numNodes").given("numNodes")
+    return replace(container, world=World(num_nodes=nodes, gpus_per_node=each))
 
 
 def _pod_specs(

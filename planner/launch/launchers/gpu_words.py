@@ -94,7 +94,10 @@ def gpus_named(
 
 def _of_size(word: str, following: str, folder: Path | None) -> str:
     """The GPU of a word that memory or form may follow: ``a100`` of ``A100-SXM4-40GB``."""
-    gpu = _words(folder)[re.sub(r"[\s_]+", "-", word)]
+    plain, words = re.sub(r"[\s_]+", "-", word), _words(folder)
+    while plain not in words and (stripped := _MAKERS.match(plain)):
+        plain = plain[stripped.end() :]
+    gpu = words[plain]
     own, size = re.search(r"-(\d+)gb$", gpu), _SIZE.match(following)
     form = "pcie" if _PCIE.match(following) else ""
     if size is None and (own is None or not form):
@@ -125,5 +128,8 @@ def _pattern(folder: Path | None) -> re.Pattern[str]:
         for word in _words(folder)
         if len(word) >= _SHORTEST and not word.isdigit() and re.search(r"\d", word)
     ]
-    parts = (re.escape(word).replace(r"\-", "[-_ ]?") for word in sorted(words, key=len)[::-1])
+    parts = [re.escape(word).replace(r"\-", "[-_ ]?") for word in sorted(words, key=len)[::-1]]
+    # With its maker a short word means nothing else: Tesla T4, nvidia-l4.
+    short = [word for word in _words(folder) if re.fullmatch(r"[a-z]\d", word)]
+    parts += [rf"(?:tesla|nvidia)(?:[-_ ]tesla)?[-_ ]{word}" for word in short]
     return re.compile(rf"(?:(?<![a-z0-9.])|(?<=\d[x*]))(?:{'|'.join(parts)})(?![a-z0-9])")

@@ -171,7 +171,8 @@ def _kind(text: str | None) -> str | None:
     if found := _KIND.search(text):
         return found[1]
     head, colon, count = text.partition(":")
-    return head if colon and count.isdecimal() and head.isidentifier() and head != "gpu" else None
+    is_name = re.fullmatch(r"[A-Za-z][\w-]*", head) is not None and head != "gpu"
+    return head if colon and count.isdecimal() and is_name else None
 
 
 def _given(option: str, word: Word, field: str) -> Given | None:

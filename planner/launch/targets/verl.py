@@ -2,13 +2,16 @@
 
 Source: volcengine/verl 0.7, ``verl/trainer/config/_generated_ppo_trainer.yaml`` and
 ``_generated_ppo_megatron_trainer.yaml`` for defaults; ``verl/workers/actor/dp_actor.py``: budgets
-of tokens are of a rank and count its sequence-parallel ranks.
+of tokens are of a rank and count its sequence-parallel ranks. Of fine-tuning on given answers
+``verl/trainer/fsdp_sft_trainer.py`` with ``config/sft_trainer.yaml``, and the later
+``sft_trainer.py`` with ``config/sft_trainer_engine.yaml``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from planner.errors import LaunchError
 from planner.launch.target import Target, changes_nothing, gathered
 from planner.launch.targets.rollouts import (
     flag,
@@ -21,9 +24,11 @@ from planner.launch.targets.rollouts import (
     told,
     with_words,
 )
-from planner.launch.understood import Answers, Gathered, Reading, require_split
+from planner.launch.trainer.answers import UNPACKED
+from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
 
 _PROGRAMS = ("verl.trainer.main_ppo", "main_ppo.py", "recipe.dapo.main_dapo", "main_dapo.py")
+_SUPERVISED = ("fsdp_sft_trainer", "fsdp_sft_trainer.py", "verl.trainer.sft_trainer")
 _ACTOR = "actor_rollout_ref.actor."
 _MEGATRON = f"{_ACTOR}megatron."
 _FSDP = f"{_ACTOR}fsdp_config."
@@ -49,7 +54,7 @@ def starts(words: Sequence[str]) -> bool:
     >>> starts(["verl.trainer.main_ppo", "data.train_batch_size=1024"])
     True
     """
-    return any(word.endswith(_PROGRAMS) for word in words[:3])
+    return any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3])
 
 
 def is_of(values: Mapping[str, object]) -> bool:
@@ -69,6 +74,8 @@ def answers(reading: Reading) -> Answers:
     found = gathered(reading, "verl")
     values = found.values
     values |= {"precision": "bf16", "mtp_num_layers": 0, "adapter": "none"}
+    if any((one.single or "").endswith(_SUPERVISED) for one in reading.found.positional):
+        return _supervised(reading, found)
     model = reading.text(f"{_MODEL}path")
     values |= {"model": model} if model else {}
     found.asked += [] if model else ["model"]
@@ -90,6 +97,58 @@ def answers(reading: Reading) -> Answers:
     return found.made(
         used=TARGET.table.used, ignored=of_sections(reading, _SECTIONS) - TARGET.table.used
     )
+
+
+_OF_SFT = {
+    "model": ("model.partial_pretrain", "model.path"),
+    "rank": ("model.lora_rank", "model.lora.rank"),
+    "ulysses": ("ulysses_sequence_parallel_size", "engine.ulysses_sequence_parallel_size"),
+    "length": ("data.max_length",),
+    "batch": ("data.train_batch_size",),
+    "micro": ("data.micro_batch_size_per_gpu", "data.micro_batch_size"),
+    "repeats": ("model.enable_gradient_checkpointing",),
+    "offload": ("model.fsdp_config.cpu_offload", "engine.offload_policy"),
+    "packs": ("use_remove_padding", "model.use_remove_padding"),
+}
+_SFT_SECTIONS = ("data.", "model.", "optim.", "trainer.", "engine.", "engine=", "checkpoint.")
+_SFT_DEFAULTS = {"length": 1024, "batch": 256, "micro": 4}
+
+
+def _supervised(reading: Reading, found: Gathered) -> Answers:
+    """Fine-tuning on given answers, by FSDP."""
+    values = found.values
+    if (engine := told(reading, "engine", "model.strategy")) and not engine.startswith("fsdp"):
+        raise LaunchError(
+            f"{reading.place}: {engine} of verl's fine-tuning is not read: only FSDP is."
+        )
+    if model := next(filter(None, map(reading.text, _OF_SFT["model"])), None):
+        values["model"] = model
+    else:
+        found.ask("model")
+    if rank := number(reading, *_OF_SFT["rank"]):
+        values |= {"adapter": "lora", "lora_rank": rank, "lora_targets": "all_linear"}
+    values["tensor_parallel"] = values["pipeline_parallel"] = 1
+    values["context_parallel"] = number(reading, *_OF_SFT["ulysses"]) or 1
+    values |= {"framework": fsdp_profile(values), "zero_stage": 3, "training_objective": "sft"}
+    values["offload"] = "optimizer_weights" if flag(reading, *_OF_SFT["offload"]) else "none"
+    values["recompute"] = "full" if flag(reading, *_OF_SFT["repeats"], default=True) else "none"
+    if not reading.has(_OF_SFT["repeats"][0]):
+        found.defaults["recompute"] = "full: verl repeats every layer without an option"
+    names = {"length": "sequence_length", "batch": "global_batch_size", "micro": "micro_batch_size"}
+    for key, name in names.items():
+        size = number(reading, *_OF_SFT[key])
+        values[name] = size or _SFT_DEFAULTS[key]
+        if size is None:
+            found.defaults[name] = f"{_SFT_DEFAULTS[key]:,} is verl's"
+    if (gpus := gpus_of(reading.found.world)) is None:
+        found.ask("num_gpus")
+    else:
+        values["num_gpus"] = gpus
+    if epochs := number(reading, "trainer.total_epochs"):
+        values["epochs"] = epochs
+    found.notes.append(UNPACKED.format(option="data.max_length"))
+    known = frozenset(name for several in _OF_SFT.values() for name in several)
+    return found.made(used=known, ignored=of_sections(reading, _SFT_SECTIONS) - known)
 
 
 _MOVED = ("param_offload", "optimizer_offload", "grad_offload")

@@ -18,6 +18,7 @@ from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.said import (
     OBJECTIVE_OPTIONS,
+    ZERO_STAGE,
     Said,
     objective_said,
     of_generation,
@@ -182,7 +183,6 @@ def _completed(
 _WEIGHTS = 3
 # Of DeepSpeed's runtime/zero/config.py.
 _LIVE, _PREFETCHED = 1_000_000_000, 50_000_000
-_STAGE = re.compile(r"(?:zero|stage|ds_?z|z|s)[_-]?([0-3])")
 
 
 def states_said(said: Said, found: Gathered) -> None:
@@ -195,6 +195,10 @@ def states_said(said: Said, found: Gathered) -> None:
         level = whole(stage) or 0
         if stage is None and (absent := said.absent_file()):
             level = _named_stage(absent, found)
+        elif stage is None and said.is_hidden("--deepspeed"):
+            level, reason = 2, "text alone does not tell DeepSpeed's file"
+            found.assume("zero_stage", level, f"{reason}: stage 2 is taken")
+            found.otherwise["zero_stage"] = _WEIGHTS, f"{reason}; with stage 2 it does not fit"
     elif is_fsdp:
         level = 2 if sharded == "false" or "shard_grad_op" in legacy else 3
     else:
@@ -255,7 +259,7 @@ def buckets_said(said: Said, found: Gathered) -> None:
 def _named_stage(file: str, found: Gathered) -> int:
     """The stage that the name of a file says which is not here."""
     name = file.rpartition("/")[2].lower()
-    told = _STAGE.search(name)
+    told = ZERO_STAGE.search(name)
     if told is None:
         found.ask("zero_stage")
         return 0
@@ -331,6 +335,10 @@ def precision_said(said: Said, found: Gathered) -> None:
     if told is None and said.is_supervised:
         told = "bf16"
         found.defaults["precision"] = "no --bf16 or --fp16: TRL's default is bf16"
+    elif told is None and said.has_script and said.starts_elsewhere:
+        reason = "neither --bf16 nor --fp16, and accelerate's file, which may say it, is not here"
+        found.assume("precision", "bf16", f"{reason}: bf16 is taken")
+        return
     elif told is None and said.has_script and not said.is_hidden("--bf16", "--fp16"):
         told = "fp32"
     if told == "fp32" and said.is_on("--tf32"):
@@ -385,7 +393,10 @@ _QLORA_FLAGS = ("--q_lora", "--qlora", "--load_in_4bit", "--use_4bit_quantizatio
 _IN_8_BITS = ("--load_in_8bit", "--use_8bit_quantization")
 _OFF = ("false", "auto", "null", "none", "no", "NO")
 _BITS = ("--bits", "--quantization_bit")
-_MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name")
+_MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name",
+           "--model_id", "--model_path", "--pretrained_model_name_or_path")  # fmt: skip
+# Checkpoints whose weights are stored in few bits say so in their names.
+_FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
 
 _USED = (
     *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32"),
@@ -449,6 +460,10 @@ def _adapter(said: Said, found: Gathered) -> None:
     if kind == "none" and not said.is_supervised:
         rank = said.number("script", "lora_rank")
         kind = "lora" if rank else "none"
+    stored = _FEW_BITS.search(str(found.values.get("model", "")))
+    if stored and kind == "lora":
+        four_bits = True
+        found.notes.append(f"The weights are stored in 4 bits, as {stored[1]} in its name says.")
     if four_bits and (kind != "none" or not said.is_supervised):
         kind = "qlora"
     # Transformers leaves out modules of multi-token prediction.

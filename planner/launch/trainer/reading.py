@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from planner.documents.python import IS_BF16
 from planner.documents.shell.text import Changes, Given, stated
 from planner.errors import SpecError
 from planner.launch.option_table import Dialect, Meaning, OptionTable
@@ -310,9 +311,15 @@ def trainer_answers(reading: Reading) -> Answers:
         return _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
     by_name = sharded_by_name(sources)
     answers = answers_of(sources, _is_supervised(sources), takes_sharding(sources))
+    asks_gpu = any(word in reading.found.text for word in (*IS_BF16, "FastLanguageModel"))
     return replace(
-        answers, defaults={**answers.defaults, **({"zero_stage": by_name} if by_name else {})}
+        answers,
+        defaults={**answers.defaults, **({"zero_stage": by_name} if by_name else {})},
+        otherwise={**answers.otherwise, **(_ON_OLDER if asks_gpu else {})},
     )
+
+
+_ON_OLDER = {"precision": ("fp16", "the program asks whether the GPU has bf16, which it lacks")}
 
 
 def _of_program(

@@ -111,6 +111,12 @@ class Said:
         """The same as a whole number."""
         return whole(self.of(source, parameter))
 
+    @property
+    def starts_elsewhere(self) -> bool:
+        """Whether what launches it stands in a file that is not here, its precision with it."""
+        named = any(self.texts.get(name) for name in _FILES)
+        return not self.words or (named and "mixed_precision" not in self.texts)
+
     def absent_file(self) -> str | None:
         """DeepSpeed's file where one is named and is not here."""
         name = self.texts.get("--deepspeed") or ""
@@ -149,7 +155,8 @@ _NAMED = (*_SUPERVISED, *_PREFERENCES, *_ON_ROLLOUTS, *WITH_ROLLOUTS)
 _STARTERS = ("trl", "swift")
 _LAUNCHER = ("accelerate", "launch")
 _FILES = ("--config_file", "--accelerate_config")
-_ZERO = re.compile(r"(?:zero|stage)[_-]?([0-3])")
+ZERO_STAGE = re.compile(r"(?:zero|stage|(?<![a-z0-9])(?:ds[_-]?)?z|(?<![a-z0-9])s)[_-]?([0-3])")
+"""The stage that the name of a file says."""
 _STAGE = "deepspeed_config.zero_stage"
 _KINDS = {"fsdp": "FSDP", "multi_gpu": "MULTI_GPU", "single_gpu": "NO", "ddp": "MULTI_GPU"}
 _DECIDING = ("distributed_type", "deepspeed_config", "fsdp_config", "parallelism_config")
@@ -196,7 +203,7 @@ def sharded_by_name(sources: Sources) -> str:
     if given is None or not takes_sharding(sources):
         return ""
     name = given.rpartition("/")[2].lower()
-    stage = _ZERO.search(name)
+    stage = ZERO_STAGE.search(name)
     kind = next((kind for word, kind in _KINDS.items() if word in name), "DEEPSPEED")
     if stage is None and kind == "DEEPSPEED":
         return ""
@@ -232,6 +239,7 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
     word = next(iter(words), None) or named_by_program(said.words)
     if said.is_on("--reward_model"):
         word = "rm"
+    word = word or _word_of_keys(said, name)
     if word is None and not ("--model_name_or_path" in said.texts or "--base_model" in said.texts):
         return
     objective = objective_of_word(word or "sft", name)
@@ -244,6 +252,27 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
     found.values["training_objective"] = str(objective)
     if said.is_on("--precompute_ref_log_probs") and objective.has_reference:
         found.values["precompute_ref_log_probs"] = True
+
+
+# Options of TRL's configurations of pairs and of rollouts that its SFTConfig has not.
+_OF_PAIRS = ("--beta", "--max_prompt_length", "--pref_beta", "--rpo_alpha")
+_OF_ANSWERS = ("--num_generations", "--max_completion_length", "--vllm_server_host", "--use_vllm")
+_TITLES = ("--output_dir", "--hub_model_id", "--run_name")
+
+
+def _word_of_keys(said: Said, name: str) -> str | None:
+    """What a file trains that no program's name tells: by options that only such training has.
+
+    Which loss of pairs stands in what it calls its results, as in recipes of
+    huggingface/alignment-handbook; else DPO, which most are.
+    """
+    if any(option in said.texts for option in _OF_ANSWERS):
+        return "grpo"
+    if not any(option in said.texts for option in _OF_PAIRS):
+        return None
+    titles = " ".join([name, *(said.texts.get(option) or "" for option in _TITLES)]).lower()
+    parts = re.split(r"[^a-z0-9]+", titles)
+    return next((part for part in parts if part in (*_PREFERENCES, *_ON_ROLLOUTS)), "dpo")
 
 
 def _weight_of_divergence(said: Said) -> float:

@@ -193,3 +193,29 @@ def test_a_folder_is_named_by_what_is_mounted_there() -> None:
     told = [word.text for word in container.words]
 
     assert told[-4:] == ["--model", "Qwen3-32B", "--download-dir", "/mnt/models"]
+
+
+def test_a_task_of_skypilot_says_its_gpus_in_each_of_their_forms() -> None:
+    for asked in ("H100:8", "{H100: 8}", "[H100:8, A100-80GB:8]"):
+        task = f"resources:\n  accelerators: {asked}\nrun: |\n  vllm serve a/b\n"
+        (container,) = tasks_of(task, "task.yaml")
+
+        assert container.world.gpu == "H100", asked
+        assert container.world.gpus_per_node is not None
+        assert container.world.gpus_per_node.texts == ("8",)
+
+
+def test_workers_of_a_pytorch_job_are_nodes_of_its_one_job() -> None:
+    pod = "template: {spec: {containers: [{name: c, image: i, command: [vllm, serve, a/b]}]}}"
+    job = f"kind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n    Worker: {{replicas: 4, {pod}}}\n"
+    (alone,) = containers_of(job, "job.yaml")
+    both = f"{job}    Master: {{replicas: 1, {pod}}}\n"
+
+    assert not alone.is_follower
+    assert alone.world.num_nodes is not None
+    assert alone.world.num_nodes.texts == ("4",)
+    worker, master = containers_of(both, "job.yaml")
+    assert worker.is_follower
+    assert not master.is_follower
+    assert master.world.num_nodes is not None
+    assert master.world.num_nodes.texts == ("5",)

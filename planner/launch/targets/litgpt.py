@@ -1,0 +1,206 @@
+"""LitGPT: ``litgpt COMMAND`` and the YAML of ``config_hub``, which are read and not written.
+
+Source: Lightning-AI/litgpt at 0.5, ``litgpt/finetune/full.py`` and ``lora.py`` (FSDP with all
+layers repeated on several GPUs, none on one), ``litgpt/pretrain.py`` (FSDP within a node, compiled,
+nothing repeated), ``litgpt/args.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from planner.base.adapter_names import is_paged, optimizer_of
+from planner.documents.shell.text import Given
+from planner.errors import LaunchError
+from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rollouts import flag, told, with_words
+from planner.launch.trainer.answers import UNPACKED
+from planner.launch.understood import Answers, Gathered, Reading, gpus_of
+
+_COMMANDS = ("pretrain", "finetune", "finetune_lora", "finetune_full")
+_UNREAD = ("finetune_adapter", "finetune_adapter_v2")
+_KEYS = ("checkpoint_dir", "model_name", "initial_checkpoint_dir")
+_SECTIONS = ("data", "eval.", "train.", "log.", "out_dir", "tokenizer_dir", "logger_name", "seed",
+             "resume", "lora_alpha", "lora_dropout", "access_token", "optimizer.", "model_config",
+             "initial_checkpoint_dir", "generate")  # fmt: skip
+_MATRICES = {
+    "lora_query": (True, ("q_proj",)),
+    "lora_key": (False, ("k_proj",)),
+    "lora_value": (True, ("v_proj",)),
+    "lora_projection": (False, ("o_proj",)),
+    "lora_mlp": (False, ("gate_proj", "up_proj", "down_proj")),
+}
+# Batch, micro-batch, epochs, tokens where a command is given none.
+_PRETRAINED = {"global_batch_size": 512, "micro_batch_size": 4}
+_TUNED = {"global_batch_size": 16, "micro_batch_size": 1, "epochs": 5}
+_TOKENS = 3_000_000_000_000
+_FORMATS = {"bf16": "bf16", "16": "fp16", "32": "fp32"}
+_RANK = 8
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command trains by it.
+
+    >>> starts(["litgpt", "finetune_lora", "google/gemma-2-2b"]), starts(["litgpt", "chat"])
+    (True, False)
+    """
+    is_program = bool(words) and words[0].rpartition("/")[2] == "litgpt"
+    return is_program and bool({*words[1:2]} & {*_COMMANDS, *_UNREAD})
+
+
+def is_of(values: Mapping[str, object]) -> bool:
+    """Whether a document is a configuration of it.
+
+    >>> is_of({"checkpoint_dir": "checkpoints/google/gemma-2b", "train.micro_batch_size": 1})
+    True
+    """
+    is_trained = "train.micro_batch_size" in values or "train.global_batch_size" in values
+    return is_trained and any(key in values for key in _KEYS)
+
+
+def answers(reading: Reading) -> Answers:
+    """What a configuration says, or a command with the one that it names.
+
+    Raises
+    ------
+    LaunchError
+        It trains something that is not predicted.
+    """
+    words = [one.single or "" for one in reading.found.positional]
+    reading = _whole(reading)
+    command = next((word for word in words if word in (*_COMMANDS, *_UNREAD)), "")
+    if command in _UNREAD or "adapter" in words:
+        raise LaunchError(
+            f"{reading.place}: LitGPT's adapters of prompts are not predicted: its pretrain, "
+            "finetune_full and finetune_lora are."
+        )
+    is_new = command == "pretrain" or (not command and reading.has("model_name"))
+    is_whole = is_new or command == "finetune_full" or "full" in words
+    if not command and not is_whole:
+        is_whole = not any(name.startswith("lora_") for name in reading.found.options)
+    found = gathered(reading, "LitGPT")
+    found.values |= {"adapter": "none", "training_objective": "pretrain" if is_new else "sft"}
+    keys = ("checkpoint_dir", "model_name", "model_config.name")
+    models = [reading.text(name) for name in keys if told(reading, name)]
+    named = [word for word in words if word not in ("litgpt", command, "lora", "full")]
+    model = next(filter(None, (*models, *named)), None)
+    if model is None:
+        found.ask("model")
+    found.put("model", model and model.removeprefix("checkpoints/"))
+    for name, size in (_PRETRAINED if is_new else _TUNED).items():
+        found.assume(name, size, f"{size:,} is LitGPT's")
+    _gpus(reading, found, is_new)
+    _adapter(reading, found, is_whole)
+    _kind(reading, found, is_new)
+    _length(reading, found, is_new)
+    used = frozenset(TARGET.table.used | {row.option for row in TARGET.table.rows})
+    ignored = frozenset(n for n in reading.found.options if n.startswith(_SECTIONS)) - used
+    return found.made(used=_spelled(used), ignored=_spelled(ignored))
+
+
+def _spelled(names: frozenset[str]) -> frozenset[str]:
+    """Keys as documents and as commands have them."""
+    return names | {f"--{name}" for name in names}
+
+
+def _whole(reading: Reading) -> Reading:
+    """The command's options over those of its configuration, without their dashes."""
+    found = with_words(reading).found
+    beside = found.files.get(reading.text("--config") or "")
+    own: dict[str, Given] = {name.removeprefix("--"): one for name, one in found.options.items()}
+    options = {**(beside.options if beside else {}), **own}
+    return TARGET.reading(replace(found, options=options))
+
+
+def _gpus(reading: Reading, found: Gathered, is_new: bool) -> None:
+    devices, nodes = told(reading, "devices"), reading.number("num_nodes") or 1
+    if not reading.has("devices") and not is_new:
+        devices = "1"
+    total = gpus_of(reading.found.world)
+    if devices is not None and devices.isdecimal():
+        total = int(devices) * nodes
+    if total is None:
+        found.ask("num_gpus")
+    else:
+        found.values["num_gpus"] = total
+    is_split = total != 1
+    found.values["zero_stage"] = 3 if is_split else 0
+    if is_new and nodes > 1:
+        found.values["data_parallel_replicas"] = nodes
+    found.values["recompute"] = "full" if is_split and not is_new else "none"
+
+
+def _adapter(reading: Reading, found: Gathered, is_whole: bool) -> None:
+    values = found.values
+    if is_whole:
+        values.pop("lora_rank", None)
+        return
+    quantized = told(reading, "quantize") or ""
+    values["adapter"] = "qlora" if quantized.startswith(("bnb.nf4", "bnb.fp4")) else "lora"
+    if values["adapter"] == "qlora":
+        values["double_quantization"] = quantized.endswith("-dq")
+    elif quantized:
+        found.notes.append(f"{quantized}: weights in 8 bits are taken as 16 bits.")
+    found.assume("lora_rank", _RANK, f"no lora_r: {_RANK} is LitGPT's")
+    chosen = [
+        word
+        for name, (default, matrices) in _MATRICES.items()
+        if flag(reading, name, default=default)
+        for word in matrices
+    ]
+    values["lora_targets"] = ",".join(chosen)
+    if flag(reading, "lora_head"):
+        found.notes.append("The adapter of the logits (lora_head) is not counted.")
+
+
+def _kind(reading: Reading, found: Gathered, is_new: bool) -> None:
+    """Profile, precision and optimizer."""
+    values = found.values
+    said = told(reading, "precision") or "bf16-mixed"
+    width, _, kept = said.partition("-")
+    values["precision"] = _FORMATS.get(width, width)
+    if not reading.has("precision"):
+        found.defaults["precision"] = "bf16-mixed is LitGPT's on GPUs that have it"
+    is_narrow = kept == "true" and width != "32"
+    name = "FSDP bf16" if is_narrow else "FSDP"
+    if values["adapter"] != "none":
+        name = "HF Trainer FSDP" if values["zero_stage"] else "HF Trainer"
+    values["framework"] = name
+    if is_new:
+        values["torch_compile"] = "true"
+    path = told(reading, "optimizer.class_path", "optimizer") or "adamw"
+    known = optimizer_of(path.rpartition(".")[2])
+    if known is None:
+        found.notes.append(f"The optimizer {path} is predicted as Adam.")
+    for parameter, code in (known or {}).items():
+        if code:
+            values[parameter] = code.word
+    if is_paged(path):
+        found.notes.append("The states of a paged optimizer are predicted to stay on the GPU.")
+
+
+def _length(reading: Reading, found: Gathered, is_new: bool) -> None:
+    values = found.values
+    length, steps = reading.number("train.max_seq_length"), reading.number("train.max_steps")
+    if length is None:
+        found.ask("sequence_length")
+    if not is_new:
+        found.notes.append(UNPACKED.format(option="train.max_seq_length"))
+        if steps and length:
+            values["total_tokens"] = steps * int(values["global_batch_size"]) * length
+        return
+    values["total_tokens"] = reading.number("train.max_tokens") or _TOKENS
+
+
+TARGET = Target(
+    name="litgpt",
+    title="LitGPT",
+    version="LitGPT 0.5",
+    workloads=("train",),
+    profiles=("FSDP", "FSDP bf16", "HF Trainer FSDP", "HF Trainer"),
+    answers=answers,
+    starts=starts,
+    is_of=is_of,
+    honoured=changes_nothing,
+)
