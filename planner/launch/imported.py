@@ -30,7 +30,7 @@ from planner.launch.understood import (
 from planner.launch.write import told_by_plan
 from planner.question.inputs import LARGEST, read, shown
 from planner.question.request import PlanRequest, Request
-from planner.question.terms import glossary, terms_of
+from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind, aliased
 from planner.specs.quantization import Checkpoint, checkpoint_of, resembled
@@ -151,7 +151,7 @@ _OF_GPUS = ("gpu", "cluster")
 _FOLDERS = ("/", "./", "../", "~", "$")
 _TO_FILL_IN = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)")
 """Words that stand for the user's own."""
-SPLITS = ("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel")
+SPLITS = terms_about("degree", "train")
 # What files of planner may leave to the user, or to the checkpoint.
 _OF_PLANS = ("model", *_OF_GPUS)
 _FORMATS = ("quantization", "expert_quantization")

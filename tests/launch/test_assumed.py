@@ -350,12 +350,11 @@ def test_a_label_of_a_node_tells_the_memory_of_its_gpu(tmp_path: Path) -> None:
 
 
 def test_a_short_name_of_a_gpu_is_one_with_its_maker_before_it() -> None:
-    of_maker = gpu_named("a free Tesla T4 instance; not a V100", Path("run.ipynb"))
+    (of_maker, *_) = gpus_named("a free Tesla T4 instance; not a V100", Path("run.ipynb"))
 
-    assert of_maker is not None
     assert (of_maker.gpu, of_maker.word) == ("t4-16gb", "tesla t4")
-    assert gpu_named("nodeSelector: nvidia-l4", Path("run.sh")) is not None
-    assert gpu_named("a t4 b", Path("run.sh")) is None
+    assert gpus_named("nodeSelector: nvidia-l4", Path("run.sh"))
+    assert not gpus_named("a t4 b", Path("run.sh"))
 
 
 def test_a_program_that_asks_for_bf16_computes_in_fp16_on_a_gpu_without_it(tmp_path: Path) -> None:

@@ -15,10 +15,14 @@ from planner.launch.targets.rollouts import (
     fsdp_profile,
     number,
     of_sections,
+    put_lora,
+    put_megatron_split,
     put_objective,
+    put_plain,
+    require_ranks,
     with_words,
 )
-from planner.launch.understood import Answers, Found, Gathered, Reading, require_split
+from planner.launch.understood import Answers, Found, Gathered, Reading
 
 _PROGRAMS = ("run_grpo.py", "run_grpo_math.py", "run_sft.py", "run_dpo.py")
 _OTHERS = ("sft", "dpo", "rm")
@@ -57,7 +61,7 @@ def answers(reading: Reading) -> Answers:
     found = gathered(reading, "NeMo-RL")
     values = found.values
     precision = "fp8" if flag(reading, "policy.megatron_cfg.fp8_cfg.enabled") else "bf16"
-    values |= {"precision": precision, "mtp_num_layers": 0, "adapter": "none"}
+    put_plain(found, precision)
     model = reading.text("policy.model_name")
     values |= {"model": model} if model else {}
     found.asked += [] if model else ["model"]
@@ -113,7 +117,7 @@ def _on_dtensor(reading: Reading, found: Gathered) -> None:
     values = found.values
     if flag(reading, f"{_DTENSOR}lora_cfg.enabled"):
         rank = number(reading, f"{_DTENSOR}lora_cfg.dim") or _RANK
-        values |= {"adapter": "lora", "lora_rank": rank, "lora_targets": "all_linear"}
+        put_lora(found, rank)
     values["tensor_parallel"] = number(reading, f"{_DTENSOR}tensor_parallel_size") or 1
     values["context_parallel"] = number(reading, f"{_DTENSOR}context_parallel_size") or 1
     values["pipeline_parallel"] = 1
@@ -136,11 +140,13 @@ def _on_megatron(reading: Reading, found: Gathered) -> None:
     values["framework"] = "Megatron-Bridge"
     if flag(reading, f"{_MEGATRON}peft.enabled"):
         rank = number(reading, f"{_MEGATRON}peft.dim") or _RANK
-        values |= {"adapter": "lora", "lora_rank": rank, "lora_targets": "all_linear"}
-    for term, key in _DEGREES.items():
-        values[term] = number(reading, f"{_MEGATRON}{key}") or 1
-    if values["expert_parallel"] == 1:
-        del values["expert_parallel"], values["expert_tensor_parallel"]
+        put_lora(found, rank)
+    put_megatron_split(reading, found, _MEGATRON)
+    if values.get("expert_parallel", 1) == 1:
+        values.pop("expert_parallel", None)
+        values.pop("expert_tensor_parallel", None)
+    else:
+        values.setdefault("expert_tensor_parallel", 1)
     values["sequence_parallel"] = flag(reading, f"{_MEGATRON}sequence_parallel")
     sharded = flag(reading, f"{_MEGATRON}optimizer.use_distributed_optimizer", default=True)
     values["zero_stage"] = 1 if sharded else 0
@@ -148,15 +154,6 @@ def _on_megatron(reading: Reading, found: Gathered) -> None:
     values["offload"] = "optimizer" if is_away else "none"
     repeats = flag(reading, f"{_MEGATRON}activation_checkpointing")
     values["recompute"] = "full" if repeats else "none"
-
-
-_DEGREES = {
-    "tensor_parallel": "tensor_model_parallel_size",
-    "pipeline_parallel": "pipeline_model_parallel_size",
-    "context_parallel": "context_parallel_size",
-    "expert_parallel": "expert_model_parallel_size",
-    "expert_tensor_parallel": "expert_tensor_parallel_size",
-}
 
 
 def _gpus(reading: Reading, found: Gathered) -> None:
@@ -175,8 +172,7 @@ def _gpus(reading: Reading, found: Gathered) -> None:
             found.notes.append(f"Of {total} GPUs {apart} generate alone: {total - apart} train.")
             total -= apart
     values["num_gpus"] = total
-    names = ("tensor_parallel", "pipeline_parallel", "context_parallel")
-    require_split(reading, total, **{name: int(values[name]) for name in names})
+    require_ranks(reading, found, total)
 
 
 def _updates(reading: Reading, found: Gathered) -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 from planner.base.training_objectives import TrainingObjective
-from planner.launch.understood import Gathered, Reading
+from planner.launch.imported import SPLITS
+from planner.launch.option_table import VALUE, OptionTable, Role
+from planner.launch.understood import Gathered, Reading, require_split
+from planner.question.terms import terms_about
 
 
 def with_words(reading: Reading) -> Reading:
@@ -16,6 +20,7 @@ def with_words(reading: Reading) -> Reading:
     return replace(reading, found=replace(found, options={**words, **found.options}))
 
 
+_DEGREES = {*terms_about("split", "train"), "expert_tensor_parallel"}
 NOTHING = ("", "null", "none", "~")
 
 
@@ -55,6 +60,43 @@ def fsdp_profile(values: Mapping[str, object]) -> str:
         return "HF Trainer FSDP"
     is_split = (values["tensor_parallel"], values["context_parallel"]) != (1, 1)
     return "NeMo AutoModel" if is_split else "FSDP"
+
+
+def put_plain(found: Gathered, precision: str = "bf16") -> None:
+    """What an update computes in where its file names no adapter: all weights, no other heads."""
+    found.put("precision", precision)
+    found.put("mtp_num_layers", 0)
+    found.put("adapter", "none")
+
+
+def put_lora(found: Gathered, rank: int) -> None:
+    """Low-rank adapters of every matrix of a layer."""
+    found.put("adapter", "lora")
+    found.put("lora_rank", rank)
+    found.put("lora_targets", "all_linear")
+
+
+def put_megatron_split(reading: Reading, found: Gathered, section: str) -> None:
+    """The degrees that Megatron-Core splits by, as a section of a file calls them as it does."""
+    for row in OptionTable.load("megatron-bridge").rows:
+        key = row.option.rpartition(".")[2]
+        if row.role is Role.IS and row.parameter in _DEGREES and VALUE in row.text:
+            found.put(row.parameter, number(reading, f"{section}{key}"))
+    for term in SPLITS[:3]:
+        found.values.setdefault(term, 1)
+
+
+def require_ranks(reading: Reading, found: Gathered, num_gpus: int) -> int:
+    """GPUs of a copy of the model; their number must be a multiple of it.
+
+    Raises
+    ------
+    LaunchError
+        It is not.
+    """
+    sizes = {name: int(found.values[name]) for name in SPLITS[:3]}
+    require_split(reading, num_gpus, **sizes)
+    return prod(sizes.values())
 
 
 def put_objective(found: Gathered, has_reference: bool) -> None:

@@ -20,12 +20,16 @@ from planner.launch.targets.rollouts import (
     micro_batch,
     number,
     of_sections,
+    put_lora,
+    put_megatron_split,
     put_objective,
+    put_plain,
+    require_ranks,
     told,
     with_words,
 )
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.launch.understood import Answers, Gathered, Reading, gpus_of
 
 _PROGRAMS = ("verl.trainer.main_ppo", "main_ppo.py", "recipe.dapo.main_dapo", "main_dapo.py")
 _SUPERVISED = ("fsdp_sft_trainer", "fsdp_sft_trainer.py", "verl.trainer.sft_trainer")
@@ -73,14 +77,14 @@ def answers(reading: Reading) -> Answers:
     reading = with_words(reading)
     found = gathered(reading, "verl")
     values = found.values
-    values |= {"precision": "bf16", "mtp_num_layers": 0, "adapter": "none"}
+    put_plain(found)
     if any((one.single or "").endswith(_SUPERVISED) for one in reading.found.positional):
         return _supervised(reading, found)
     model = reading.text(f"{_MODEL}path")
     values |= {"model": model} if model else {}
     found.asked += [] if model else ["model"]
     if rank := number(reading, f"{_MODEL}lora_rank", f"{_MODEL}lora.rank"):
-        values |= {"adapter": "lora", "lora_rank": rank, "lora_targets": "all_linear"}
+        put_lora(found, rank)
     strategy = told(reading, f"{_ACTOR}strategy") or told(reading, "--config-name") or ""
     is_megatron = "megatron" in strategy or (
         not strategy and any(name.startswith(_MEGATRON) for name in reading.found.options)
@@ -126,7 +130,7 @@ def _supervised(reading: Reading, found: Gathered) -> Answers:
     else:
         found.ask("model")
     if rank := number(reading, *_OF_SFT["rank"]):
-        values |= {"adapter": "lora", "lora_rank": rank, "lora_targets": "all_linear"}
+        put_lora(found, rank)
     values["tensor_parallel"] = values["pipeline_parallel"] = 1
     values["context_parallel"] = number(reading, *_OF_SFT["ulysses"]) or 1
     values |= {"framework": fsdp_profile(values), "zero_stage": 3, "training_objective": "sft"}
@@ -176,11 +180,7 @@ def _on_megatron(reading: Reading, found: Gathered) -> None:
     """Tensors, stages, sequences and experts split by Megatron-Core."""
     values = found.values
     values["framework"] = "Megatron-LM" if values["adapter"] == "none" else "Megatron-Bridge"
-    for term, key in _DEGREES.items():
-        if (size := number(reading, f"{_MEGATRON}{key}")) is not None:
-            values[term] = size
-    for term in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
-        values.setdefault(term, 1)
+    put_megatron_split(reading, found, _MEGATRON)
     values["sequence_parallel"] = values["tensor_parallel"] > 1
     sharded = flag(reading, f"{_MEGATRON}use_distributed_optimizer", default=True)
     values["zero_stage"] = 1 if sharded else 0
@@ -193,16 +193,6 @@ def _on_megatron(reading: Reading, found: Gathered) -> None:
         values["recompute_num_layers"] = layers * int(values.get("virtual_pipeline", 1))
     if kind is None:
         found.defaults["recompute"] = "none: verl sets no recompute_granularity"
-
-
-_DEGREES = {
-    "tensor_parallel": "tensor_model_parallel_size",
-    "pipeline_parallel": "pipeline_model_parallel_size",
-    "virtual_pipeline": "virtual_pipeline_model_parallel_size",
-    "context_parallel": "context_parallel_size",
-    "expert_parallel": "expert_model_parallel_size",
-    "expert_tensor_parallel": "expert_tensor_parallel_size",
-}
 
 
 def _length(reading: Reading, found: Gathered) -> int | None:
@@ -228,18 +218,14 @@ def _batch(reading: Reading, found: Gathered, length: int | None) -> None:
     ``ppo_mini_batch_size`` counts prompts, each with its ``rollout.n`` answers.
     """
     values = found.values
-    splits = {
-        name: int(values[name])
-        for name in ("tensor_parallel", "pipeline_parallel", "context_parallel")
-    }
-    gpus = None
+    gpus = ranks = None
     if is_hidden(reading, "trainer.nnodes", "trainer.n_gpus_per_node"):
         found.ask("num_gpus")
     else:
         nodes = number(reading, "trainer.nnodes") or 1
         gpus = nodes * (number(reading, "trainer.n_gpus_per_node") or _NODE)
         values["num_gpus"] = gpus
-        require_split(reading, gpus, **splits)
+        ranks = require_ranks(reading, found, gpus)
     mini = f"{_ACTOR}ppo_mini_batch_size"
     if is_hidden(reading, mini, "actor_rollout_ref.rollout.n"):
         found.ask("global_batch_size")
@@ -249,10 +235,7 @@ def _batch(reading: Reading, found: Gathered, length: int | None) -> None:
     values["global_batch_size"] = batch
     if prompts is None:
         found.defaults["global_batch_size"] = f"ppo_mini_batch_size of {_MINI} prompts is verl's"
-    ranks = 1
-    for size in splits.values():
-        ranks *= size
-    copies = gpus // ranks if gpus else None
+    copies = gpus // ranks if gpus and ranks else None
     share = batch // copies if copies and batch % copies == 0 else None
     steps = number(reading, "trainer.total_training_steps")
     generated = number(reading, "data.train_batch_size")
@@ -263,7 +246,7 @@ def _batch(reading: Reading, found: Gathered, length: int | None) -> None:
         values["total_tokens"] = steps * generated * (answers_each or 1) * length
     if flag(reading, f"{_ACTOR}use_dynamic_bsz") and length:
         budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
-        size = micro_batch(budget * splits["context_parallel"], length, share)
+        size = micro_batch(budget * int(values["context_parallel"]), length, share)
         values["micro_batch_size"] = size
         found.notes.append(
             f"Micro-batches of up to {budget:,} tokens a GPU: taken as {size} of full length."
