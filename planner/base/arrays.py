@@ -53,12 +53,13 @@ def _fits_in(array: FloatArray, total: FloatArray) -> bool:
 def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
     """One-based position of the first condition that holds, 0 where none does.
 
-    Conditions may have any broadcastable shapes, up to 126 of them.
+    Conditions may have any broadcastable shapes, up to 126 of them; the result has that of those
+    which hold anywhere.
     """
     none = np.uint8(255)
     by_shape: dict[tuple[int, ...], NDArray[np.uint8]] = {}
     for position, condition in enumerate(conditions):
-        if np.ndim(condition) == 0 and not condition:
+        if not np.asarray(condition).any():
             continue
         codes = np.where(condition, np.uint8(position), none)
         earlier = by_shape.get(codes.shape)

@@ -159,8 +159,12 @@ def run_scenarios(scenarios: Iterable[Scenario], specs: Path | None = None) -> I
     Neighbours that differ in the terms of GPUs alone are predicted once.
     """
     for _, alike in groupby(scenarios, _but_for_terms):
-        several = [*alike]
-        plans = [_planned(scenario, specs) for scenario in several]
+        several, plans = [*alike], list[Plan | PlannerError]()
+        for scenario in several:
+            try:
+                plans.append(make_plan(scenario.request(specs)))
+            except PlannerError as error:
+                plans.append(error)
         results = iter(searched([one.problem for one in plans if isinstance(one, Plan)]))
         for scenario, plan in zip(several, plans, strict=True):
             asked: dict[str, Value] = {"scenario": scenario.number, "work": scenario.work.name}
@@ -178,13 +182,6 @@ def _but_for_terms(scenario: Scenario) -> tuple[str, list[tuple[str, object]]]:
     questions = questions_of(scenario.work.workload)
     money = {name for name, term in questions.items() if term.group == TERMS}
     return scenario.work.name, [pair for pair in scenario.values.items() if pair[0] not in money]
-
-
-def _planned(scenario: Scenario, specs: Path | None) -> Plan | PlannerError:
-    try:
-        return make_plan(scenario.request(specs))
-    except PlannerError as error:
-        return error
 
 
 def _outcome(asked: Row, plan: Plan, result: SearchResult) -> Outcome:

@@ -87,23 +87,24 @@ def test_with_other_gpus_for_prompts_the_cheapest_may_have_more():
     assert size.cheapest.num_gpus >= size.fewest.num_gpus
 
 
-def test_what_is_predicted_for_one_contract_is_judged_for_all():
-    """With other GPUs for the prompts the cheapest pools depend on the prices of both."""
+@pytest.mark.parametrize(
+    ("mode", "others", "bound"),
+    [("disaggregated", {"prefill_gpu": "a100"}, 0.3), ("aggregated", {}, 0.2)],
+)
+def test_what_is_predicted_for_one_contract_is_judged_for_all(mode, others, bound):
+    """At 0.3 and 0.2 USD per million tokens spot GPUs serve what others cannot."""
     contracts = ["on-demand", "spot"]
 
     def table(contract):
-        asked = {**SERVICE, "mode": "disaggregated", "prefill_gpu": "a100", "request_rate": 100}
-        return (
-            planner.size(**asked, contract=contract)
-            .to_frame()
-            .sort_values(["contract", "choice"])
-            .reset_index(drop=True)
-        )
+        limits = {**SERVICE["constraints"], "cost_per_million_tokens": bound}
+        asked = {**SERVICE, "mode": mode, "constraints": limits, "request_rate": 100, **others}
+        found = planner.size(**asked, contract=contract).to_frame()
+        return found.sort_values(["contract", "choice"]).reset_index(drop=True)
 
     together = table(contracts)
     alone = pd.concat([table(contract) for contract in contracts]).reset_index(drop=True)
     pd.testing.assert_frame_equal(together[alone.columns], alone, check_exact=True)
-    assert together["cost_per_hour_usd"].nunique() > len(together) // 2
+    assert {*together.contract[together.feasible]} == {"spot"}
 
 
 @pytest.fixture
