@@ -246,18 +246,21 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[Op]:
             inside = compressed_attention(h, mixer, block_input(h), rotary)
         else:
             inside = _softmax_attention(h, mixer, rotary)
-        inside = inside if mixer is attention else map(_beside, inside)
+        if mixer is not attention:
+            # It reads what the attention keeps already [9]_.
+            inside = (
+                replace(
+                    op,
+                    name=op.name.replace("attention", "state"),
+                    keeps=tuple(k for k in op.keeps if k.element is not Element.ATTENTION_INPUT),
+                )
+                for op in inside
+            )
         yield from map(_in_attention, inside)
     yield from added("attention_residual", h, group.residual_streams)
     yield _in_attention(
         BlockExchange(name="attention_tensor_parallel", module="attention", makes=OUT_PROJ)
     )
-
-
-def _beside(op: Op) -> Op:
-    """An operator of what stands beside attention, and reads what this keeps already [9]_."""
-    keeps = tuple(each for each in op.keeps if each.element is not Element.ATTENTION_INPUT)
-    return replace(op, name=op.name.replace("attention", "state"), keeps=keeps)
 
 
 def _in_attention(op: Op) -> Op:

@@ -85,7 +85,6 @@ def test_indexers_and_hybrid_layers_by_default(tmp_path: Path) -> None:
     [
         ("glm-5", {"indexer_types": ["shared"] * 78}, "indexer_types of the first layer"),
         ("glm-5", {"index_topk_pattern": "FX" * 39}, "may only name full, shared"),
-        ("glm-5", {"q_lora_rank": 0}, "an indexer of sparse attention needs q_lora_rank"),
         ("glm-5", {"mlp_layer_types": ["moe"] * 78}, "mlp_layer_types may only name dense, sparse"),
         ("qwen3-next-80b-a3b", {"linear_num_key_heads": None}, "linear_num_key_heads is missing"),
         ("qwen3-next-80b-a3b", {"linear_num_key_heads": 7}, "7 does not divide"),

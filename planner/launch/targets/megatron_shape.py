@@ -254,10 +254,16 @@ def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[Remark, 
         "a norm of the embedding": model.embedding_norm,
         "a bias of the logits": model.logits_bias,
         "sparse attention": any(each.index_topk for each in model.attentions),
-        "several residual streams": model.residual_streams > 1,
+        "several residual streams": model.stream_width > model.hidden_size,
+        "attention residuals": model.residual_sources > 0,
         "embeddings of each layer": model.per_layer_inputs > 0,
         "layers that share a cache": any(each.shares_cache for each in model.attentions),
-        "decay per channel": any(each.linear_gate_rank for each in model.attentions),
+        "decay per channel": any(
+            each.linear_gate_rank or each.linear_channel_decay for each in model.attentions
+        ),
+        "a gate of latent attention": any(
+            each.attn_output_gate and each.kv_lora_rank for each in model.attentions
+        ),
         "norm weights of each head": any(each.qk_norm_per_head for each in model.attentions),
         "biases of some matrices alone": any(
             group.attention is not None
