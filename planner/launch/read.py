@@ -101,9 +101,6 @@ def launches(path: Path, text: str) -> Iterator[Found]:
 
 def _all_of(path: Path, text: str) -> Iterator[Found]:
     """What a file starts, and the requests that it sends."""
-    if (modelfile := modelfile_of(text, path.name)) is not None:
-        yield modelfile
-        return
     if path.suffix.lower() in _YAML:
         yield from _of_containers(path, text)
     if is_document(path):
@@ -129,6 +126,9 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
 
 
 def _of_script(path: Path, text: str) -> Iterator[Found]:
+    if (modelfile := modelfile_of(text, path.name)) is not None:
+        yield modelfile
+        return
     script = read_script(text, {}, path.name)
     if text.lstrip().startswith("-"):
         yield from _of_arguments(path, script)

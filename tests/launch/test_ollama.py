@@ -65,3 +65,15 @@ def test_a_file_of_a_model_is_loaded(tmp_path: Path) -> None:
 def test_an_image_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="starts nothing"):
         read(tmp_path, "FROM python:3.11\nRUN pip install x\n", "Dockerfile")
+
+
+def test_a_page_shows_a_modelfile(tmp_path: Path) -> None:
+    page = "Text.\n\n```\nFROM qwen3:14b\n# more\nPARAMETER num_ctx 5003\n```\n"
+
+    assert read(tmp_path, page, "page.md").values["max_model_len"] == 5003
+
+
+def test_a_script_that_writes_a_modelfile_is_no_modelfile(tmp_path: Path) -> None:
+    text = "cat > x.modelfile <<E\nFROM qwen3:14b\nPARAMETER num_ctx 5003\nE\nvllm serve a/b"
+
+    assert read(tmp_path, text).target.name == "vllm"

@@ -61,7 +61,10 @@ def modelfile_of(text: str, name: str) -> Found | None:
             option = found["name"].rpartition(" ")[2]
             option = option.upper() if option == found["name"] else option
             options[option] = stated(option, found["text"].strip("\"'"), line)
-    if "FROM" not in options or not (is_called or _OF_MODELFILES.search(text)):
+    lines = (line.strip() for line in text.split("\n"))
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    begins = bool(_INSTRUCTION.match(first)) and bool(_OF_MODELFILES.search(text))
+    if "FROM" not in options or not (is_called or begins):
         return None
     return Found(target=NAME, name=name, text=text, line=options["FROM"].line, options=options)
 
