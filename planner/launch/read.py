@@ -20,6 +20,7 @@ from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
+from planner.launch.launchers.fronts import served_by_properties
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.option_table import Accepted, AcceptedOption
 from planner.launch.programs import commands_of, found_in, nothing_called, world_of_program
@@ -150,7 +151,7 @@ _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
 PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
-_PROGRAM, _NOTEBOOK, _PAGE = ".py", ".ipynb", ".html"
+_PROGRAM, _NOTEBOOK, _PAGE, _PROPERTIES = ".py", ".ipynb", ".html", ".properties"
 _FENCED = re.compile(
     r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^ *(?P=fence)",
     re.MULTILINE | re.DOTALL,
@@ -205,6 +206,10 @@ def launches(path: Path, text: str) -> Iterator[Found]:
         return
     if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
         yield from _of_program(path, text)
+        return
+    if path.suffix.lower() == _PROPERTIES:
+        for found in _of_script(path, served_by_properties(text)):
+            yield replace(found, text=text, options=_unplaced(found.options))
         return
     if path.suffix.lower() == _PAGE:
         raise LaunchError(
