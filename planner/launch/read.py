@@ -20,6 +20,7 @@ from planner.launch.arguments import read_arguments
 from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
+from planner.launch.launchers.fronts import served_by_properties
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.loads import (
     REQUESTS,
@@ -31,6 +32,7 @@ from planner.launch.loads import (
     served_of,
 )
 from planner.launch.option_table import Accepted
+from planner.launch.pools import distinct, joined, pair
 from planner.launch.programs import (
     commands_of,
     found_in,
@@ -53,6 +55,7 @@ PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
 _OF_TRAINER = ("transformers", "deepspeed", "accelerate")
 _PROGRAM, _NOTEBOOK, _PAGE = ".py", ".ipynb", ".html"
+_PROGRAM, _NOTEBOOK, _PAGE, _PROPERTIES = ".py", ".ipynb", ".html", ".properties"
 _FENCED = re.compile(
     r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^ *(?P=fence)",
     re.MULTILINE | re.DOTALL,
@@ -116,6 +119,10 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
         return
     if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
         yield from _of_program(path, text)
+        return
+    if path.suffix.lower() == _PROPERTIES:
+        for found in _of_script(path, served_by_properties(text)):
+            yield replace(found, text=text, options=_unplaced(found.options))
         return
     if path.suffix.lower() == _PAGE:
         raise LaunchError(
@@ -500,8 +507,6 @@ def nothing_found(path: Path, text: str) -> str:
 
 
 _OF_OPTIONS = ("vllm", "sglang")
-_NODE_RANK = "--node-rank"
-_OF_POOLS = "prefill_"
 
 
 def read_launch(
@@ -535,7 +540,7 @@ def read_launch(
             errors.append(error)
     if not found:
         raise errors[0]
-    several = _joined(_distinct(found))
+    several = joined(distinct(found))
     if number is None:
         known = next((one for one in several if "model" in one.values), several[0])
         return _noted(_complete(known, specs), several)
@@ -602,7 +607,7 @@ def _complete(one: Imported, specs: Path | None) -> Imported:
         f"It starts the {own} workers alone: as many {other} workers are taken to be like them. "
         "The directory with both files tells."
     )
-    both = _pair((twin, 1), (one, 1)) if own == "decode" else _pair((one, 1), (twin, 1))
+    both = pair((twin, 1), (one, 1)) if own == "decode" else pair((one, 1), (twin, 1))
     return replace(both, found=one.found, notes=(note, *both.notes))
 
 
@@ -617,66 +622,3 @@ def _on(found: Found, num_gpus: str | None, gpu: str | None) -> Found:
 def text_of(path: Path) -> str:
     """The text of a launch file. Raises `LaunchError` where it is none, or too long."""
     return reading.read_text(path, LARGEST, LaunchError)
-
-
-def _distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
-    """Those that mean different things, each with how many mean it: one for each node, copies."""
-    kept: list[tuple[Imported, int]] = []
-    for one in found:
-        same = next(
-            (
-                at
-                for at, (other, _) in enumerate(kept)
-                if one.target is other.target and one.values == other.values
-            ),
-            None,
-        )
-        if same is None:
-            kept.append((one, 1))
-            continue
-        rank = one.found.options.get(_NODE_RANK)
-        if rank is None or rank.texts in (("0",), (None,)):
-            kept[same] = (kept[same][0], kept[same][1] + 1)
-        # else it is of a later node of a server that another command leads
-    return kept
-
-
-def _joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
-    """Prefill and decode workers of one deployment as one launch.
-
-    Where a file has workers for several models, or several deployments of one, a kind of prefill
-    workers goes with the decode workers of its model that stand at the same place among these.
-    """
-    pools: dict[object, tuple[list[int], list[int]]] = {}
-    for at, (one, _) in enumerate(found):
-        kinds = [name in one.values for name in REPLICAS]
-        if kinds.count(True) == 1:
-            pools.setdefault(one.values.get("model"), ([], []))[kinds.index(True)].append(at)
-    pairs = [
-        pair
-        for decode, prefill in pools.values()
-        if len(decode) == len(prefill)
-        for pair in zip(prefill, decode, strict=True)
-    ]
-    several = [_pair(found[first], found[second]) for first, second in pairs]
-    joined = {at for pair in pairs for at in pair}
-    return [*several, *(one for at, (one, _) in enumerate(found) if at not in joined)]
-
-
-def _pair(prefill: tuple[Imported, int], decode: tuple[Imported, int]) -> Imported:
-    """One deployment of both kinds of workers, each so many times."""
-    (first, num_first), (second, num_second) = prefill, decode
-    own = {name: v for name, v in first.values.items() if name.startswith(_OF_POOLS)}
-    values = {**second.values, **own, "mode": "disaggregated"}
-    values["prefill_replicas"] = num_first * int(first.values["prefill_replicas"])
-    values["replicas"] = num_second * int(second.values["replicas"])
-    each = [int(one.values.get("num_gpus") or 0) for one in (first, second)]
-    if all(each):
-        values["num_gpus"] = num_first * each[0] + num_second * each[1]
-    every = dict.fromkeys((*first.lines, *second.lines))
-    return replace(
-        second,
-        values=values,
-        lines=tuple(sorted(every, key=lambda line: (line.line, line.option))),
-        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
-    )

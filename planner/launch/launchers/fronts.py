@@ -1,7 +1,8 @@
-"""Programs that start a known server under words of their own: Xinference."""
+"""Programs that start a known server under words of their own: Xinference, DJL Serving."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from planner.documents.shell import Word
@@ -19,6 +20,29 @@ _SHORT = {"-n": "--model-name", "-en": "--model-engine", "-s": "--size-in-billio
           "-r": "--replica", "-u": "--model-uid", "-e": "--endpoint"}  # fmt: skip
 _OWN = {*_SHORT.values(), "--n-gpu", "--gpu-idx", "--worker-ip", "--model-path", "--n-worker"}
 _KINDS = ("instruct", "chat", "it")
+# deepjavalibrary/djl-serving, serving/docs/lmi/user_guides/vllm_user_guide.md and
+# trt_llm_user_guide.md (0.32): keys of serving.properties; further ones are vLLM's own.
+_ROLLING = {
+    "": ("vllm", "serve"),
+    "auto": ("vllm", "serve"),
+    "vllm": ("vllm", "serve"),
+    "lmi-dist": ("vllm", "serve"),
+    "trtllm": ("trtllm-serve",),
+}
+_OF_VLLM = {
+    "tensor_parallel_degree": "--tensor-parallel-size",
+    "pipeline_parallel_degree": "--pipeline-parallel-size",
+    "max_rolling_batch_size": "--max-num-seqs",
+    "max_rolling_batch_prefill_tokens": "--max-num-batched-tokens",
+    "quantize": "--quantization",
+}
+_OF_TRTLLM = {
+    "tensor_parallel_degree": "--tp_size",
+    "pipeline_parallel_degree": "--pp_size",
+    "max_rolling_batch_size": "--max_batch_size",
+    "max_num_tokens": "--max_num_tokens",
+}
+_NO_OPTIONS = ("model_id", "rolling_batch", "entryPoint", "mpi_mode", "output_formatter")
 
 
 def fronted(words: Sequence[Word]) -> tuple[Word, ...]:
@@ -61,3 +85,28 @@ def _model(own: dict[str, str]) -> str:
     bits = [own.get("--quantization", "Int4")] if form == "gptq" else []
     forms = [form, *bits] if form in ("gptq", "awq", "fp8") else []
     return "-".join(part for part in (stem, f"{size}b" if size else "", kind, *forms) if part)
+
+
+def served_by_properties(text: str) -> str:
+    """The command, line by line, of the server that ``serving.properties`` starts; empty if none.
+
+    >>> served_by_properties("option.model_id=a/b\\noption.tensor_parallel_degree=4").split()
+    ['vllm', 'serve', 'a/b', '\\\\', '--tensor-parallel-size', '4', '\\\\']
+    """
+    own = (line.strip() if line.strip().startswith("option.") else "" for line in text.split("\n"))
+    rows = [line.removeprefix("option.").partition("=") for line in own]
+    known = {key.strip(): value.strip() for key, equals, value in rows if equals}
+    program = _ROLLING.get(known.get("rolling_batch", ""))
+    if program is None or "model_id" not in known:
+        return ""
+    names = _OF_TRTLLM if program[0] == "trtllm-serve" else _OF_VLLM
+    lines: list[str] = []
+    for key, equals, value in ((key.strip(), equals, value.strip()) for key, equals, value in rows):
+        is_own = names is _OF_VLLM and key not in _NO_OPTIONS
+        option = names.get(key, f"--{key.replace('_', '-')}" if equals and is_own else "")
+        if not option or value == "false" or value == "max" or "." in option:
+            lines.append("\\")
+        else:
+            lines.append(f"{option} {'' if value == 'true' else shlex.quote(value)} \\")
+    start = " ".join((*program, shlex.quote(known["model_id"])))
+    return "\n".join((f"{start} {lines[0]}", *lines[1:]))

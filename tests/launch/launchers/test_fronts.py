@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from planner.errors import LaunchError
 from planner.launch.launchers import inner_commands, read_script
+from planner.launch.read import read_launch
 
 
 def _words(text: str) -> list[str | None]:
@@ -29,3 +35,20 @@ def test_what_ends_a_server_starts_none() -> None:
     found = [one.words[0].text for one in inner_commands(read_script(text, {}, "run.sh"))]
 
     assert found == ["vllm"]
+
+
+def test_properties_of_djl_are_options_of_their_engine(tmp_path: Path) -> None:
+    # awslabs and deepjavalibrary samples: serving.properties beside a model.
+    path = tmp_path / "serving.properties"
+    path.write_text(
+        "# LMI\nengine=Python\noption.model_id=Qwen/Qwen3-32B\noption.rolling_batch=vllm\n"
+        "option.tensor_parallel_degree=4\noption.max_rolling_batch_size=64\n"
+        "option.max_model_len=16384\noption.enable_prefix_caching=false\n"
+    )
+    found = read_launch(path).values
+
+    wanted = {"tensor_parallel": 4, "max_num_seqs": 64, "max_model_len": 16384, "num_gpus": 4}
+    assert wanted.items() <= found.items()
+    path.write_text("option.model_id=a/b\noption.rolling_batch=scheduler\n")
+    with pytest.raises(LaunchError, match="starts nothing"):
+        read_launch(path)
