@@ -54,7 +54,6 @@ _YAML = (".yaml", ".yml")
 PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
 _OF_TRAINER = ("transformers", "deepspeed", "accelerate")
-_PROGRAM, _NOTEBOOK, _PAGE = ".py", ".ipynb", ".html"
 _PROGRAM, _NOTEBOOK, _PAGE, _PROPERTIES = ".py", ".ipynb", ".html", ".properties"
 _FENCED = re.compile(
     r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^ *(?P=fence)",
