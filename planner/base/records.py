@@ -50,7 +50,11 @@ def _init(kind: Any) -> Callable[..., None]:
 
     def init(self: object, *positional: object, **values: object) -> None:
         if positional:
-            values = _with_positional(kind, in_order, positional, values)
+            named = dict(zip(in_order, positional, strict=False))
+            if len(positional) > len(in_order) or named.keys() & values.keys():
+                most = len(in_order)
+                raise TypeError(f"{kind.__qualname__} takes {most} values in order, each once")
+            values = named | values
         if not needed <= values.keys() <= names:
             raise _wrong(kind, needed - values.keys(), values.keys() - names)
         filled = self.__dict__
@@ -63,15 +67,6 @@ def _init(kind: Any) -> Callable[..., None]:
             after(self)
 
     return init
-
-
-def _with_positional(
-    kind: Any, in_order: list[str], positional: tuple[Any, ...], values: dict[str, Any]
-) -> dict[str, Any]:
-    found = dict(zip(in_order, positional, strict=False))
-    if len(positional) > len(in_order) or found.keys() & values.keys():
-        raise TypeError(f"{kind.__qualname__} takes {len(in_order)} values in order, each once")
-    return found | values
 
 
 def _wrong(kind: Any, missing: set[str], unknown: set[str]) -> TypeError:

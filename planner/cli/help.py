@@ -247,7 +247,9 @@ def _sections(
     for group, title in TITLES.items():
         found: dict[str, list[tuple[str, str]]] = {"": []}
         for param in places:
-            of = _workloads(param.name)
+            term = None if param.name in HOW else _term(param.name)
+            of = term.of if term is not None and term.of else workload_names()
+            of = ("serve",) if param.name in ("burst", "compare_api") else of
             record = param.get_help_record(ctx)
             if _group(param.name) != group or record is None or (asked and asked not in of):
                 continue
@@ -263,14 +265,6 @@ def _sections(
 def _group(name: str) -> str:
     term = _term(name)
     return HOW[name][0] if name in HOW else term.group if term else "output"
-
-
-def _workloads(name: str) -> tuple[str, ...]:
-    """The workloads that know an option."""
-    if name in ("burst", "compare_api"):
-        return ("serve",)
-    term = None if name in HOW else _term(name)
-    return term.of if term is not None and term.of else workload_names()
 
 
 def _term(name: str) -> Term | None:

@@ -124,20 +124,17 @@ def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> Tak
         both = [f"{name}/--no-{name[2:]}" for name in term.options]
         names = term.options if usual is False else both
         return Annotated[bool | None, typer.Option(*names, help=text)], usual
+    word = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
+    if term.takes_several or (several and term.type != "text"):
+        word = f"{word}[,{word}...]"
     option = typer.Option(
         *term.options,
         *also,
         help=text,
-        metavar=_metavar(term, several),
+        metavar=word,
         autocompletion=complete.for_term(term),
     )
     return Annotated[str | None, option], None
-
-
-def _metavar(term: Term, several: bool) -> str:
-    word = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
-    is_several = term.takes_several or (several and term.type != "text")
-    return f"{word}[,{word}...]" if is_several else word
 
 
 def is_given(given: Given, name: str) -> bool:

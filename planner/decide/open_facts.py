@@ -100,7 +100,7 @@ def _moving(plan: Plan, fact: OpenFact, candidates: Candidates, own: Row) -> Mov
     moved = {
         name: (min(values), max(values))
         for name in _columns(plan, own)
-        if _is_moved(values := [row[name] for row in rows])
+        if _is_moved(values := [number(row[name]) for row in rows])
     }
     each: list[Mapping[str, Ends]] = []
     if moved:
@@ -163,8 +163,8 @@ def _columns(plan: Plan, row: Mapping[str, object]) -> list[str]:
     return [name for name in dict.fromkeys((*shown, *followed)) if name in row]
 
 
-def _is_moved(values: list[Value]) -> bool:
-    own, *others = map(number, values)
+def _is_moved(values: list[float]) -> bool:
+    own, *others = values
     if not all(map(math.isfinite, (own, *others))):
         return False
     return any(abs(other - own) > MOVES * abs(own) for other in others)

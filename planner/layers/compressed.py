@@ -93,17 +93,13 @@ def _down(name: str, h: int, width: int, keeps: tuple[Kept, ...]) -> Product:
     )
 
 
-def _series(attention: AttentionSpec) -> int:
-    """Series of numbers that an entry is made of: runs overlap where an indexer chooses."""
-    return 2 if attention.index_topk else 1
-
-
 def _compressor(h: int, attention: AttentionSpec) -> Iterator[Op]:
     """Numbers and gates of each token, which the entry of its run is the weighted sum of."""
     d, ratio = attention.head_dim, attention.compress_ratio
     norms = d + (attention.num_attention_heads if attention.sinks else 0)
     if ratio:
-        wide = _series(attention) * d
+        # Runs overlap where an indexer chooses.
+        wide = (2 if attention.index_topk else 1) * d
         yield _down("compress_down", h, 2 * wide, ())
         norms += ratio * wide + d
         if attention.index_topk:

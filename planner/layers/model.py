@@ -39,7 +39,9 @@ from planner.specs.model import LayerGroup, ModelSpec, VisionTower
 
 def embedding(model: ModelSpec) -> Iterator[Op]:
     """Lookup of tokens and of learned positions [2]_, and the norm after it."""
-    h = model.hidden_size
+    h, learned = model.hidden_size, 0
+    if model.position_embedding is PositionEmbedding.LEARNED:
+        learned = (model.max_position_embeddings or 0) + model.position_embedding_offset
     yield Lookup(
         name="embedding",
         module="embedding",
@@ -47,7 +49,7 @@ def embedding(model: ModelSpec) -> Iterator[Op]:
         spread=Spread.TOKENS,
         forward=2,
         backward=5,
-        weights=(model.vocab_size + _learned_positions(model)) * h,
+        weights=(model.vocab_size + learned) * h,
         holder=Holder.EMBEDDING,
         sharded=True,
     )
@@ -116,12 +118,6 @@ def prediction(model: ModelSpec) -> Iterator[Op]:
             yield replace(op, tied=True, bias=0)
         else:
             yield replace(op, holder=Holder.PREDICTION)
-
-
-def _learned_positions(model: ModelSpec) -> int:
-    if model.position_embedding is not PositionEmbedding.LEARNED:
-        return 0
-    return (model.max_position_embeddings or 0) + model.position_embedding_offset
 
 
 Kind = TypeVar("Kind", bound=Op)

@@ -8,7 +8,6 @@ from planner.layers.operators import (
     Element,
     Elementwise,
     Holder,
-    Kept,
     Op,
     Product,
     Split,
@@ -43,6 +42,9 @@ def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] =
     .. [1] B. Zhang and R. Sennrich, "Root mean square layer normalization," 2019,
        arXiv:1910.07467, equation 4.
     """
+    own = kept(width, Element.RESIDUAL, Spread.TOKENS)
+    in_fp32 = kept(width, Element.FP32, Spread.TOKENS, ("layernorm", *blocks), eager=True)
+    keeps = (own,) if bias else (own, in_fp32)
     return Elementwise(
         name=name,
         module="norm",
@@ -55,14 +57,8 @@ def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] =
         holder=Holder.NORMS,
         repeated_by=("layernorm", *blocks),
         in_feed_forward=bool(blocks),
-        keeps=_kept_by_norm(width, bias, ("layernorm", *blocks)) if sets else (),
+        keeps=keeps if sets else (),
     )
-
-
-def _kept_by_norm(width: int, bias: bool, modules: tuple[str, ...]) -> tuple[Kept, ...]:
-    own = kept(width, Element.RESIDUAL, Spread.TOKENS)
-    in_fp32 = kept(width, Element.FP32, Spread.TOKENS, modules, eager=True)
-    return (own,) if bias else (own, in_fp32)
 
 
 def norm_weights(width: int, sets: int, bias: bool) -> int:

@@ -254,12 +254,18 @@ def steady_state(steps: Sequence[Step], quantity: str) -> Steady:
     values = [step.value for step in kept]
     low, high = _spread(values)
     middle = median(values)
-    notes = (
-        *_about_batches(steps, batch),
-        *_about_attempts(attempts, warmup),
-        *_about_outliers(kept, middle, quantity),
-    )
-    return Steady(value=middle, low=low, high=high, lines=len(values), warmup=warmup, notes=notes)
+    notes = []
+    if others := sorted({step.batch for step in steps} - {batch}):
+        words = ", ".join(map(str, others))
+        notes.append(f"lines of other global batch sizes ({words}) are left out: {batch} came last")
+    if len(attempts) > 1:
+        starts = ", ".join(str(attempt[0].number) for attempt in attempts[1:])
+        notes.append(f"the run started again at step {starts}: each start warms up anew")
+    if not warmup:
+        notes.append("there is one line only: warm-up is in it")
+    notes += _about_outliers(kept, middle, quantity)
+    lines = len(values)
+    return Steady(value=middle, low=low, high=high, lines=lines, warmup=warmup, notes=tuple(notes))
 
 
 def _attempts(steps: Sequence[Step]) -> Iterator[list[Step]]:
@@ -301,21 +307,6 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
         return values[0], values[0]
     tenths = quantiles(values, n=10, method="inclusive")
     return tenths[0], tenths[-1]
-
-
-def _about_batches(steps: Sequence[Step], batch: int) -> Iterator[str]:
-    others = sorted({step.batch for step in steps} - {batch})
-    if others:
-        words = ", ".join(map(str, others))
-        yield f"lines of other global batch sizes ({words}) are left out: {batch} came last"
-
-
-def _about_attempts(attempts: Sequence[Sequence[Step]], warmup: int) -> Iterator[str]:
-    if len(attempts) > 1:
-        starts = ", ".join(str(attempt[0].number) for attempt in attempts[1:])
-        yield f"the run started again at step {starts}: each start warms up anew"
-    if not warmup:
-        yield "there is one line only: warm-up is in it"
 
 
 def _about_outliers(kept: Sequence[Step], middle: float, quantity: str) -> Iterator[str]:

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, distinct
-from planner.base.cells import Value
+from planner.base.cells import Row, Value
 from planner.base.records import record
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.configurations.table import ConfigurationTable
@@ -22,6 +22,8 @@ from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Column, Columns, Source, count_codes
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
+Item = TypeVar("Item")
+
 _MERGED_ROWS = 2**16
 # The front of so many rows rejects most others before any are sorted.
 _SAMPLE = 2**10
@@ -64,7 +66,7 @@ class NearestMiss:
         return self.source.judged(self.configuration)
 
     @cached_property
-    def row(self) -> Mapping[str, Any]:
+    def row(self) -> Row:
         """Its result columns."""
         return first_row(self.candidates.columns())
 
@@ -228,18 +230,18 @@ def known_value(value: object) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def rows_of(table: Mapping[str, Iterable[object]]) -> Iterator[dict[str, Any]]:
+def rows_of(table: Mapping[str, Iterable[Item]]) -> Iterator[dict[str, Item]]:
     """The rows of columns, one after the other."""
     for row in zip(*table.values(), strict=True):
         yield dict(zip(table, row, strict=True))
 
 
-def first_row(table: Columns) -> dict[str, Any]:
+def first_row(table: Columns) -> dict[str, Value]:
     """The first row of columns."""
     return {name: plain(values[:1])[0] for name, values in table.items()}
 
 
-def full_rows(table: Columns, sources: Sequence[Source]) -> list[dict[str, Any]]:
+def full_rows(table: Columns, sources: Sequence[Source]) -> list[dict[str, Value]]:
     """The rows of `full_columns`, each by column; a number that is not known is None."""
     columns = full_columns(table, sources)
     return [*rows_of({name: [*map(known_value, plain(each))] for name, each in columns.items()})]

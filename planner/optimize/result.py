@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from planner.base.cells import Value, number_in
+from planner.base.cells import Row, Value, number_in
 from planner.base.records import record
 from planner.optimize.collector import NearestMiss, first_row, in_order
 from planner.optimize.groups import (
@@ -269,6 +269,6 @@ def _loss(value: float, first: float) -> float:
     return float(value - first) / abs(float(first)) if first else np.nan
 
 
-def row_of(candidates: Candidates) -> Mapping[str, Any]:
+def row_of(candidates: Candidates) -> Row:
     """The result columns of the first of these."""
     return first_row(candidates.columns())

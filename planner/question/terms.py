@@ -248,6 +248,11 @@ def percentile_of(name: str) -> tuple[str, float] | None:
     return (quantity, int(percent) / 100) if quantity and percent.isdecimal() else None
 
 
+def _placed(words: str) -> dict[str, int]:
+    found = (word.partition(":") for word in words.split("|")) if words else ()
+    return {word: int(place or 0) for word, _, place in found}
+
+
 @cache
 def glossary() -> dict[str, Term]:
     """All terms by name, in the order of ``terms.csv``."""
@@ -255,14 +260,7 @@ def glossary() -> dict[str, Term]:
     found = {}
     for row in csv.DictReader(text.splitlines(), restval=""):
         of, kind = (tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind"))
-        about, errs = (
-            {
-                group: int(place or 0)
-                for group, _, place in (word.partition(":") for word in words)
-                if group
-            }
-            for words in (row.pop(name).split("|") for name in ("about", "errs"))
-        )
+        about, errs = (_placed(row.pop(name)) for name in ("about", "errs"))
         form = tuple(row.pop("form").split())
         found[row["term"]] = Term(of=of, kind=kind, about=about, form=form, errs=errs, **row)
     return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -168,7 +168,12 @@ def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
         There is none; the message names close ones.
     """
     if name.endswith(".toml") or "/" in name or "\\" in name:
-        return _existing_file(Path(name))
+        own = Path(name)
+        stamp(own)
+        if not os.path.isfile(own):
+            what = "is not a regular file" if os.path.exists(own) else "there is no such file"
+            raise SpecError(f"{own}: {what}.")
+        return own
     files = _files(kind, folder)
     for word in (name, _normalised(name)):
         if word in files:
@@ -203,14 +208,6 @@ def _files(kind: SpecKind | str, folder: Path | None) -> Mapping[str, Path]:
     return files
 
 
-def _existing_file(path: Path) -> Path:
-    stamp(path)
-    if not os.path.isfile(path):
-        what = "is not a regular file" if os.path.exists(path) else "there is no such file"
-        raise SpecError(f"{path}: {what}.")
-    return path
-
-
 def _normalised(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.strip().lower())
 
@@ -242,18 +239,13 @@ def _unknown(
 
     targets = {**aliases, **{file: file for file in files}}
     close = get_close_matches(_normalised(name), sorted(targets), n=_MOST_MEANT, cutoff=0.7)
-    close = close or _sharing_parts(_normalised(name), targets)
+    if not close:  # such as the h100 of nvidia-h100: the most parts in common
+        parts = {part for part in _normalised(name).split("-") if len(part) >= _SHORTEST_PART}
+        shared = {word: len(parts & {*word.split("-")}) for word in sorted(targets)}
+        close = sorted(filter(shared.get, shared), key=lambda word: -shared[word])[:_MOST_MEANT]
     suggestions = list(dict.fromkeys(targets[word] for word in close))
     hint = f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""
     listing = f" `planner specs list {kind}` shows all {len(files)}."
     if kind is SpecKind.SWEEPS:  # few, and questions rather than specs
         listing = f" Known: {', '.join(sorted(files))}."
     return f"Unknown {kind.singular} {name!r}.{hint}{listing}"
-
-
-def _sharing_parts(name: str, targets: Iterable[str]) -> list[str]:
-    """Names with the most parts of an unlike one, such as the h100 of nvidia-h100."""
-    parts = {part for part in name.split("-") if len(part) >= _SHORTEST_PART}
-    shared = {word: len(parts & {*word.split("-")}) for word in sorted(targets)}
-    found = sorted((word for word, number in shared.items() if number), key=lambda w: -shared[w])
-    return found[:_MOST_MEANT]

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,12 @@ def keep_text(
 
 
 def _lines(spec: Any, prefix: str) -> Iterator[str]:
-    values = ((one, getattr(spec, one.name)) for one in fields(spec))
-    given = [(one.name, value) for one, value in values if not _is_silent(one, value)]
+    given = []
+    for one in fields(spec):
+        value = getattr(spec, one.name)
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        if value is not None and value != default:
+            given.append((one.name, value))
     tables = [(name, value) for name, value in given if _holds_tables(value)]
     for name, value in given:
         if not _holds_tables(value):
@@ -109,11 +113,6 @@ def _lines(spec: Any, prefix: str) -> Iterator[str]:
             yield ""
             yield f"[[{path}]]" if several else f"[{path}]"
             yield from _lines(each, f"{path}.")
-
-
-def _is_silent(one: Field[Any], value: Any) -> bool:
-    default = one.default_factory() if one.default_factory is not MISSING else one.default
-    return value is None or value == default
 
 
 def _holds_tables(value: Any) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from planner.base import text
-from planner.base.cells import Row, Value
+from planner.base.cells import Row, Value, number_in
 from planner.base.reading import TABLE, json_of, lines, opened
 from planner.base.records import record
 from planner.errors import PlannerError, SpecError
@@ -236,7 +236,7 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
     if offer is not None:
         row |= {"price_offers": offer.offers, "price_date": offer.when}
     row |= {"assumed": text.assumed_in_short(plan.assumed)}
-    sure = plan.source_of(row).confidence(row["num_gpus"])
+    sure = plan.source_of(row).confidence(number_in(row, "num_gpus"))
     if sure is not None:
         row |= {"tie_factor": float(sure.layout), "basis": sure.basis}
     return {name: known_value(value) for name, value in row.items()}

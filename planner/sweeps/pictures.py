@@ -64,7 +64,11 @@ def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
 
 def _curves(group: Group, *, several: bool) -> Curves:
     """The measure against time; of no known time against the number of GPUs, or beside others."""
-    metric, across = group.metric, _across(group)
+    metric, across = group.metric, PLACE
+    if metric != TIME and any(TIME in here.found for here in group.spots.values()):
+        across = TIME
+    elif any(isinstance(count, int) for count in group.counts):
+        across = COUNT
     best = group.best_spot(metric)
     ties = {*group.ties(metric, best)} if best is not None else set()
     curves = [_curve(group, place, across, ties) for place in group.places]
@@ -78,13 +82,6 @@ def _curves(group: Group, *, several: bool) -> Curves:
         best_words="" if best is None else _words(best),
         is_by_place=across == PLACE,
     )
-
-
-def _across(group: Group) -> str:
-    """What goes across: time, numbers of GPUs, or places."""
-    if group.metric != TIME and any(TIME in here.found for here in group.spots.values()):
-        return TIME
-    return COUNT if any(isinstance(count, int) for count in group.counts) else PLACE
 
 
 def _curve(group: Group, place: Place, across: str, ties: set[Spot]) -> Curve:

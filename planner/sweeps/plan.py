@@ -300,7 +300,10 @@ def _faults(
 def _everywhere(work: Work, plan: SweepPlan, said: Said) -> Iterator[str]:
     """Why no scenario at all can be planned; nothing where one of the first can."""
     reasons = []
-    for scenario in _one_at_a_time(work):
+    first = {name: values[0] for name, values in work.axes.items()}
+    others = ({**first, n: value} for n, values in work.axes.items() for value in values[1:])
+    for answers in (first, *others):
+        scenario = Scenario(number=0, work=work, values=answers)
         try:
             make_plan(scenario.request(plan.specs, said))
         except PlannerError as error:
@@ -308,15 +311,6 @@ def _everywhere(work: Work, plan: SweepPlan, said: Said) -> Iterator[str]:
         else:
             return
     yield from dict.fromkeys(reasons)
-
-
-def _one_at_a_time(work: Work) -> Iterator[Scenario]:
-    """Every value of every axis once, beside the first ones of the others."""
-    first = {name: values[0] for name, values in work.axes.items()}
-    yield Scenario(number=0, work=work, values=first)
-    for name, values in work.axes.items():
-        for value in values[1:]:
-            yield Scenario(number=0, work=work, values={**first, name: value})
 
 
 def _contradictions(work: Work, said: Said) -> Iterator[str]:

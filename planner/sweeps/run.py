@@ -72,16 +72,12 @@ def _kinds(store: Store, table: str) -> dict[str, str]:
     for path in store.all_parts():
         for name, kind in read_head(path)[table].items():
             found[name] = joint_kind(found.get(name, ""), kind)
-    found = {name: kind or _kind_of(name) for name, kind in found.items()}
+    for name in (name for name, kind in found.items() if not kind):  # results are numbers
+        term = term_of_column(name)
+        is_number = term is not None and "result" in term.kind and not term.is_word
+        found[name] = "number" if is_number else ""
     first = {name: found[name] for name in _FIRST if name in found}
     return {**first, **found}
-
-
-def _kind_of(column: str) -> str:
-    """The kind of a column that no scenario has a value in: results are numbers."""
-    term = term_of_column(column)
-    is_number = term is not None and "result" in term.kind and not term.is_word
-    return "number" if is_number else ""
 
 
 def scenario_rows(store: Store) -> Iterator[Row]:

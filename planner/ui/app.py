@@ -314,7 +314,10 @@ def openapi(limits: Limits) -> Mapping[str, object]:
 
 
 def _path(command: str) -> dict[str, object]:
-    fields = {name: _described(name, term) for name, term in _fields(command).items()}
+    terms: dict[str, Term | None] = {WORKLOAD: None}
+    for workload in workload_names():
+        terms |= fields_of(command, workload)
+    fields = {name: _described(name, term) for name, term in terms.items()}
     limits = {n: one for n, (one, is_limit) in fields.items() if is_limit}
     others = {n: one for n, (one, is_limit) in fields.items() if not is_limit}
     properties: dict[str, object] = {**others}
@@ -344,14 +347,6 @@ def _path(command: str) -> dict[str, object]:
     }
 
 
-def _fields(command: str) -> dict[str, Term | None]:
-    """The fields of all workloads."""
-    found: dict[str, Term | None] = {WORKLOAD: None}
-    for workload in workload_names():
-        found |= fields_of(command, workload)
-    return found
-
-
 def _described(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
     """The schema of a field, and whether it is a limit."""
     if name == WORKLOAD:
@@ -363,15 +358,12 @@ def _described(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
     of = f" ({', '.join(term.of)})" if term.of else ""
     is_limit = "limit" in term.kind and "question" not in term.kind
     bound = ("at most: " if term.sign > 0 else "at least: ") if is_limit else ""
-    return {"type": _types(term), "description": f"{bound}{term.description}{of}"}, is_limit
-
-
-def _types(term: Term) -> list[str]:
+    kinds = ["number", "string", "array"] if "parameter" in term.kind else ["number", "string"]
     if term.type == "flag":
-        return ["boolean", "string"]
-    if term.is_word:
-        return ["string", "array"]
-    return ["number", "string", "array"] if "parameter" in term.kind else ["number", "string"]
+        kinds = ["boolean", "string"]
+    elif term.is_word:
+        kinds = ["string", "array"]
+    return {"type": kinds, "description": f"{bound}{term.description}{of}"}, is_limit
 
 
 def _responses() -> dict[str, object]:
@@ -421,16 +413,12 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
 
 async def _told(_: Request, error: Exception) -> Response:
     """What is wrong with a question, as programs read it."""
-    status = _status(error)
+    status = 422 if isinstance(error, InfeasibleError) else 400
+    if isinstance(error, Refused):
+        status = error.status
     table = {"error": type(error).__name__, "message": str(error)}
     headers = {"retry-after": "5"} if status == 503 else None
     return Response(json.dumps(table), status, headers, "application/json")
-
-
-def _status(error: Exception) -> int:
-    if isinstance(error, Refused):
-        return error.status
-    return 422 if isinstance(error, InfeasibleError) else 400
 
 
 class Pages:

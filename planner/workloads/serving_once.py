@@ -43,7 +43,11 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     configurations = source.mesh.flat()
     rate = source.setting.workload.request_rate
     if configurations.size > 1 and rate is None and num_requests is not None:
-        configurations = _for_burst(source, configurations, num_requests)
+        # The most in flight that find room, and that the burst has for each replica.
+        estimate = evaluate_serving(source.setting, configurations)
+        useful = configurations.concurrency < num_requests / configurations.data_parallel + 1
+        fitting = np.flatnonzero(useful & (estimate.rejected_by == 0))
+        configurations = configurations.rows(fitting[-1:] if fitting.size else np.zeros(1, np.intp))
     candidates = _at_load(source, configurations)
     served = None if num_requests is None else burst(candidates.estimate, num_requests)
     return _with_burst(candidates, served)
@@ -109,16 +113,6 @@ def _numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float,
         for count in source.counts
         for pair in zip(*numbers_that_fill(source.space, count, prefill, decode), strict=True)
     ]
-
-
-def _for_burst(
-    source: ReplicaSource, configurations: ServingConfigurations, num_requests: int
-) -> ServingConfigurations:
-    """The most requests in flight that find room, and that the burst has for each replica."""
-    estimate = evaluate_serving(source.setting, configurations)
-    useful = configurations.concurrency < num_requests / configurations.data_parallel + 1
-    fitting = np.flatnonzero(useful & (estimate.rejected_by == 0))
-    return configurations.rows(fitting[-1:] if fitting.size else np.zeros(1, np.intp))
 
 
 def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:

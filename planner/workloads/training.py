@@ -180,21 +180,18 @@ def other_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[
         word = LossKernel.LINEAR.word
         found[f"{_LOSS} {word} (Liger, cut cross-entropy)"] = {_LOSS: word}
     if setting.framework.compilation.selectable:
-        found |= _compiled_or_not(setting.framework, str(row[_COMPILE]))
+        now = str(row[_COMPILE])
+        if now == TorchCompile.AUTO.word:
+            compiles = setting.framework.compilation.default
+            now = (TorchCompile.TRUE if compiles else TorchCompile.FALSE).word
+        other = TorchCompile.FALSE if now == TorchCompile.TRUE.word else TorchCompile.TRUE
+        found[f"{_COMPILE} {other.word}"] = {_COMPILE: other.word}
     if _may_loop(setting.framework, setting.model):
         loops = row[_EXPERTS] == ExpertCompute.LOOP.word
         word = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
         since = "from 5 on" if loops else "before 5"
         found[f"{_EXPERTS} {word} (Transformers {since})"] = {_EXPERTS: word}
     return found
-
-
-def _compiled_or_not(profile: FrameworkProfile, word: str) -> dict[str, dict[str, str]]:
-    """The other way than a plan has it."""
-    own = TorchCompile.TRUE if profile.compilation.default else TorchCompile.FALSE
-    now = own.word if word == TorchCompile.AUTO.word else word
-    other = TorchCompile.FALSE if now == TorchCompile.TRUE.word else TorchCompile.TRUE
-    return {f"{_COMPILE} {other.word}": {_COMPILE: other.word}}
 
 
 def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:

@@ -103,7 +103,8 @@ def _least(fleet: Fleet, request: Request) -> int:
 def _beyond(plan: Plan, result: SearchResult) -> Iterator[int]:
     """Numbers of GPUs beyond what comes nearest to keeping a limit of latency."""
     limits = {limit.name for limit in plan.problem.constraints} - {"max_gpus"}
-    near = [miss.row["num_gpus"] for miss in result.nearest_misses if miss.rejection in limits]
+    misses = (one for one in result.nearest_misses if one.rejection in limits)
+    near = [number(miss.row["num_gpus"]) for miss in misses]
     most = plan.problem.setting.machine.cluster.max_gpus or math.inf
     for doubling in range(_DOUBLINGS if near else 0):
         if (count := min(near) * 2**doubling) <= most:

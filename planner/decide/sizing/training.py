@@ -215,7 +215,7 @@ class TrainingSizer:
         if self._is_given:
             return counts
         batch = self._setting.workload.global_batch_size
-        return tuple(count for count in counts if batch % _odd(count) == 0)
+        return tuple(count for count in counts if batch % (count // (count & -count)) == 0)
 
     def _around_the_nearest(self, counts: tuple[int, ...]) -> tuple[int, ...]:
         """Numbers beside the one that came closest to keeping a limit.
@@ -278,10 +278,6 @@ class TrainingSizer:
         if not fitting:
             self.floor.had_no_room(result, count)
         return fleet
-
-
-def _odd(number: int) -> int:
-    return number // (number & -number)
 
 
 def _duration(fleet: Fleet) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from planner.base.cells import number_in
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.decide.open_facts import moving_facts
@@ -80,7 +81,7 @@ def by_module(
 def sure_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     """Where 90 % of published runs like the first row would be, if any, and what is open."""
     row = first_row(candidates.columns())
-    sure = candidates.source.confidence(row["num_gpus"])
+    sure = candidates.source.confidence(number_in(row, "num_gpus"))
     facts = moving_facts(plan, candidates)
     lines = open_lines(plan, facts)
     if sure is not None or lines:

@@ -10,6 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from planner.base.cells import number_in
 from planner.base.files import written_whole
 from planner.base.version import __version__
 from planner.decide.open_facts import moving_facts
@@ -100,7 +101,7 @@ def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
     """Which published runs the intervals of a plan are of, and the factor within which they do
     not tell layouts apart; empty without any.
     """
-    sure = candidates.source.confidence(row_of(candidates)["num_gpus"])
+    sure = candidates.source.confidence(number_in(row_of(candidates), "num_gpus"))
     if sure is None:
         return {}
     factor = float(sure.layout) if plan.problem.has_ties else 1.0

@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.base import text
 from planner.base.arrays import FloatArray
+from planner.base.cells import number_in
 from planner.base.records import record
 from planner.optimize.collector import first_row, rows_of
 from planner.optimize.result import SearchResult, row_of
@@ -236,7 +237,7 @@ def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
     """Whether published runs tell a row's first objective from that of the first row."""
     goal = plan.problem.objectives[0].name
     row = first_row(table)
-    sure = plan.source_of(row).confidence(row["num_gpus"])
+    sure = plan.source_of(row).confidence(number_in(row, "num_gpus"))
     if sure is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
     values = np.asarray(table[of_objective(plan, goal, table)], dtype=np.float64)

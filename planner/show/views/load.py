@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from planner.base import text
+from planner.base.cells import number_in
 from planner.errors import InfeasibleError
 from planner.optimize.collector import first_row
 from planner.optimize.constraints import with_rate
@@ -53,11 +54,12 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     asked = with_rate(plan.problem.constraints, rate)
     chances = [one for limit in asked if math.isfinite(one := limit.chance(candidates))]
     surely = f" with {text.chance(min(chances))}" if chances else ""
-    held = text.significant(row["requests_in_flight"])
+    held = text.significant(number_in(row, "requests_in_flight"))
+    most = text.significant(number_in(row, "capacity_requests_per_s"))
     within = " within the limits" if plan.problem.constraints else ""
     carries = (
         f"Carries {rate:g} requests/s{within}{surely}: it carries at most "
-        f"{text.significant(capacity)}. Times and costs are those at this rate, {held} requests "
+        f"{most}. Times and costs are those at this rate, {held} requests "
         "in flight in each."
     )
     return _sentences(carries, _room_line(candidates, row), _end_line(plan, candidates, row))

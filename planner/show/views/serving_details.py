@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
+from planner.base.cells import number_in
 from planner.base.units import GIB
 from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
@@ -38,15 +39,17 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
     if not isinstance(at_load, Replicas):
         yield from memory_blocks(candidates, of="decode GPU")
         pairs = {
-            "time to first token": text.duration(row["time_to_first_token_s"]),
-            "time per output token": text.duration(row["time_per_output_token_s"]),
-            "request latency": text.duration(row["request_latency_s"]),
+            "time to first token": text.duration(number_in(row, "time_to_first_token_s")),
+            "time per output token": text.duration(number_in(row, "time_per_output_token_s")),
+            "request latency": text.duration(number_in(row, "request_latency_s")),
             **pairs,
         }
     else:
         yield from memory_blocks(candidates)
-        held = at_load.in_flight if "capacity_requests_per_s" in row else row["concurrency"]
-        requests = text.count(first(held))
+        held = number_in(row, "concurrency")
+        if "capacity_requests_per_s" in row:
+            held = first(at_load.in_flight)
+        requests = text.count(held)
         yield Title(text=f"Latency at {requests} requests a replica")
         yield _latency_table(at_load.estimate)
     if start := start_pairs(
@@ -139,18 +142,20 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
     row = first_row(candidates.columns())
     yield from memory_blocks(candidates)
     yield Title(text="A batch from its start to its end")
-    rate, requests = row["output_tokens_per_s"], text.count(row["concurrency"])
-    prefill, step = row["prefill_latency_s"], first(candidates.batch.prefill_step.total)
+    rate = number_in(row, "output_tokens_per_s")
+    requests = text.count(number_in(row, "concurrency"))
+    prefill = number_in(row, "prefill_latency_s")
+    step = first(candidates.batch.prefill_step.total)
     among = "one step" if math.isclose(step, prefill) else f"of steps of {text.duration(step)}"
     pairs = {
         "prefill latency": f"{text.duration(prefill)}, {among}",
-        "decode latency": f"{text.duration(row['decode_latency_s'])} per token",
-        "total latency": text.duration(row["request_latency_s"]),
+        "decode latency": f"{text.duration(number_in(row, 'decode_latency_s'))} per token",
+        "total latency": text.duration(number_in(row, "request_latency_s")),
         "output tokens/s": f"{text.significant(rate)} with {requests} requests a replica",
-        "all tokens/s": f"{text.significant(row['tokens_per_s'])}, prompts included",
+        "all tokens/s": f"{text.significant(number_in(row, 'tokens_per_s'))}, prompts included",
         "cost": "price unknown: give --price",
     }
-    cost = row["cost_per_million_tokens_usd"]
+    cost = number_in(row, "cost_per_million_tokens_usd")
     if math.isfinite(cost):
         pairs["cost"] = f"{text.dollars(cost)} per million output tokens"
         pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
@@ -159,7 +164,7 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
 
 
 def _more_of_batch(_: Plan, found: Evaluation) -> Iterator[Block]:
-    most = first_row(found.more)["largest_batch"]
+    most = number_in(first_row(found.more), "largest_batch")
     room = f"largest batch: {text.count(most)} requests of full length a replica"
     yield GAP
     yield said(room, indent="")
@@ -195,7 +200,7 @@ def _timelines(candidates: Serving) -> list[Timeline]:
         step_timeline(
             step,
             f"{name} step",
-            memory=0.0 if apart and name == "prefill" else row["peak_memory_gib"] * GIB,
+            memory=0.0 if apart and name == "prefill" else number_in(row, "peak_memory_gib") * GIB,
             capacity=capacity,
         )
         for name, step in inference_steps(candidates).items()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from planner.base import text
+from planner.base.cells import number_in
 from planner.confidence.intervals import Confidence
 from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import first_row
@@ -65,7 +66,7 @@ def sure_pairs(
 def told_ends(plan: Plan, candidates: Candidates) -> dict[str, tuple[float, float]]:
     """The ends of the first row's intervals by column as reports tell them, with open facts."""
     row = first_row(candidates.columns())
-    sure = candidates.source.confidence(row["num_gpus"])
+    sure = candidates.source.confidence(number_in(row, "num_gpus"))
     return widened(intervals(row, sure), moving_facts(plan, candidates))
 
 
