@@ -30,7 +30,6 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     from planner.launch.judge import full_row, judged
     from planner.show.terminal import make_console, write
     from planner.show.views.estimate import write_estimate
-    from planner.show.views.imported import by_hand_blocks
     from planner.show.views.infeasible import infeasible_message
     from planner.show.views.load import refuse_overload
     from planner.workloads.plan import result_of
@@ -48,10 +47,9 @@ def estimate_imported(given: options.Given, request: Request) -> None:
         draw_plan(given, picture, plan, found.candidates)
     if not given["quiet"]:
         console = make_console(stderr=given["json"] == Path("-"))
-        whole = rewritten if is_whole else None
-        write(console, _blocks(given, plan, found, row, change, whole, notes))
-        if rewritten is not None and not is_whole:
-            write(console, by_hand_blocks(rewritten))
+        others = [one for one in changes if one is not change]
+        told = _change_blocks(given, plan, found, row, change, others, rewritten, is_whole)
+        write(console, _blocks(given, plan, found, row, notes, told))
     if given["write"] and rewritten is not None:
         if not is_whole:
             raise LaunchError(
@@ -196,18 +194,14 @@ def _blocks(
     plan: Plan,
     found: Evaluation,
     row: Row,
-    change: Change | None,
-    rewritten: Rewritten | None,
     notes: tuple[str, ...],
+    change: Iterator[Block],
 ) -> Iterator[Block]:
-    from planner.optimize.result_columns import fit_probability
     from planner.show.page import GAP, said
     from planner.show.views.estimate import estimate_blocks
     from planner.show.views.estimate import misfit_blocks as all_misfit_blocks
     from planner.show.views.imported import (
         beside_blocks,
-        change_blocks,
-        diff_blocks,
         misfit_blocks,
         shorter_blocks,
         started_blocks,
@@ -232,11 +226,37 @@ def _blocks(
         yield from one_blocks(plan, found)
         yield from started_blocks(plan, row)
         yield from wasted_blocks(row)
+    yield from change
+    yield from beside_blocks(given["question"])
+
+
+def _change_blocks(
+    given: options.Given,
+    plan: Plan,
+    found: Evaluation,
+    row: Row,
+    change: Change | None,
+    others: list[Change],
+    rewritten: Rewritten | None,
+    is_whole: bool,
+) -> Iterator[Block]:
+    """The change, what it costs and the next best one, and how the file says it."""
+    from planner.optimize.result_columns import fit_probability
+    from planner.show.views.imported import (
+        by_hand_blocks,
+        change_blocks,
+        diff_blocks,
+        next_blocks,
+    )
+
     is_running, fits = not found.rejected_by, fit_probability(row)
     yield from change_blocks(plan.workload.name, change, row, is_running=is_running, fits=fits)
-    if rewritten is not None:
+    if change is not None and not is_running:
+        yield from next_blocks(plan.workload.name, change, others, row)
+    if rewritten is not None and is_whole:
         yield from diff_blocks(rewritten, is_written=given["write"])
-    yield from beside_blocks(given["question"])
+    elif rewritten is not None:
+        yield from by_hand_blocks(rewritten)
 
 
 def _write(path: Path, rewritten: Rewritten, *, quiet: bool) -> None:

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 from real import derive, missing
+from worked.asked import job
+from worked.plans import PLANS
+
+from planner.launch.targets import target_of
 
 pytestmark = pytest.mark.launch
 
@@ -196,6 +200,15 @@ def test_accelerate_takes_a_layout_and_refuses_keys_of_the_top_level() -> None:
     assert good["fsdp"]["reshard_after_forward"] == "True"
     assert "use_parallelism_config" in key["error"]
     assert "16" in size["error"]
+
+
+def test_accelerate_takes_ranks_that_trade_heads() -> None:
+    """8 shards x 4 ranks of a sequence on 32 GPUs, of DeepSpeed alone."""
+    written = target_of("accelerate").drafted(job(PLANS["accelerate"]["heads"])).files
+    (answer,) = answers("accelerate", [{"yaml": written[0].text}])
+    sizes = answer["parallelism"]
+    assert (sizes["dp_shard_size"], sizes["sp_size"], sizes["total_size"]) == (8, 4, 32)
+    assert (answer["use_deepspeed"], answer["deepspeed"]["zero_stage"]) == (True, 3)
 
 
 def test_peft_counts_what_an_adapter_trains() -> None:
