@@ -253,6 +253,8 @@ def _of_started(path: Path, script: Script, inner: Inner, command: Found | None)
             continue
         break
     for one in found:
+        if "deepspeed" in given:
+            one = replace(one, options={"--deepspeed": given["deepspeed"], **one.options})
         files = {**_files(path, script, one.options.values()), **one.files}
         here = replace(one, name=path.name, text=script.text, line=inner.line, files=files)
         if command is None:

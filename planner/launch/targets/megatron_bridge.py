@@ -179,7 +179,10 @@ def _completed(read: Answers, given: Mapping[str, Given], model: str | None, how
             values["dropout"] = "false"
     elif read.shape is None:
         asked.append("model")
-    if not any("distributed_optimizer" in name or "fsdp" in name for name in given):
+    if not any(
+        "distributed_optimizer" in name or ("fsdp" in name and _text(each) != "false")
+        for name, each in given.items()
+    ):
         values["zero_stage"] = "1"
         defaults["zero_stage"] = "1, as recipes do"
     if how:
@@ -211,7 +214,7 @@ def _ignored(given: Mapping[str, Given]) -> frozenset[str]:
 
 
 _USED = re.compile(
-    "parallel|max_steps|megatron_fsdp|batch_size|seq_length|recompute|num_|hidden|precision|offload|fp8|fp4|optimizer"
+    "parallel|max_steps|megatron_fsdp|devices|--recipe|--mode|batch_size|seq_length|recompute|num_|hidden|precision|offload|fp8|fp4|optimizer"
     r"|peft\.|dropout|iters|checkpoint_"
 )
 
