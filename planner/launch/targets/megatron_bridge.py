@@ -10,6 +10,7 @@ from itertools import pairwise
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
+from planner.launch.imported import require_counts
 from planner.launch.job import Job
 from planner.launch.option_table import (
     FLAG,
@@ -105,6 +106,7 @@ def answers(reading: Reading) -> Answers:
     total = world.num_gpus or given.get("--num_gpus") or given.get("-ng")
     world = replace(world, num_nodes=nodes, gpus_per_node=each, num_gpus=total)
     inner = Reading.of(replace(found, options=translated, world=world), table)
+    require_counts(inner)
     framework = "NeMo" if any(name.startswith("trainer.") for name in given) else "Megatron-Bridge"
     read = read_megatron(inner, framework)
     model, how = _model(reading, given)
