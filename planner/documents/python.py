@@ -109,7 +109,7 @@ def calls_of(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
-        _gather(tree.body, _Scope(), program)
+        _gather(_folded(tree.body), _Scope(), program)
         _take_options(program, command_line or {})
         _pass_on(program)
         found = [_call(node, scope, program) for node, scope in program.found]
@@ -123,6 +123,22 @@ def calls_of(
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements of a module, ``x *= y`` put into the assignment of ``x`` before it."""
+    last: dict[str, ast.Assign] = {}
+    kept: list[ast.stmt] = []
+    for node in body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            last[node.targets[0].id] = node
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            before = last.get(node.target.id)
+            if before is not None and len(before.targets) == 1:
+                before.value = ast.BinOp(left=before.value, op=node.op, right=node.value)
+                continue
+        kept.append(node)
+    return kept
 
 
 def _gather(nodes: Sequence[ast.AST], scope: _Scope, program: _Program) -> None:

@@ -317,7 +317,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         The model that its sizes describe is none.
     """
     reading = target.reading(found)
-    _require_counts(reading)
+    require_counts(reading)
     answers = target.answers(reading)
     values = {name: value for name, value in answers.values.items() if value is not None}
     notes = [*answers.notes, *_repeated(target, found)]
@@ -378,7 +378,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
 _DIGITS = len(str(LARGEST))
 
 
-def _require_counts(reading: Reading) -> None:
+def require_counts(reading: Reading) -> None:
     """Refuse counts that none can be; below zero tools have words such as "as many as there are".
 
     Raises

@@ -23,6 +23,7 @@ from planner.launch.ray_serve import CONFIG
 from planner.launch.target import Target
 from planner.launch.targets import target_of
 from planner.launch.understood import ONGOING, Found, World
+from planner.launch.xtuner import trained_by_xtuner
 
 _ENGINES = {
     "vllm": ("LLM", "AsyncEngineArgs", "EngineArgs"),
@@ -151,6 +152,57 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
     trainings = [call for call in calls if call.ends(*_ARGUMENTS, *_TRL) and call.given]
     for call in trainings:
         yield _trained(call, calls, text, name)
+    yield from (_of_nemo(one, calls, text, name) for one in calls if one.ends(_OF_NEMO))
+    if (own := trained_by_xtuner(calls, name)) is not None:
+        values, line = own
+        options = _Options(target=target_of("transformers"))
+        for key, value in values.items():
+            options.put(key, value, line)
+        yield Found(
+            target="transformers", name=name, text=text, line=line, options=options.known,
+            unknown=tuple(options.unknown),
+        )  # fmt: skip
+
+
+# NVIDIA/NeMo 2, scripts/performance/helpers.py, and llm/recipes/llama3_70b.py for adapters.
+_OF_NEMO = "set_primary_perf_configs"
+_NEMO_WORDS = {
+    "num_nodes": "trainer.num_nodes",
+    "num_gpus_per_node": "trainer.devices",
+    "mbs": "--micro_batch_size",
+    "gbs": "--global_batch_size",
+    "max_steps": "--max_steps",
+    "tp_size": "--tensor_model_parallel_size",
+    "pp_size": "--pipeline_model_parallel_size",
+    "cp_size": "--context_parallel_size",
+    "vp_size": "--virtual_pipeline_model_parallel_size",
+    "ep_size": "--expert_model_parallel_size",
+    "etp_size": "--expert_tensor_parallel_size",
+    "compute_dtype": "--compute_dtype",
+    "recompute_layers": "--recompute_num_layers",
+    "use_mcore_fsdp": "--use_megatron_fsdp",
+}
+
+
+def _of_nemo(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
+    """A recipe of NeMo that a program changes for its benchmark; see there for what it sets."""
+    recipe = next((one for one in calls if one.ends("pretrain_recipe", "finetune_recipe")), None)
+    given: dict[str, Value] = {word: call.given.get(key) for key, word in _NEMO_WORDS.items()}
+    tensors = call.given.get("tp_size")
+    given["model.sequence_parallel"] = isinstance(tensors, int) and tensors > 1
+    if recipe is not None:
+        given["--recipe"] = recipe.name.rpartition(".")[0].rpartition(".")[2] or None
+        given["--seq_length"] = recipe.given.get("seq_length")
+        if recipe.ends("finetune_recipe") and recipe.given.get("peft_scheme", "lora") == "lora":
+            own = next((one.given for one in calls if one.ends("LoRA")), {})
+            given |= {"--mode": "lora", "peft.dim": own.get("dim", 16)}
+    return Found(
+        target="megatron-bridge",
+        name=name,
+        text=text,
+        line=call.line,
+        options={key: _given(key, one, call.line) for key, one in given.items() if one is not None},
+    )
 
 
 def _engine(call: Call, calls: Sequence[Call]) -> str:

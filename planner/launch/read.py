@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -166,15 +167,13 @@ def _of_started(path: Path, script: Script, inner: Inner, command: Found | None)
     given = {one.option.lstrip("-").replace("-", "_"): one for one in words.unknown}
     told = {name: one.single or "true" for name, one in given.items() if None not in one.texts}
     found: list[Found] = []
-    named = next((word.text for word in inner.words if (word.text or "").endswith(_PROGRAM)), None)
-    for place in (path.parent / named, path.parent / Path(named).name) if named else ():
-        try:
-            text = reading.read_text(place, LARGEST, _Unread)
+    if (program := _program_beside(path, inner.words)) is not None:
+        place, text = program
+        with suppress(LaunchError):
             found = [*found_in(calls_of(text, place.name, told), text, place.name)]
-        except LaunchError:
-            continue
-        break
     for one in found:
+        if "deepspeed" in given:
+            one = replace(one, options={"--deepspeed": given["deepspeed"], **one.options})
         files = {**_files(path, script, one.options.values()), **one.files}
         here = replace(one, name=path.name, text=script.text, line=inner.line, files=files)
         if command is None:
@@ -197,6 +196,15 @@ def _requests(path: Path, script: Script, inner: Inner) -> Iterator[Found]:
         options = read_arguments(inner.words, accepted_by(name)).options
         found = Found(target="", name=path.name, text=script.text, line=inner.line, options=options)
         yield requests_of(name, found)
+
+
+def _program_beside(path: Path, words: Sequence[Word]) -> tuple[Path, str] | None:
+    """The program that a command starts and that stands beside, with its text."""
+    named = next((word.text for word in words if (word.text or "").endswith(_PROGRAM)), None)
+    for place in (path.parent / named, path.parent / Path(named).name) if named else ():
+        with suppress(_Unread):
+            return place, reading.read_text(place, LARGEST, _Unread)
+    return None
 
 
 def _of_prose(path: Path, text: str) -> Iterator[Found]:
@@ -495,9 +503,14 @@ def nothing_found(path: Path, text: str) -> str:
         return nothing_called(path, _called(path, text)[0])
     if path.suffix.lower() in _DOCUMENTS:
         return f"{path}: is no document of a tool that planner knows. It knows: {known}."
+    commands = inner_commands(read_script(text, {}, path.name))
+    for place, code in filter(None, (_program_beside(path, one.words) for one in commands)):
+        calls = calls_of(code, place.name)
+        if not [*found_in(calls, code, place.name)]:  # what it cannot be read for is told
+            return nothing_called(place, calls)
     programs = dict.fromkeys(
         next((told for told in map(_told, inner.words[:2]) if not told.startswith("-")), "")
-        for inner in inner_commands(read_script(text, {}, path.name))
+        for inner in commands
         if _told(inner.words[0]) not in _PLUMBING
     )
     names = [name for name in programs if name][:_MOST_NAMED]

@@ -309,3 +309,21 @@ def test_a_service_of_bentoml_asks_for_gpus(tmp_path: Path) -> None:
 
     found = _read(tmp_path, text).values
     assert (found["gpu"], found["num_gpus"]) == ("l4-24gb", 2)
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("from peft import IA3Config\nfrom transformers import TrainingArguments\nIA3Config()\n"
+         "TrainingArguments(output_dir='o')", "IA3Config of PEFT is not predicted"),
+        ("print(1)", r"train\.py: calls nothing that planner knows"),
+    ],
+)  # fmt: skip
+def test_why_a_program_beside_a_script_is_not_read_is_told(
+    tmp_path: Path, program: str, words: str
+) -> None:
+    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 4 train.py")
+
+    with pytest.raises(LaunchError, match=words):
+        read_launch(tmp_path / "run.sh")

@@ -10,6 +10,7 @@ from itertools import pairwise
 from planner.documents.shell.text import Changes, Given, stated
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
+from planner.launch.imported import require_counts
 from planner.launch.job import Job
 from planner.launch.option_table import (
     FLAG,
@@ -105,6 +106,7 @@ def answers(reading: Reading) -> Answers:
     total = world.num_gpus or given.get("--num_gpus") or given.get("-ng")
     world = replace(world, num_nodes=nodes, gpus_per_node=each, num_gpus=total)
     inner = Reading.of(replace(found, options=translated, world=world), table)
+    require_counts(inner)
     framework = "NeMo" if any(name.startswith("trainer.") for name in given) else "Megatron-Bridge"
     read = read_megatron(inner, framework)
     model, how = _model(reading, given)
@@ -179,7 +181,10 @@ def _completed(read: Answers, given: Mapping[str, Given], model: str | None, how
             values["dropout"] = "false"
     elif read.shape is None:
         asked.append("model")
-    if not any("distributed_optimizer" in name or "fsdp" in name for name in given):
+    if not any(
+        "distributed_optimizer" in name or ("fsdp" in name and _text(each) != "false")
+        for name, each in given.items()
+    ):
         values["zero_stage"] = "1"
         defaults["zero_stage"] = "1, as recipes do"
     if how:
@@ -211,7 +216,7 @@ def _ignored(given: Mapping[str, Given]) -> frozenset[str]:
 
 
 _USED = re.compile(
-    "parallel|max_steps|megatron_fsdp|batch_size|seq_length|recompute|num_|hidden|precision|offload|fp8|fp4|optimizer"
+    "parallel|max_steps|megatron_fsdp|devices|--recipe|--mode|batch_size|seq_length|recompute|num_|hidden|precision|offload|fp8|fp4|optimizer"
     r"|peft\.|dropout|iters|checkpoint_"
 )
 

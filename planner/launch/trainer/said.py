@@ -118,10 +118,11 @@ class Said:
         return not self.words or (named and "mixed_precision" not in self.texts)
 
     def absent_file(self) -> str | None:
-        """DeepSpeed's file where one is named and is not here."""
+        """DeepSpeed's file where one is named, ``deepspeed_zero2`` of xtuner too, and not here."""
         name = self.texts.get("--deepspeed") or ""
         is_here = any("." in key or key == "train_batch_size" for key in self.deepspeed_keys)
-        return name if name.endswith(".json") and not is_here else None
+        is_file = name.endswith(".json") or name.startswith("deepspeed_zero")
+        return name if is_file and not is_here else None
 
     def is_on(self, *options: str) -> bool:
         """Whether one of some flags is there and not false."""

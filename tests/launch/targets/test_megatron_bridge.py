@@ -274,3 +274,14 @@ def test_latent_attention_leaves_the_kernel_open() -> None:
     latent = job("deepseek-v3", 256, pipeline_parallel=16, expert_parallel=8, mtp_num_layers=1)
     assert words(latent)["model.attention_backend"] == "auto"
     assert words(job("llama-3-8b", 8))["model.attention_backend"] == "flash"
+
+
+def test_no_stages_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(
+        "python run_recipe.py --recipe llama3_8b --pipeline_model_parallel_size 0 --num_gpus 8"
+    )
+
+    with pytest.raises(
+        LaunchError, match=r"--pipeline-model-parallel-size '0' is no number from 1"
+    ):
+        read_launch(tmp_path / "run.sh")
