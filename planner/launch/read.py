@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import takewhile
 from pathlib import Path
@@ -25,6 +26,7 @@ from planner.launch.programs import found_in, nothing_called
 from planner.launch.target import Target
 from planner.launch.targets import readers, targets
 from planner.launch.understood import REPLICAS, Found, World, number_of
+from planner.specs.quantization import checkpoint_of
 
 _NUMBER = re.compile(r"-\.?\d")
 _OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w./-]*)=")
@@ -114,12 +116,20 @@ def _given(name: str, word: Word, values: Sequence[Word]) -> Given:
     unknown = "; ".join(dict.fromkeys(value.unknown for value in values if value.unknown))
     return Given(
         option=name,
-        texts=tuple(value.text for value in values),
+        texts=tuple(value.text or _model_in(name, value) for value in values),
         line=word.line,
         spans=tuple(value.span for value in values),
         whole=_whole([word, *values]),
         unknown=unknown,
     )
+
+
+def _model_in(option: str, word: Word) -> str | None:
+    """The model at the end of a path whose folder text alone does not tell: ``$HOME/llama-7b``."""
+    _, slash, name = _told(word).rpartition("/")
+    is_known = bool(slash and word.pieces and not word.pieces[-1].unknown)
+    is_model = is_known and "model" in option.lower() and checkpoint_of(name).model is not None
+    return name if is_model else word.text
 
 
 def _whole(words: Sequence[Word]) -> Span | None:
@@ -158,6 +168,7 @@ _DIRECTIVE = re.compile(
     re.MULTILINE,
 )
 _OF_FOLDERS = (".sh", ".bash", ".slurm", ".sbatch", *_DOCUMENTS)
+_HEAD = re.compile(r'(?:[ \t]*(?:#[^\n]*)?\n)*[rR]?"""(?P<body>.*?)"""', re.DOTALL)
 _PROMPT = re.compile(r"^( *)[$#>] (?=\S)", re.MULTILINE)
 _OF_SHELLS = ("", "bash", "sh", "shell", "console", "shell-session", "zsh", "text")
 _POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
@@ -247,11 +258,30 @@ def _of_program(path: Path, text: str) -> Iterator[Found]:
     """What the calls of a program start, and the commands in a notebook's cells."""
     calls, code, shell = _called(path, text)
     none = Script(name=path.name, text=code, commands=(), variables={}, directives=(), files={})
-    for found in found_in(calls, code, path.name):
+    shown = [*_of_docstring(path, text)] if path.suffix.lower() == _PROGRAM else []
+    try:
+        own = [*found_in(calls, code, path.name)]
+    except LaunchError:  # it takes its options from the command that its own text may show
+        if not shown:
+            raise
+        own = []
+    for found in own:
         beside = _files(path, none, found.options.values())
         yield replace(found, files={**beside, **found.files})
+    yield from () if own else shown
     if shell.strip():
         yield from (replace(found, text=code) for found in _of_script(path, shell))
+
+
+def _of_docstring(path: Path, text: str) -> Iterator[Found]:
+    """What the commands start that a program shows at its head, as those of TRL do."""
+    if (head := _HEAD.match(text)) is not None:
+        shown = re.sub(r"[^\n]", " ", text[: head.start("body")]) + head["body"]
+        found = [*_of_prose(path, shown)]
+        if not found:
+            with suppress(LaunchError):  # prose that no shell reads
+                found = [*_of_script(path, shown)]
+        yield from (replace(one, text=text) for one in found)
 
 
 def _called(path: Path, text: str) -> tuple[tuple[Call, ...], str, str]:
