@@ -21,6 +21,7 @@ READ_ALONE = (
     "torchtune",
     "nanotron",
     "litgpt",
+    "llm-foundry",
     "gpt-neox",
     "verl",
     "openrlhf",
