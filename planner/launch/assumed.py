@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import product
 from math import lcm, prod
 from pathlib import Path
@@ -227,6 +228,14 @@ class LaunchFile:
                 continue
             if not tried[-1].rejected_by or _is_vain(tried):
                 break
+        # A batch of a few sequences leaves GPUs of a whole node without any.
+        part = step
+        while tried and tried[-1].rejected_by not in ("", _OUT) and part % 2 == 0:
+            part //= 2
+            with suppress(PlannerError):
+                if not (one := self._on(part, assumed)).rejected_by:
+                    tried.append(one)
+                    step = 1
         if not tried:
             raise errors[0]
         best = max(one.rank[:2] for one in tried)

@@ -367,3 +367,12 @@ def test_the_name_of_a_file_tells_the_model_where_nothing_else_does(tmp_path: Pa
     assert named.values["dropout"] == "false"
     with pytest.raises(LaunchError, match="does not tell the model"):
         other.question()
+
+
+def test_a_batch_smaller_than_a_node_is_taken_on_fewer_gpus(tmp_path: Path) -> None:
+    text = 'model: "Qwen/Qwen3-30B-A3B"\ntuner_type: lora\nmicro_batch_size: 1\n'
+    text += "global_batch_size: 4\nmax_length: 2048\nexpert_model_parallel_size: 4\n"
+    found = asked(tmp_path / "sft.yaml", text + "recompute_granularity: full\n").question()
+
+    assert found.imported.values["num_gpus"] == 4
+    assert found.imported.values["adapter"] == "lora"
