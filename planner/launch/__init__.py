@@ -22,6 +22,7 @@ READ_ALONE = (
     "nanotron",
     "nemo-automodel",
     "litgpt",
+    "llm-foundry",
     "gpt-neox",
     "verl",
     "openrlhf",

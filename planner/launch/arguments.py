@@ -10,6 +10,7 @@ from itertools import takewhile
 from planner.documents.shell import Word
 from planner.documents.shell.text import Given, Span
 from planner.launch.option_table import Accepted, AcceptedOption
+from planner.specs.quantization import checkpoint_of
 
 _NUMBER = re.compile(r"-\.?\d")
 _OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w./-]*)=")
@@ -99,12 +100,27 @@ def _given(name: str, word: Word, values: Sequence[Word]) -> Given:
     unknown = "; ".join(dict.fromkeys(value.unknown for value in values if value.unknown))
     return Given(
         option=name,
-        texts=tuple(value.text for value in values),
+        texts=tuple(value.text or _model_in(name, value) for value in values),
         line=word.line,
         spans=tuple(value.span for value in values),
         whole=_whole([word, *values]),
         unknown=unknown,
     )
+
+
+def told_in(word: Word) -> str:
+    """A word's text, or the end of it where its beginning is not known."""
+    if word.text is not None:
+        return word.text
+    return next((piece.text for piece in reversed(word.pieces) if piece.text), "")
+
+
+def _model_in(option: str, word: Word) -> str | None:
+    """The model at the end of a path whose folder text alone does not tell: ``$HOME/llama-7b``."""
+    _, slash, name = told_in(word).rpartition("/")
+    is_known = bool(slash and word.pieces and not word.pieces[-1].unknown)
+    is_model = is_known and "model" in option.lower() and checkpoint_of(name).model is not None
+    return name if is_model else word.text
 
 
 def _whole(words: Sequence[Word]) -> Span | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from math import lcm, prod
@@ -15,6 +16,7 @@ from planner.launch.imported import SPLITS, Imported, count_in
 from planner.launch.judge import full_row, judged
 from planner.launch.launchers.gpu_words import gpus_named
 from planner.launch.read import PROSE, read_launch
+from planner.launch.shape import model_named
 from planner.launch.understood import LENGTHS, number_of
 from planner.question.inputs import read_all
 from planner.question.request import ALL, Request
@@ -22,6 +24,7 @@ from planner.question.terms import glossary
 from planner.specs.cache import steady
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
+from planner.specs.quantization import resembled
 from planner.workloads.given import Said
 
 USUAL_GPUS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb", "b300-sxm")
@@ -107,7 +110,12 @@ class LaunchFile:
         """
         found = self._read(None)
         lacking = found.lacking(self.asked)
-        found.require({*lacking} & {"model"}, self.said)
+        near = self._model_of_path() if "model" in lacking else {}
+        found.require({*lacking} & {"model"} - {*near}, self.said)
+        lacking = tuple(name for name in lacking if name not in near)
+        if not lacking and near:
+            one = self._on(None, near)
+            return Question(imported=one.imported, request=one.request)
         if not lacking and found.answers.otherwise:
             one = self._on(None, {})
             return Question(imported=one.imported, request=one.request)
@@ -117,10 +125,18 @@ class LaunchFile:
         world = found.found.world
         is_untold = world.num_gpus is None and world.gpus_per_node is None
         gpus = self._gpus(found) if "gpu" in lacking else {"": ""}
-        choices = [{"gpu": (gpu, why)} if gpu else {} for gpu, why in gpus.items()]
+        choices = [{**near, "gpu": (gpu, why)} if gpu else {**near} for gpu, why in gpus.items()]
         if "num_gpus" in lacking or (is_untold and {*SPLITS} & {*lacking}):
             return self._smallest(found, choices[0])
         return self._first(choices)
+
+    def _model_of_path(self) -> Mapping[str, tuple[str, str]]:
+        """The model that the name of the file, or else of its folder, names, and that it does."""
+        path = self.path.absolute()
+        for name in (path.name, path.parent.name):
+            if model := model_named(name) or resembled(name.replace("_", "-"), self.specs):
+                return {"model": (model, f"{name} is the name of the file or its folder")}
+        return {}
 
     def _first(self, choices: Sequence[Mapping[str, tuple[str, str]]]) -> Question:
         """The file on the first GPU on which it fits, or on the first of all."""
@@ -240,6 +256,14 @@ class LaunchFile:
                 continue
             if not tried[-1].rejected_by or _is_vain(tried):
                 break
+        # A batch of a few sequences leaves GPUs of a whole node without any.
+        part = step
+        while tried and tried[-1].rejected_by not in ("", _OUT) and part % 2 == 0:
+            part //= 2
+            with suppress(PlannerError):
+                if not (one := self._on(part, assumed)).rejected_by:
+                    tried.append(one)
+                    step = 1
         if not tried:
             raise errors[0]
         best = max(one.rank[:2] for one in tried)

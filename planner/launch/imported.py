@@ -439,7 +439,10 @@ def _model(
     """The model of a shape, None where it lacks a size, and what is said of it."""
     model = find_model(shape, catalogue, path.name, tokens)
     if model is not None:
-        return model.name, f"Its sizes are those of {model.name}."
+        stems = catalogue.names(SpecKind.MODELS)  # what some are called is no name to ask for
+        stem = next((stem for stem in stems if catalogue.load_model(stem).name == model.name), None)
+        is_asked = stem is None or aliased(SpecKind.MODELS, model.name) is not None
+        return model.name if is_asked else stem, f"Its sizes are those of {model.name}."
     assumed = ""
     if shape.get("vocab_size") is None:
         shape = {**shape, "vocab_size": _USUAL_VOCABULARY}

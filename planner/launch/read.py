@@ -17,7 +17,7 @@ from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.shell.values import computed
 from planner.documents.tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError, PlannerError
-from planner.launch.arguments import read_arguments
+from planner.launch.arguments import read_arguments, told_in
 from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
@@ -65,6 +65,7 @@ _DIRECTIVE = re.compile(
     re.MULTILINE,
 )
 _OF_FOLDERS = (".sh", ".bash", ".slurm", ".sbatch", *_DOCUMENTS)
+_HEAD = re.compile(r'(?:[ \t]*(?:#[^\n]*)?\n)*[rR]?"""(?P<body>.*?)"""', re.DOTALL)
 _PROMPT = re.compile(r"^( *)[$#>] (?=\S)", re.MULTILINE)
 _OF_SHELLS = ("", "bash", "sh", "shell", "console", "shell-session", "zsh", "text")
 _POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
@@ -192,7 +193,7 @@ def _of_started(path: Path, script: Script, inner: Inner, command: Found | None)
 
 def _requests(path: Path, script: Script, inner: Inner) -> Iterator[Found]:
     """What a command sends to a server, or to the engine that it starts."""
-    if name := client_of([_told(word) for word in inner.words]):
+    if name := client_of([told_in(word) for word in inner.words]):
         options = read_arguments(inner.words, accepted_by(name)).options
         found = Found(target="", name=path.name, text=script.text, line=inner.line, options=options)
         yield requests_of(name, found)
@@ -231,10 +232,18 @@ def _of_program(path: Path, text: str) -> Iterator[Found]:
     calls, code, shell = _called(path, text)
     none = Script(name=path.name, text=code, commands=(), variables={}, directives=(), files={})
     around = world_of_program(calls)
-    for found in found_in(calls, code, path.name):
+    shown = [*_of_docstring(path, text)] if path.suffix.lower() == _PROGRAM else []
+    try:
+        own = [*found_in(calls, code, path.name)]
+    except LaunchError:  # it takes its options from the command that its own text may show
+        if not shown:
+            raise
+        own = []
+    for found in own:
         beside = _files(path, none, found.options.values())
         world = _within(found.world, around, path.name)
         yield replace(found, files={**beside, **found.files}, world=world)
+    yield from () if own else shown
     if shell.strip():
         yield from (replace(found, text=code) for found in _of_script(path, shell))
     for line, command in commands_of(calls):
@@ -249,6 +258,17 @@ def _unplaced(options: Mapping[str, Given]) -> dict[str, Given]:
         name: replace(given, spans=(None,) * len(given.texts), whole=None)
         for name, given in options.items()
     }
+
+
+def _of_docstring(path: Path, text: str) -> Iterator[Found]:
+    """What the commands start that a program shows at its head, as those of TRL do."""
+    if (head := _HEAD.match(text)) is not None:
+        shown = re.sub(r"[^\n]", " ", text[: head.start("body")]) + head["body"]
+        found = [*_of_prose(path, shown)]
+        if not found:
+            with suppress(LaunchError):  # prose that no shell reads
+                found = [*_of_script(path, shown)]
+        yield from (replace(one, text=text) for one in found)
 
 
 def _called(path: Path, text: str) -> tuple[tuple[Call, ...], str, str]:
@@ -283,7 +303,7 @@ def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
 
 def started(words: Sequence[Word]) -> Target | None:
     """The target whose program this is."""
-    texts = [_told(word) for word in words]
+    texts = [told_in(word) for word in words]
     return next((one for one in readers().values() if one.starts(texts)), None)
 
 
@@ -291,7 +311,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
     """A command as the target's parser reads it."""
     is_module = bool(inner.words) and inner.words[0].text == "-m"
     arguments = read_arguments(inner.words[is_module:], target.options)
-    measures = bool(client_of([_told(word) for word in inner.words]))
+    measures = bool(client_of([told_in(word) for word in inner.words]))
     unknown = [one for one in arguments.unknown if not (measures and is_of_clients(one.option))]
     short = [one for one in unknown if one.option == "-c"]
     return Found(
@@ -307,13 +327,6 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
         world=inner.world,
         files=_files(path, script, [*arguments.options.values(), *arguments.positional, *short]),
     )
-
-
-def _told(word: Word) -> str:
-    """A word's text, or the end of it where its beginning is not known."""
-    if word.text is not None:
-        return word.text
-    return next((piece.text for piece in reversed(word.pieces) if piece.text), "")
 
 
 def _files(
@@ -509,9 +522,9 @@ def nothing_found(path: Path, text: str) -> str:
         if not [*found_in(calls, code, place.name)]:  # what it cannot be read for is told
             return nothing_called(place, calls)
     programs = dict.fromkeys(
-        next((told for told in map(_told, inner.words[:2]) if not told.startswith("-")), "")
+        next((told for told in map(told_in, inner.words[:2]) if not told.startswith("-")), "")
         for inner in commands
-        if _told(inner.words[0]) not in _PLUMBING
+        if told_in(inner.words[0]) not in _PLUMBING
     )
     names = [name for name in programs if name][:_MOST_NAMED]
     does = f"it runs {', '.join(names)}" if names else "it runs no program"

@@ -354,7 +354,7 @@ def resembled(name: str, folder: Path | None = None) -> str | None:
     The family is the first word of both, and every size in the name is the model's: what was
     trained further is called so. None where no model's words are all in it, in their order.
 
-    >>> resembled("allenai/Llama-3.1-Tulu-3-70B-SFT"), resembled("a/Llama-3.1-Minitron-4B")
+    >>> resembled("allenai/Llama-3.1-Tulu-3-70B-SFT"), resembled("a/Llama-3.1-Pruned-5B")
     ('llama-3.1-70b', None)
     """
     words = _words_of(name.rpartition("/")[2])

@@ -373,3 +373,24 @@ def test_a_program_that_asks_for_bf16_computes_in_fp16_on_a_gpu_without_it(tmp_p
 
     assert older.values["precision"] == "fp16"
     assert newer.imported.values["precision"] == "bf16"
+
+
+def test_the_name_of_a_file_tells_the_model_where_nothing_else_does(tmp_path: Path) -> None:
+    text = "train:\n  global_batch_size: 128\n  micro_batch_size: 2\npeft:\n  dim: 8\n"
+    text += "model:\n  seq_length: 4096\n  tensor_model_parallel_size: 1\n"
+    named = asked(tmp_path / "llama32_1b_finetune.yaml", text, num_gpus=8).question().imported
+    other = asked(tmp_path / "conf.yaml", text, num_gpus=8)
+
+    assert named.values["model"] == "llama-3.2-1b"
+    assert named.values["dropout"] == "false"
+    with pytest.raises(LaunchError, match="does not tell the model"):
+        other.question()
+
+
+def test_a_batch_smaller_than_a_node_is_taken_on_fewer_gpus(tmp_path: Path) -> None:
+    text = 'model: "Qwen/Qwen3-30B-A3B"\ntuner_type: lora\nmicro_batch_size: 1\n'
+    text += "global_batch_size: 4\nmax_length: 2048\nexpert_model_parallel_size: 4\n"
+    found = asked(tmp_path / "sft.yaml", text + "recompute_granularity: full\n").question()
+
+    assert found.imported.values["num_gpus"] == 4
+    assert found.imported.values["adapter"] == "lora"

@@ -34,6 +34,11 @@ from planner.documents.shell.values import (
 from planner.errors import LaunchError
 
 _MOST_PLACES = 6
+# A variable whose blanks alone change: $(echo "$WORDS" | tr '\\n' ' ' | xargs).
+_ECHOED = re.compile(
+    r"""\$\(\s*echo\s+(?:-n\s+)?"?\$\{?([A-Za-z_]\w*)\}?"?\s*"""
+    r"""(?:\|\s*(?:xargs|tr\s+(?:-s\s+)?'\\n'\s+' '|sed\s+'s/ {1,2}(?:\\\+|\*)/ /g')\s*)*\)"""
+)
 
 
 class Scope:
@@ -446,6 +451,9 @@ class Expander:
         if isinstance(part, Run) and part.parts:
             return self.text(part.parts, part.start)
         if isinstance(part, Run):
+            if echoed := _ECHOED.fullmatch(self.source.text[span.start : span.end]):
+                pieces = self.parameter(Parameter(echoed[1], part.start, part.end, part.quoted))
+                return tuple(piece.through(span) for piece in pieces)
             shown = self._shown(span)
             is_gap = shown.startswith("<") and shown.endswith(">")
             reason = f"{shown} is {'to be filled in' if is_gap else 'known only when it runs'}"

@@ -286,6 +286,7 @@ _USED = (
     *("logits_via_embedding", "gradient_accumulation_steps", "dropout_rate"),
     *("shard_optimizer_over_data", *KEYS),
 )
+_NODE = 8
 _USED_BEGINNINGS = ("ici_", "dcn_", "num_", "lora_", "per_device", "remat", "model_name")
 
 
@@ -317,6 +318,12 @@ def answers(reading: Reading) -> Answers:
         text = reading.text(key) or ""
         return int(text) if text.removeprefix("-").isdecimal() else None
 
+    if total and nodes is None and each is None:
+        # One slice of TPUs has all chips of the axes within; of GPUs a node of eight.
+        across = prod(max(integer(f"dcn_{name}_parallelism") or 1, 1) for name in AXES)
+        is_gpu = "gpu" in (reading.text("hardware") or "")
+        nodes = across if across > 1 or not is_gpu else total // gcd(total, _NODE)
+        each = total // nodes if total % nodes == 0 else None
     mesh = mesh_of(integer, nodes, each)
     num_gpus = mesh.num_gpus or total
     sizes, found = mesh.sizes, gathered(reading, "MaxText")

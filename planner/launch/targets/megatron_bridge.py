@@ -176,11 +176,12 @@ def _completed(read: Answers, given: Mapping[str, Given], model: str | None, how
     asked = [name for name in read.asked if name != "model"]
     if model is not None:
         values["model"] = model
-        # Descriptions on Hugging Face and recipes train without it where nothing else is said.
-        if not any(name.endswith("_dropout") for name in given):
-            values["dropout"] = "false"
     elif read.shape is None:
         asked.append("model")
+    # Descriptions on Hugging Face and recipes train without it where nothing else is said.
+    is_described = model is not None or read.shape is None
+    if is_described and not any(name.endswith("_dropout") for name in given):
+        values["dropout"] = "false"
     if not any(
         "distributed_optimizer" in name or ("fsdp" in name and _text(each) != "false")
         for name, each in given.items()
@@ -349,6 +350,8 @@ def _model(reading: Reading, given: Mapping[str, Given]) -> tuple[str | None, st
 def _adapter(given: Mapping[str, Given]) -> dict[str, str]:
     found = {name: each for name, each in given.items() if name.startswith("peft.")}
     mode = _text(given.get("--mode")) or _text(given.get("model.peft.peft_scheme"))
+    if re.search(r"_(?:peft|lora)(?:_|$)", _text(given.get("--recipe")) or ""):
+        mode = "lora"
     if not found and mode not in ("lora", "dora"):
         return {}
     rank = _text(given.get("peft.dim")) or _text(given.get("model.peft.lora_tuning.adapter_dim"))

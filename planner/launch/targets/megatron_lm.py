@@ -9,7 +9,12 @@ from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
 from planner.launch.option_table import Quantities, Remark, Settings, Words
 from planner.launch.target import Argument, Draft, Target, Variable
-from planner.launch.targets.megatron_read import answers, is_deepspeed, starts_swift
+from planner.launch.targets.megatron_read import (
+    answers,
+    is_deepspeed,
+    is_swift_document,
+    starts_swift,
+)
 from planner.launch.targets.megatron_shape import (
     PROGRAM,
     hybrid_words,
@@ -261,6 +266,7 @@ TARGET = Target(
     draft=_draft,
     answers=answers,
     starts=_starts,
+    is_of=is_swift_document,
     accepted=("megatron-lm-0.19.2",),
     aliases=("megatron", "megatron-core", "mcore"),
 )

@@ -14,7 +14,7 @@ from planner.base.software_enums import (
 from planner.base.training_objectives import TrainingObjective
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
-from planner.launch.option_table import Dialect, OptionTable, Quantity, Role
+from planner.launch.option_table import Accepted, Dialect, OptionTable, Quantity, Role
 from planner.launch.target import gathered, open_counts
 from planner.launch.targets.megatron_shape import layers_of, shape_read, stages_of, told_layout
 from planner.launch.trainer.said import objective_of_word, require_known_training
@@ -271,6 +271,44 @@ def starts_swift(words: Sequence[str]) -> bool:
     return len(words) > 1 and words[0] == "megatron" and words[1] in _COMMANDS
 
 
+def is_swift_document(values: Mapping[str, object]) -> bool:
+    """Whether a document is one of ``megatron sft FILE``.
+
+    >>> is_swift_document({"tuner_type": "lora", "micro_batch_size": 1, "global_batch_size": 4})
+    True
+    """
+    is_kind = any(name in values for name in _KINDS) or (
+        "model" in values and any(name.endswith("model_parallel_size") for name in values)
+    )
+    return is_kind and {*values} >= {"micro_batch_size", "global_batch_size"}
+
+
+def _with_document(found: Found) -> Found:
+    """The document of ms-swift as the command with its options, or a command with the one it names.
+
+    Source: modelscope/ms-swift, ``swift/cli/main.py`` (``parse_yaml_args``).
+    """
+    words = [given.single or "" for given in found.positional]
+    named = next((one for word in words if (one := found.files.get(word))), None)
+    is_alone = not words and is_swift_document(found.options)
+    if not (is_alone or (named and starts_swift(words[:2]))):
+        return found
+    accepted = Accepted.of(("megatron-lm-0.19.2",), _TABLE)
+    options: dict[str, Given] = {}
+    unknown = [*found.unknown]
+    for name, given in (found.options if named is None else named.options).items():
+        option = accepted.find(f"--{name.replace('_', '-')}")
+        if option is None:
+            unknown.append(replace(given, option=f"--{name}"))
+        elif not option.is_flag:
+            options[option.name] = replace(given, option=option.name)
+        elif given.single == "true":
+            options[option.name] = replace(given, option=option.name, texts=(), spans=())
+    positional = found.positional or tuple(stated("", word) for word in ("megatron", "sft"))
+    own = {} if is_alone else found.options
+    return replace(found, options={**options, **own}, unknown=tuple(unknown), positional=positional)
+
+
 def answers(reading: Reading) -> Answers:
     """What a command of Megatron-LM says, or one of ms-swift that trains by it.
 
@@ -281,10 +319,12 @@ def answers(reading: Reading) -> Answers:
     SpecError
         It trains something that is not predicted.
     """
-    words = [text for given in reading.found.positional for text in given.texts if text]
+    whole = _with_document(reading.found)
+    words = [text for given in whole.positional for text in given.texts if text]
     if not starts_swift(words[:2]):
         return read_megatron(reading, "Megatron-LM")
-    found, model = _options(reading.found)
+    is_document = whole is not reading.found
+    found, model = _options(whole)
     reading = Reading.of(found, _TABLE)
     own = {one.option.lstrip("-").replace("-", "_"): one for one in found.unknown}
     read = read_megatron(reading, "Megatron-LM")
@@ -307,15 +347,29 @@ def answers(reading: Reading) -> Answers:
         values["framework"] = "Megatron-Bridge"
         notes.append("Adapters on Megatron are predicted as Megatron-Bridge's.")
     asked = tuple(name for name in read.asked if name not in values)
+    if frozen := _text(own, "freeze_vit"):
+        values["freeze_vision_tower"] = frozen
+    whole_model = {"freeze_llm"} if _text(own, "freeze_llm") == "false" else set()
+    used = _also_bare(read.used | _named(own, _DIALECT.names("used")) | {"--load", "--model"})
+    ignored = _also_bare(
+        read.ignored
+        | _named(own, {*_DIALECT.names("ignored"), *whole_model})
+        | {*(found.options if is_document else ())}
+    )
     return replace(
         read,
         values=values,
         defaults=defaults,
         asked=asked,
         notes=tuple(notes),
-        used=read.used | _named(own, _DIALECT.names("used")) | {"--load"},
-        ignored=read.ignored | _named(own, _DIALECT.names("ignored")),
+        used=used,
+        ignored=ignored - used,
     )
+
+
+def _also_bare(names: Collection[str]) -> frozenset[str]:
+    """Options as commands and as documents spell them."""
+    return frozenset((*names, *(name.lstrip("-").replace("-", "_") for name in names)))
 
 
 def _needs_rollouts(values: Mapping[str, object]) -> bool:

@@ -302,7 +302,7 @@ def trainer_answers(reading: Reading) -> Answers:
     """What a file says in the words of the table of terms; see the module."""
     sources = Sources(name=reading.found.name)
     gather(reading.found, sources)
-    if starts_swift(sources.words):
+    if starts_swift(sources.words) or (not sources.words and {*_KINDS} & {*sources.script}):
         return _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
     if is_mlx(sources):
         told = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")

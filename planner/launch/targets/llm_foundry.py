@@ -1,0 +1,152 @@
+"""LLM Foundry: ``composer train.py FILE`` and its YAML, which are read and not written.
+
+Source: mosaicml/llm-foundry at 0.22, ``llmfoundry/command_utils/train.py``,
+``llmfoundry/models/mpt/configuration_mpt.py`` (sizes that a file leaves out) and
+``scripts/train/yamls``; ``max_duration`` in the units of mosaicml/composer, ``core/time.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from planner.documents.shell.text import Given
+from planner.launch.option_table import Words
+from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rollouts import flag, number, told, with_words
+from planner.launch.trainer.answers import UNPACKED
+from planner.launch.understood import Answers, Gathered, Reading, gpus_of
+
+_PROGRAM = "composer"
+_OWN = {"global_train_batch_size", "device_train_microbatch_size"}
+_SECTIONS = ("variables.", "model.", "tokenizer.", "train_loader.", "eval_loader.", "scheduler.",
+             "optimizer.", "algorithms.", "callbacks.", "loggers.", "fsdp_config.", "eval_",
+             "icl_", "run_name", "seed", "device_eval", "progress_bar", "log_", "console_",
+             "load_", "save_", "python_log", "dist_", "autoresume", "max_split")  # fmt: skip
+_DURATION = re.compile(r"(\d+)\s*(ba|ep|tok|sp|dur)")
+_INTERPOLATED = re.compile(r"\$\{([\w.]+)\}")
+_POSITIONS = {"alibi": "model.attn_config.alibi", "rotary": "model.attn_config.rope"}
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts it.
+
+    >>> starts(["composer", "train/train.py", "train/yamls/pretrain/mpt-7b.yaml"])
+    True
+    """
+    own = [word for word in words if not word.startswith("-")]
+    is_program = bool(own) and own[0].rpartition("/")[2] == _PROGRAM
+    return is_program and any(word.endswith((".yaml", ".yml")) for word in own)
+
+
+def is_of(values: Mapping[str, object]) -> bool:
+    """Whether a document is a configuration of it.
+
+    >>> is_of({"global_train_batch_size": 256, "device_train_microbatch_size": "auto"})
+    True
+    """
+    return {*values} >= _OWN
+
+
+def answers(reading: Reading) -> Answers:
+    """What a configuration says, or a command with the one that it names."""
+    found = with_words(reading).found
+    named = (found.files.get(one.single or "") for one in found.positional)
+    beside = next((one.options for one in named if one is not None), {})
+    options = {**beside, **found.options}
+    options = {name: _followed(given, options) for name, given in options.items()}
+    reading = TARGET.reading(replace(found, options=options))
+    gathers = gathered(reading, "LLM Foundry")
+    values = gathers.values
+    is_tuned = told(reading, "train_loader.name") == "finetuning"
+    values |= {"framework": "FSDP", "adapter": "none"}
+    values["training_objective"] = "sft" if is_tuned else "pretrain"
+    if "lora_rank" in values:
+        values |= {"adapter": "lora", "framework": "HF Trainer FSDP", "lora_targets": "all_linear"}
+        if not reading.has("model.peft_config.target_modules"):
+            gathers.assume(
+                "lora_targets", "query_value", "no target_modules: peft's of most models"
+            )
+    values["optimizer"] = "lion" if "lion" in (told(reading, "optimizer.name") or "") else "adam"
+    total = number(reading, "--world_size", "-n", "--nproc") or gpus_of(reading.found.world)
+    if total is None:
+        gathers.ask("num_gpus")
+    else:
+        values["num_gpus"] = total
+    micro = told(reading, "device_train_microbatch_size") or "auto"
+    if micro.isdecimal():
+        values["micro_batch_size"] = int(micro)
+    else:
+        gathers.ask("micro_batch_size")
+    shape = None
+    if model := reading.text("model.pretrained_model_name_or_path"):
+        values["model"] = model
+    elif reading.number("model.d_model"):
+        shape = _shape(reading)
+    else:
+        gathers.ask("model")
+    _duration(reading, gathers)
+    if is_tuned and not reading.has("train_loader.dataset.packing_ratio"):
+        gathers.notes.append(UNPACKED.format(option="max_seq_len"))
+    launcher = {"-n", "--nproc", "--world_size"}
+    used = frozenset(
+        TARGET.table.used | launcher | {row.option for row in TARGET.table.rows if row.option}
+    )
+    ignored = frozenset(n for n in reading.found.options if n.startswith(_SECTIONS)) - used
+    return gathers.made(shape=shape, used=used, ignored=ignored)
+
+
+def _followed(given: Given, options: Mapping[str, Given]) -> Given:
+    """The value that ``${variables.max_seq_len}`` stands for, as OmegaConf puts it in."""
+    place = _INTERPOLATED.fullmatch(given.single or "")
+    named = options.get(place[1]) if place is not None else None
+    return given if named is None else replace(given, texts=named.texts, spans=named.spans)
+
+
+def _duration(reading: Reading, found: Gathered) -> None:
+    """Tokens of the run, or how often its samples are trained."""
+    part = _DURATION.match(told(reading, "max_duration") or "")
+    if part is None:
+        return
+    amount, unit = int(part[1]), part[2]
+    length = reading.number("max_seq_len")
+    batch = reading.number("global_train_batch_size")
+    if unit == "ep":
+        found.values["epochs"] = amount
+    elif unit == "tok":
+        found.values["total_tokens"] = amount
+    elif length and (unit == "sp" or batch):
+        found.values["total_tokens"] = amount * length * (batch or 1 if unit == "ba" else 1)
+
+
+def _shape(reading: Reading) -> Words:
+    """The sizes of an MPT."""
+    hidden, heads = reading.number("model.d_model"), reading.number("model.n_heads")
+    ratio = reading.amount("model.expansion_ratio") or 4
+    positions = next((kind for kind, key in _POSITIONS.items() if flag(reading, key)), "learned")
+    return {
+        "num_hidden_layers": reading.number("model.n_layers"),
+        "hidden_size": hidden,
+        "intermediate_size": int((hidden or 0) * ratio),
+        "num_attention_heads": heads,
+        "num_key_value_heads": reading.number("model.attn_config.kv_n_heads") or heads,
+        "vocab_size": reading.number("model.vocab_size"),
+        "max_position_embeddings": reading.number("max_seq_len"),
+        "tie_word_embeddings": flag(reading, "model.tie_word_embeddings", default=True),
+        "position_embedding": positions,
+        "gated": told(reading, "model.ffn_config.ffn_type") == "mptglu",
+    }
+
+
+TARGET = Target(
+    name="llm-foundry",
+    title="LLM Foundry",
+    version="LLM Foundry 0.22",
+    workloads=("train",),
+    profiles=("FSDP", "HF Trainer FSDP"),
+    answers=answers,
+    starts=starts,
+    is_of=is_of,
+    honoured=changes_nothing,
+)
