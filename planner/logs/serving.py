@@ -9,7 +9,6 @@ from statistics import fmean, median, pstdev
 from typing import TypeGuard
 
 from planner.logs.reading import Line, Log, Reading, plain_count, plain_number
-from planner.question.terms import glossary, terms_about
 
 FIRST, TOKEN, LATENCY = "time_to_first_token_s", "time_per_output_token_s", "request_latency_s"
 OUTPUT_RATE, TOTAL_RATE, REQUESTS = "output_tokens_per_s", "total_tokens_per_s", "requests_per_s"
@@ -243,14 +242,11 @@ def read_trtllm(found: Mapping[str, object]) -> Reading:
         {
             "num_requests": (requests, "num_requests", 1.0),
             "mean_concurrency": (requests, "avg_num_concurrent_requests", 1.0),
-            **{
-                name: (requests, f"avg_{name.partition('_')[0]}_length", 1.0)
-                for name in terms_about("length", "serve")
-            },
-            **{
-                name: (world, f"{glossary()[name].short}_size", 1.0)
-                for name in terms_about("degree", "serve")
-            },
+            "input_tokens": (requests, "avg_input_length", 1.0),
+            "output_tokens": (requests, "avg_output_length", 1.0),
+            "tensor_parallel": (world, "tp_size", 1.0),
+            "pipeline_parallel": (world, "pp_size", 1.0),
+            "expert_parallel": (world, "ep_size", 1.0),
         }
     )
     shares = ((FIRST, _table(streaming, "ttft_percentiles")),
