@@ -108,7 +108,10 @@ def _dashed(name: str) -> str:
 
 @pytest.mark.parametrize(
     "option",
-    ["--use_dora_adapter true", "--freeze_backbone", "--trainable_layers 4", "--quant_method gptq"],
+    [
+        *("--use_dora_adapter true", "--freeze_backbone", "--trainable_layers 4"),
+        *("--quant_method gptq", "--weight_quantize_algo nf4"),
+    ],
 )
 def test_what_decides_what_is_trained_stops_where_it_is_unknown(
     tmp_path: Path, option: str
