@@ -63,11 +63,10 @@ def answers(reading: Reading) -> Answers:
     values |= {"framework": "FSDP", "adapter": "none"}
     values["training_objective"] = "sft" if is_tuned else "pretrain"
     if "lora_rank" in values:
-        values |= {"adapter": "lora", "framework": "HF Trainer FSDP", "lora_targets": "all_linear"}
-        if not reading.has("model.peft_config.target_modules"):
-            gathers.assume(
-                "lora_targets", "query_value", "no target_modules: peft's of most models"
-            )
+        values |= {"adapter": "lora", "framework": "HF Trainer FSDP"}
+        if reading.has("model.peft_config.target_modules"):
+            values["lora_targets"] = "all_linear"
+        gathers.assume("lora_targets", "query_value", "no target_modules: peft's of most models")
     values["optimizer"] = "lion" if "lion" in (told(reading, "optimizer.name") or "") else "adam"
     total = number(reading, "--world_size", "-n", "--nproc") or gpus_of(reading.found.world)
     if total is None:

@@ -1,0 +1,36 @@
+"""What LLM Foundry's YAML says of adapters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.launch.read import read_launch
+
+_YAML = """
+variables: {max_seq_len: 2048}
+model:
+  name: hf_causal_lm
+  pretrained_model_name_or_path: meta-llama/Llama-2-7b-hf
+  peft_config: {peft_type: LORA, task_type: CAUSAL_LM, r: 16%s}
+train_loader: {name: finetuning, dataset: {max_seq_len: 2048}}
+max_seq_len: 2048
+global_train_batch_size: 64
+device_train_microbatch_size: 1
+precision: amp_bf16
+fsdp_config: {sharding_strategy: FULL_SHARD}
+"""
+
+
+@pytest.mark.parametrize(
+    ("named", "targets"),
+    [("", "query_value"), (", target_modules: [q_proj, up_proj]", "all_linear")],
+)
+def test_adapters_are_where_peft_puts_them(tmp_path: Path, named: str, targets: str) -> None:
+    path = tmp_path / "finetune.yaml"
+    path.write_text(_YAML % named)
+    values = read_launch(path).values
+
+    assert (values["adapter"], values["lora_targets"]) == ("lora", targets)
+    assert str(values["lora_rank"]) == "16"
