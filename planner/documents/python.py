@@ -126,10 +126,16 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a module, ``x *= y`` put into the assignment of ``x`` before it."""
+    """The statements of a module, ``x *= y`` put into the assignment of ``x`` before it.
+
+    Where something between them takes ``x``, it has two values, and both statements stay.
+    """
     last: dict[str, ast.Assign] = {}
     kept: list[ast.stmt] = []
     for node in body:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+                last.pop(inner.id, None)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             last[node.targets[0].id] = node
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):

@@ -154,7 +154,12 @@ def selective_scan_bytes(*, tokens: Numeric, width: Numeric, key_width: Numeric)
 
     .. math:: T \left(8 w + 4 k\right)
 
-    The state stays in registers (Gu and Dao, section 3.3.2).
+    The state stays in registers [1]_.
+
+    References
+    ----------
+    .. [1] A. Gu and T. Dao, "Mamba: Linear-time sequence modeling with selective state spaces,"
+       2023, arXiv:2312.00752, section 3.3.2.
     """
     return np.asarray(tokens * (8.0 * np.asarray(width) + 4.0 * np.asarray(key_width)))
 

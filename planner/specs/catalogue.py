@@ -225,9 +225,7 @@ class Catalogue:
 
     def load_space(self, name: str) -> Loaded[SearchSpace]:
         """A search space."""
-        path = find(SpecKind.SPACES, name, self.folder)
-        space = check_spec(SearchSpace, read_toml(path), where=str(path))
-        return Loaded(spec=space, path=path, provenance={}, digest=digest(path))
+        return _load_space(name, self.folder)
 
     def price(
         self,
@@ -259,3 +257,10 @@ class Catalogue:
         """The matrix products measured on a GPU, where there are any."""
         name = gpu.efficiency.gemm_table
         return load_gemm_table(name, gpu.name, self.folder) if name else None
+
+
+@kept
+def _load_space(name: str, folder: Path | None) -> Loaded[SearchSpace]:
+    path = find(SpecKind.SPACES, name, folder)
+    space = check_spec(SearchSpace, read_toml(path), where=str(path))
+    return Loaded(spec=space, path=path, provenance={}, digest=digest(path))

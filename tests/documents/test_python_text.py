@@ -32,6 +32,7 @@ def _given(text: str) -> dict[str, object]:
         ("p.add_argument('--my-x', default=6)\nargs = p.parse_args()\nf(x=args.my_x)", 6),
         ("class C:\n    n: int = 5\nc = C()\nf(x=c.n)", 5),
         ("class C:\n    n: int = 5\nc = C(n=6)\nf(x=c.n)", 6),
+        ("n = 1\nn += 1\nn *= 3\nf(x=n)", 6),
     ],
 )
 def test_values_that_text_tells(text: str, told: object) -> None:
@@ -43,7 +44,7 @@ def test_values_that_text_tells(text: str, told: object) -> None:
     [
         "f(x=unknown)",
         "n = 1\nn = 2\nf(x=n)",
-        "n = 1\nn += 1\nf(x=n)",
+        "n = 1\ng(n)\nn += 1\nf(x=n)",
         "for n in (1, 2):\n    f(x=n)",
         "def g(n=3):\n    f(x=n)\ng(4)\ng(5)",
         "def g(n):\n    f(x=n)",

@@ -50,7 +50,7 @@ def question(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 def test_it_is_whole_at_every_width(planner: Any, monkeypatch: Any, question: Any) -> None:
     found = {}
-    for width in (60, 120):
+    for width in (60, 120, 200):
         monkeypatch.setenv("COLUMNS", str(width))
         ran = planner("search", *question)
         assert ran.exit_code == 0, ran.err

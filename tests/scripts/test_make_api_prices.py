@@ -27,9 +27,9 @@ KNOWN = known_models()
         ("deepseek.v3.2", "deepseek-v3.2"),
         ("us.deepseek.r1-v1:0", "deepseek-v3"),
         ("mistralai/mistral-large-2512", "mistral-large-3-675b"),
+        ("glm-4.6v", "glm-4.5v"),
         # Other models, names that have meant several, and what planner does not know.
         ("z-ai/glm-5-turbo", None),
-        ("glm-4.6v", None),
         ("mistral-large-latest", None),
         ("mistral-large", None),
         ("qwen/qwen3-coder-plus", None),

@@ -122,12 +122,17 @@ class Deployment:
         return self.tensor_parallel * self.pipeline_parallel * self.attention_data_parallel
 
 
+@cache
+def _columns() -> tuple[str, ...]:
+    """What a configuration has of a deployment."""
+    return tuple(terms_of("serve", "parameter").keys() - {"num_gpus", "concurrency"})
+
+
 def configurations(
     deployments: Sequence[Deployment], concurrency: Sequence[float]
 ) -> ServingConfigurations:
     """One replica of each, with so many requests in it."""
-    names = terms_of("serve", "parameter").keys() - {"num_gpus", "concurrency"}
-    columns = {name: [getattr(one, name) for one in deployments] for name in names}
+    columns = {name: [getattr(one, name) for one in deployments] for name in _columns()}
     return ServingConfigurations.of(
         num_gpus=[one.replica_gpus for one in deployments], concurrency=concurrency, **columns
     )
