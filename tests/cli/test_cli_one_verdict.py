@@ -39,7 +39,7 @@ def beside(path: Any) -> tuple[str, ...] | None:
     return (*(word for name in lacking for word in OPEN[name]), *LENGTHS)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("path", [*files()])
 def test_the_verdict_is_one(planner, path, load) -> None:

@@ -53,6 +53,7 @@ def test_no_change_is_offered_of_how_many_are_in_flight_at_a_rate(planner, tmp_p
     assert "concurrency 64 instead of 61" not in words(done)
 
 
+@pytest.mark.drawn
 def test_a_number_of_requests_ends(planner) -> None:
     asked = (*OF_ONE, *LENGTHS, "--set", "concurrency=64", "--request-rate", "200")
     done = planner("explain", *asked, "--num-requests", "100")

@@ -53,7 +53,7 @@ QUESTIONS: list[tuple[Tables, Rule]] = [
 ]
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("tables", "rule"), QUESTIONS, ids=lambda one: getattr(one, "label", ""))
 def test_less_evidence_is_never_narrower(tables: Tables, rule: Rule) -> None:
     catalogue = Catalogue()

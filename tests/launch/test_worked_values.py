@@ -53,6 +53,7 @@ def drafted(target: str, plan: str) -> Draft:
     return target_of(target).drafted(job(PLANS[target][plan]))
 
 
+@pytest.mark.few(60)
 @pytest.mark.parametrize(
     ("target", "column"), [(target, column) for target in targets() for column in columns(target)]
 )

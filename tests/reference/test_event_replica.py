@@ -81,7 +81,7 @@ def deployment(
     )
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.8, 0.9])
 @pytest.mark.parametrize("variation", [0.0, 1.0])
 @pytest.mark.parametrize(("model", "num_gpus", "engine", "prompt", "answer"), DEPLOYMENTS)
@@ -206,7 +206,7 @@ def test_requests_that_come_faster_than_they_are_answered(
         assert within == pytest.approx(Seen.within(seen.first, share), rel=0.2), share
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("number", [20, 100, 200, 1000])
 @pytest.mark.parametrize("load", [0.5, 0.95, 1.3])
 @pytest.mark.parametrize(("engine", "variation"), [("vllm", 0.0), ("vllm", 0.7), ("tgi", 0.0)])

@@ -149,6 +149,7 @@ def test_room_by_the_share_of_memory_that_an_engine_is_told(engine: str) -> None
         assert same(at(found.room.size, row, len(replicas)), expected.room.size), c
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("scheduler", "workload"), TRAFFIC)
 @pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
 def test_continuous_batching_and_its_spread(
@@ -189,6 +190,7 @@ def _wave(world: ServingWorld, c: Replica) -> float:
     return scalar_phases.costs(world, c, c.concurrency).wave(c.concurrency, steps)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("requests", [7, 333])
 @pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
 def test_bursts(model: str, replicas: list[Replica], requests: int) -> None:

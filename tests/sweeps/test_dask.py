@@ -28,7 +28,7 @@ from planner.sweeps.run import Done, Stopped, run_sweep
 
 PLAN = {
     "model": "llama-7b",
-    "gpu": ["a100-sxm-80gb", "h100-sxm-80gb"],
+    "gpu": "a100-sxm-80gb",
     "num_gpus": [8, 16, 32, 64],
     "global_batch_size": list(range(256, 256 + 8 * 128, 128)),
     "space": "single",

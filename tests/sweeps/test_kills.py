@@ -141,6 +141,7 @@ def test_a_worker_that_is_killed_is_replaced(
     assert contents(tmp_path) == whole
 
 
+@pytest.mark.drawn
 def test_a_full_disk_is_told_and_the_rest_goes_on(
     file: Path, whole: dict[str, bytes], tmp_path: Path
 ) -> None:

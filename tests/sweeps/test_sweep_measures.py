@@ -82,6 +82,7 @@ def test_all_workloads_are_looked_at() -> None:
     assert {*WORKS} == {*workload_names()}
 
 
+@pytest.mark.few(4)
 @pytest.mark.few(12)
 @pytest.mark.parametrize("name", [*WORKS, MIXED])
 @pytest.mark.parametrize("way", WAYS)
@@ -94,6 +95,7 @@ def test_what_every_work_has_is_told_in_every_way(
         assert " is known here" not in out, word
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_any_objective_is_told_or_refused_in_a_sentence(folders: dict[str, Path], way: str) -> None:
     refused = []

@@ -10,6 +10,7 @@ from planner.workloads.plan import make_plan
 from planner.workloads.pool_search import numbers_of_prefill
 
 
+@pytest.mark.few(60)
 @pytest.mark.parametrize("num_gpus", [1, 2, 7, 8, 12, 96, 1000, 4096])
 @pytest.mark.parametrize("each_prefill", [1, 2, 3, 4, 8, 6])
 @pytest.mark.parametrize("each_decode", [1, 2, 4, 5, 8, 12])
