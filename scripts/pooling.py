@@ -22,9 +22,10 @@ References
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
@@ -65,6 +66,16 @@ class Errors:
         """What each run counts of the reach: a publisher by the square root of its runs."""
         return _weights(self.publishers, 0.5)
 
+    @cached_property
+    def publisher_codes(self) -> NDArray[np.intp]:
+        """A number for each publisher."""
+        return _codes(self.publishers.tolist())
+
+    @cached_property
+    def level_codes(self) -> list[NDArray[np.intp]]:
+        """A number for each kind, level by level."""
+        return [_codes(level) for level in self.levels]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pooled:
@@ -89,6 +100,12 @@ class LeftOut:
         """The interval score [3]_ of each: the width, and 2 / alpha times what is beyond it."""
         beyond = np.maximum(self.low - values, 0.0) + np.maximum(values - self.high, 0.0)
         return np.asarray(self.high - self.low + 2 / (1 - LEVEL) * beyond)
+
+
+def _codes(names: Iterable[Hashable]) -> NDArray[np.intp]:
+    """The same number for the same name."""
+    known: dict[Hashable, int] = {}
+    return np.array([known.setdefault(name, len(known)) for name in names], dtype=np.intp)
 
 
 def pooled(errors: Errors) -> Pooled:
@@ -135,19 +152,19 @@ def _normalized(errors: Errors) -> tuple[FloatArray, FloatArray, FloatArray]:
 def _spreads(errors: Errors, rows: NDArray[np.intp]) -> list[dict[Keys, tuple[float, float]]]:
     """Middle and mean distance from it of every kind of some runs, level by level."""
     found: list[dict[Keys, tuple[float, float]]] = []
-    for number, level in enumerate(errors.levels):
-        members: defaultdict[Keys, list[int]] = defaultdict(list)
-        for at in rows.tolist():
-            members[level[at]].append(at)
+    for number, codes in enumerate(errors.level_codes):
+        by_kind = rows[np.argsort(codes[rows], kind="stable")]
         kinds = {}
-        for keys, own in members.items():
-            values, publishers = errors.values[own], set(errors.publishers[own].tolist())
-            weights = _weights(errors.publishers[own], 1.0)
+        for own in np.split(by_kind, np.flatnonzero(np.diff(codes[by_kind])) + 1):
+            keys, values = errors.levels[number][own[0]], errors.values[own]
+            publishers = errors.publisher_codes[own]
+            sizes = np.bincount(publishers)
+            weights, several = 1.0 / sizes[publishers], int(np.count_nonzero(sizes))
             middle = _weighted_quantile(values, weights, 0.5)
             spread = max(float(np.average(np.abs(values - middle), weights=weights)), _LEAST_SPREAD)
             if number:
                 above = found[-1][errors.levels[number - 1][own[0]]]
-                share = len(publishers) / (len(publishers) + WIDER)
+                share = several / (several + WIDER)
                 middle = share * middle + (1 - share) * above[0]
                 spread = share * spread + (1 - share) * above[1]
             kinds[keys] = middle, spread

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pooling import FITTED, Errors, LeftOut, group_factor, left_out, pooled, student
@@ -131,7 +133,7 @@ def test_groups_that_err_alike_need_no_more_and_those_that_err_more_do() -> None
     groups = errors.folds
     assert group_factor(errors, groups)[0] < 1.15
     far = np.isin(groups, [f"publisher {number}" for number in range(8)])
-    wide = Errors(**{**vars(errors), "values": np.where(far, 4 * errors.values, errors.values)})
+    wide = replace(errors, values=np.where(far, 4 * errors.values, errors.values))
     told = np.where(far, groups, "")
     factor, runs = group_factor(wide, told)
     assert runs == far.sum()
