@@ -244,6 +244,7 @@ def test_commands_of_sh_blocks_end_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "docs" / "static" / "pictures").mkdir(parents=True)
+    (tmp_path / "docs" / "samples").symlink_to(ROOT / "docs" / "samples")
     monkeypatch.chdir(tmp_path)
     if page == "pictures.md" and "sweep show" in lines[0]:
         planner("sweep", "llama-65b", "--output", "llama-65b", "--quiet")
