@@ -139,7 +139,7 @@ class LaunchFile:
         return {}
 
     def _first(self, choices: Sequence[Mapping[str, tuple[str, str]]]) -> Question:
-        """The file on the first GPU on which it fits, or on the first of all."""
+        """The file on the first GPU on which it runs, or on the first of all."""
         tried: list[OnGpus] = []
         for assumed in choices:
             try:
@@ -148,7 +148,7 @@ class LaunchFile:
                 if not tried:
                     raise
                 continue
-            if tried[-1].rejected_by != _OUT:
+            if not tried[-1].rejected_by:
                 break
         best = max(one.rank[:2] for one in tried)
         one = next(one for one in tried if one.rank[:2] == best)
@@ -200,7 +200,7 @@ class LaunchFile:
         before: list[str] = []
         told: dict[str, str] = {}
         for gpu, why in (likely or usual).items():
-            told[gpu] = f"{why}, and it does not fit {', '.join(before)}" if before else why
+            told[gpu] = f"{why}, and it does not run on {', '.join(before)}" if before else why
             before.append(gpu)
         return told
 

@@ -105,7 +105,7 @@ def _require_known_training(target: Target, found: Found, lines: Iterable[Line])
         program = next((word for word in words if word not in ("accelerate", "launch")), None)
         raise LaunchError(
             f"{found.name}:{line.line}: {line.option} of {program or 'the program'} decides what "
-            f"is trained, and {target.title} {target.version} has no such option: leave it out to "
+            f"is trained, and {target.tool} has no such option: leave it out to "
             "have the rest predicted, and say with --set what it means."
         )
 
@@ -136,7 +136,7 @@ def _unknown(target: Target, reading: Reading, given: Given) -> Line:
     if given.unknown and not given.option.startswith("-"):  # several options, or none
         return _made(given, Status.OPEN, given.unknown)
     hint = did_you_mean(given.option, target.table.options)
-    meaning = f"{target.title} {target.version} has no such option.{hint}"
+    meaning = f"{target.tool} has no such option.{hint}"
     return _made(given, Status.UNKNOWN, meaning)
 
 

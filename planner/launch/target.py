@@ -196,6 +196,12 @@ class Target:
         return OptionTable.load(self.name)
 
     @property
+    def tool(self) -> str:
+        """Name and version, the name once."""
+        is_named = self.version.startswith(self.title)
+        return self.version if is_named else f"{self.title} {self.version}"
+
+    @property
     def options(self) -> Accepted:
         """What its parsers accept, and what else its table reads."""
         return Accepted.of(self.accepted, self.table)

@@ -138,7 +138,16 @@ def test_where_no_gpu_is_named_the_first_that_has_room_is_taken(tmp_path: Path) 
     found = asked(tmp_path / "s.sh", text).question()
 
     assert found.imported.values["gpu"] == "h200-sxm-141gb"
-    assert "does not fit h100-sxm-80gb" in found.imported.assumed["gpu"]
+    assert "does not run on h100-sxm-80gb" in found.imported.assumed["gpu"]
+
+
+def test_a_gpu_without_the_format_of_the_file_is_passed_over(tmp_path: Path) -> None:
+    """FP8 is only there on the MI300 series, says the page that names both."""
+    text = "# MI250, MI300X\nvllm serve Qwen/Qwen3-8B --kv-cache-dtype fp8 --quantization fp8\n"
+    found = asked(tmp_path / "s.sh", text).question()
+
+    assert found.imported.values["gpu"] == "mi300x-192gb"
+    assert "does not run on mi250" in found.imported.assumed["gpu"]
 
 
 def test_answers_of_the_user_come_first(tmp_path: Path) -> None:

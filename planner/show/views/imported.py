@@ -19,7 +19,6 @@ from planner.launch import MANIFEST, TARGETS
 from planner.launch.assumed import Question
 from planner.launch.imported import Imported, Line, Status
 from planner.launch.rewrite import Rewritten
-from planner.launch.target import Target
 from planner.launch.targets import target_of
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.write import Launch
@@ -80,7 +79,7 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
         return
     for status, words in (
         (Status.OPEN, "Text alone does not tell"),
-        (Status.UNKNOWN, f"{_tool(target)} does not know"),
+        (Status.UNKNOWN, f"{target.tool} does not know"),
     ):
         if lines := imported.of(status):
             yield said(f"  {words} {_named(lines)}.")
@@ -90,12 +89,6 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
             f"  {len(ignored)} {'option has' if one else 'options have'} no part in what is "
             f"predicted: {_named(ignored)}; --full shows each.",
         )
-
-
-def _tool(target: Target) -> str:
-    """Name and version, the name once."""
-    is_named = target.version.startswith(target.title)
-    return target.version if is_named else f"{target.title} {target.version}"
 
 
 def _said(imported: Imported) -> str:
