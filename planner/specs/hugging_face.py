@@ -129,12 +129,18 @@ def _cache_folder() -> Path:
 
 def _download(name: str) -> Path:
     try:
-        from huggingface_hub import errors, hf_hub_download
+        from huggingface_hub import constants, errors, hf_hub_download
     except ImportError as error:
         raise MissingDependencyError(
             f"{name} is neither a built-in model nor in the Hugging Face cache; downloading "
             "its config.json needs huggingface-hub: pip install 'llm-gpu-planner[hub]'."
         ) from error
+    unreachable = (
+        f"Hugging Face is not reachable and the config.json of {name} is not in the "
+        "cache: go online, or pass the path of a config.json."
+    )
+    if _is_offline(constants.ENDPOINT):
+        raise SpecError(unreachable)
     try:
         return Path(hf_hub_download(name, "config.json", cache_dir=_cache_folder()))
     except errors.GatedRepoError as error:
@@ -148,14 +154,26 @@ def _download(name: str) -> Path:
             "in with `hf auth login`."
         ) from error
     except errors.LocalEntryNotFoundError as error:
-        raise SpecError(
-            f"Hugging Face is not reachable and the config.json of {name} is not in the "
-            "cache: go online, or pass the path of a config.json."
-        ) from error
+        raise SpecError(unreachable) from error
     except errors.EntryNotFoundError as error:
         raise SpecError(f"{name} on Hugging Face has no config.json.") from error
     except (OSError, ValueError) as error:
         raise SpecError(f"The config.json of {name} cannot be downloaded: {error}.") from error
+
+
+def _is_offline(endpoint: str) -> bool:
+    """Whether no proxy is there and no name server knows the host, which the hub asks for long."""
+    import socket
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
+    if {"http", "https", "all"} & getproxies().keys():
+        return False
+    try:
+        socket.getaddrinfo(urlsplit(endpoint).hostname, 443)
+    except OSError:
+        return True
+    return False
 
 
 def published_types(values: Mapping[str, object]) -> dict[str, object]:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from planner.errors import MissingDependencyError, PlannerError, SpecError
 from planner.estimators.parameters import count_parameters
+from planner.specs import hugging_face
 from planner.specs.catalogue import load_model
 from planner.specs.hugging_face import find_config, read_config
 from planner.specs.hugging_face_families import COMPOSITES, FAMILIES, OTHER_NAMES
@@ -271,5 +272,17 @@ def test_a_failed_download_says_what_to_do(
         raise kind.__new__(kind)
 
     monkeypatch.setattr(hub, "hf_hub_download", fail)
+    monkeypatch.setattr(hugging_face, "_is_offline", lambda endpoint: False)
     with pytest.raises(SpecError, match=message):
+        find_config("someone/unknown")
+
+
+def test_nobody_waits_for_a_host_that_no_name_server_knows(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(hub, "hf_hub_download", lambda *_, **__: pytest.fail("it was asked"))
+    monkeypatch.setattr(hub.constants, "ENDPOINT", "https://nowhere.invalid")
+    monkeypatch.setattr("urllib.request.getproxies", dict)
+    with pytest.raises(SpecError, match="not reachable"):
         find_config("someone/unknown")
