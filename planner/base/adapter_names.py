@@ -153,14 +153,27 @@ def targets_of(modules: Iterable[str]) -> AdapterTargets:
     return AdapterTargets.QUERY_VALUE if names <= _QUERY_VALUE else AdapterTargets.ATTENTION
 
 
+_SHARED = "shared_expert"
+
+
 def names_feed_forward(given: str) -> bool:
     """Whether modules of feed-forwards are named one by one, not by the word for all of them.
 
+    Those of shared experts alone are none that routed ones have.
+
     >>> names_feed_forward("q_proj,gate_proj"), names_feed_forward("all_linear")
     (True, False)
+    >>> names_feed_forward("q_proj,shared_expert.gate_proj")
+    False
     """
-    names = _plain([given]) - {"all-linear", "all"}
+    routed = [name for name in re.split(r"[,\s]+", given) if _SHARED not in name]
+    names = _plain(routed) - {"all-linear", "all"}
     return bool(names & _FEED_FORWARD) or any(map(_is_forward, names - {str(_ALL)}))
+
+
+def names_shared_experts(given: str) -> bool:
+    """Whether modules of shared experts are named as such."""
+    return _SHARED in given
 
 
 def targets_named(given: str) -> str:

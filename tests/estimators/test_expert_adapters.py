@@ -112,6 +112,7 @@ _COMMAND = (
         ("Qwen/Qwen3-30B-A3B", "all-linear", None),
         ("openai/gpt-oss-20b", NAMES.replace(",", " "), "none"),
         ("meta-llama/Llama-3.1-8B", NAMES.replace(",", " "), None),
+        ("meta-llama/Llama-4-Scout-17B-16E", "q_proj shared_expert.gate_proj", "none"),
     ],
 )
 def test_files_name_matrices_of_experts(tmp_path: Path, model, modules, told) -> None:

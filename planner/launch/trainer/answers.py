@@ -10,6 +10,7 @@ from planner.base.adapter_names import (
     is_one_end,
     is_paged,
     names_feed_forward,
+    names_shared_experts,
     optimizer_of,
     targets_of,
 )
@@ -502,6 +503,8 @@ def _adapter(said: Said, found: Gathered) -> None:
         found.values["lora_targets"] = str(targets_of(modules.replace(",", " ").split()))
         if names_feed_forward(modules):
             found.values["expert_adapters"] = str(ExpertAdapters.EACH)
+        elif names_shared_experts(modules):
+            found.values["expert_adapters"] = str(ExpertAdapters.NONE)
 
 
 def _length(said: Said, found: Gathered) -> None:
