@@ -14,6 +14,7 @@ repeated unless ``disable_gradient_checkpointing`` says otherwise; modelscope/ms
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -158,13 +159,24 @@ SWIFT = Dialect.load("ms-swift")
 """Its words for the Trainer's and TRL's, and for files of DeepSpeed."""
 
 
+_FILE = re.compile(r"(?:^|/)swift/cli/(sft|pt|rlhf)\.py$")
+
+
+def _as_swift(words: Sequence[str]) -> list[str]:
+    """The words with its command in place of the file of that command, which launchers start."""
+    for at, word in enumerate(words[:3]):
+        if file := _FILE.search(word):
+            return [_PROGRAM, file[1], *words[at + 1 :]]
+    return [*words]
+
+
 def starts_swift(words: Sequence[str]) -> bool:
     """Whether a command trains by it.
 
     >>> starts_swift(["swift", "sft"]), starts_swift(["swift", "infer"])
     (True, False)
     """
-    own = [word for word in words if not word.startswith("-")][:2]
+    own = [word for word in _as_swift(words) if not word.startswith("-")][:2]
     return len(own) == 2 and own[0].rpartition("/")[2] == _PROGRAM and own[1] in _COMMANDS
 
 
@@ -302,6 +314,7 @@ def trainer_answers(reading: Reading) -> Answers:
     """What a file says in the words of the table of terms; see the module."""
     sources = Sources(name=reading.found.name)
     gather(reading.found, sources)
+    sources.words = _as_swift(sources.words)
     if starts_swift(sources.words) or (not sources.words and {*_KINDS} & {*sources.script}):
         return _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
     if is_mlx(sources):

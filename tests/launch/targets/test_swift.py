@@ -71,3 +71,17 @@ def test_ranks_of_a_sequence_trade_tokens_for_heads(tmp_path: Path) -> None:
     found = read(tmp_path, text)
     assert (found["context_parallel"], found["cp_comm_type"]) == (4, "a2a")
     assert (found["zero_stage"], found["global_batch_size"]) == (0, 16)
+
+
+@pytest.mark.parametrize("launcher", ["torchrun --nproc_per_node 4", "accelerate launch"])
+def test_the_file_of_its_command_is_its_command(tmp_path: Path, launcher: str) -> None:
+    """As examples/train/multi-node of ms-swift start it."""
+    path = tmp_path / "run.sh"
+    path.write_text(
+        f"{launcher} swift/cli/sft.py --model Qwen/Qwen2.5-7B-Instruct --tuner_type lora "
+        "--per_device_train_batch_size 1 --lora_rank 16\n"
+    )
+    found = read_launch(path).values
+
+    assert (found["adapter"], str(found["lora_rank"])) == ("lora", "16")
+    assert (found["training_objective"], found["recompute"]) == ("sft", "full")
