@@ -21,7 +21,6 @@ from planner.launch.understood import LENGTHS, ONGOING, Found
 
 REQUESTS = "requests"
 """In place of a target, of what sends requests to a server."""
-_OF_ALL = "*"
 _AT_ONCE = ("at_once", "batch")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 

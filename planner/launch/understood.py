@@ -121,6 +121,13 @@ class Gathered:
         if name not in self.asked:
             self.asked.append(name)
 
+    def need(self, name: str, value: object) -> None:
+        """A value, which the file leaves open where it is None."""
+        if value is None:
+            self.ask(name)
+        else:
+            self.values[name] = value
+
     def made(self, workload: str = "train", **more: Any) -> Answers:
         """The answers; ``more`` are the other fields of them."""
         lists = {"asked": tuple(self.asked), "notes": tuple(self.notes)}

@@ -85,9 +85,7 @@ def answers(reading: Reading) -> Answers:
     models = [reading.text(name) for name in keys if told(reading, name)]
     named = [word for word in words if word not in ("litgpt", command, "lora", "full")]
     model = next(filter(None, (*models, *named)), None)
-    if model is None:
-        found.ask("model")
-    found.put("model", model and model.removeprefix("checkpoints/"))
+    found.need("model", model and model.removeprefix("checkpoints/"))
     for name, size in (_PRETRAINED if is_new else _TUNED).items():
         found.assume(name, size, f"{size:,} is LitGPT's")
     _gpus(reading, found, is_new)

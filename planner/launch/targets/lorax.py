@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.launch.served import Drafted, Engine, Told, server_told, whole
+from planner.launch.served import Engine, Told, server_told, whole
 from planner.launch.serving import AGGREGATED
 from planner.launch.target import Target, changes_nothing
-from planner.launch.targets.tgi import layout, put_share, with_environment
+from planner.launch.targets.tgi import drafts, layout, put_share, with_environment
 from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
 
@@ -61,18 +61,13 @@ def _most(model: ModelSpec | None) -> int:
     return min((model and model.max_position_embeddings) or _LONGEST, _LONGEST)
 
 
-def _drafts(reading: Reading) -> Drafted | None:
-    number = whole(reading.value("draft_tokens"))
-    return Drafted(number=number, method="ngram") if number else None
-
-
 _ENGINE = Engine(
     name=NAME,
     accepted=("lorax-a7394ba",),
     model_options=("--model-id",),
     layout=layout,
     batch=_batch,
-    drafts=_drafts,
+    drafts=drafts,
     longest=_longest,
     switches=_ADAPTERS,
 )

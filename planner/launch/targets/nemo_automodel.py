@@ -80,9 +80,7 @@ def answers(reading: Reading) -> Answers:
     for split in SPLITS:
         values.setdefault(split, 1)
     model = _model(reading)
-    if model is None:
-        found.ask("model")
-    found.put("model", model)
+    found.need("model", model)
     _adapter(reading, found)
     _states(reading, found)
     _gpus(reading, found)

@@ -62,9 +62,7 @@ def answers(reading: Reading) -> Answers:
     values = found.values
     precision = "fp8" if flag(reading, "policy.megatron_cfg.fp8_cfg.enabled") else "bf16"
     put_plain(found, precision)
-    model = reading.text("policy.model_name")
-    values |= {"model": model} if model else {}
-    found.asked += [] if model else ["model"]
+    found.need("model", reading.text("policy.model_name") or None)
     if not beside:
         name = reading.text("defaults")
         found.notes.append(f"{name} is not beside it: grpo_math_1B.yaml's values are taken for it.")

@@ -14,7 +14,9 @@ from planner.launch.targets.rollouts import (
     micro_batch,
     number,
     of_sections,
+    put_lora,
     put_objective,
+    put_plain,
     told,
     with_words,
 )
@@ -44,16 +46,13 @@ def answers(reading: Reading) -> Answers:
     reading = with_words(reading)
     found = gathered(reading, "OpenRLHF")
     values = found.values
-    values |= {"precision": "bf16", "mtp_num_layers": 0}
-    model = next(filter(None, map(reading.text, _MODELS)), None)
-    values |= {"model": model} if model else {}
-    found.asked += [] if model else ["model"]
+    put_plain(found)
+    found.need("model", next(filter(None, map(reading.text, _MODELS)), None))
     rank = number(reading, "--lora_rank", "--ds.lora.rank")
-    values["adapter"] = "none"
     if rank:
-        four_bits = flag(reading, "--load_in_4bit", "--ds.load_in_4bit")
-        values["adapter"] = "qlora" if four_bits else "lora"
-        values |= {"lora_rank": rank, "lora_targets": "all_linear"}
+        put_lora(found, rank)
+        if flag(reading, "--load_in_4bit", "--ds.load_in_4bit"):
+            values["adapter"] = "qlora"
     values["framework"] = "HF Trainer" if rank else "DeepSpeed"
     values["tensor_parallel"] = number(reading, *_TENSOR) or 1
     values["context_parallel"] = number(reading, *_RING) or 1

@@ -112,7 +112,8 @@ def _longest(told: Told, model: ModelSpec | None) -> None:
     told.assume("max_model_len", most, f"--max-total-tokens is {most:,} by default before 3.0")
 
 
-def _drafts(reading: Reading) -> Drafted | None:
+def drafts(reading: Reading) -> Drafted | None:
+    """Tokens that are drafted by n-grams of the prompt."""
     number = whole(reading.value("draft_tokens"))
     return Drafted(number=number, method="ngram") if number else None
 
@@ -123,7 +124,7 @@ _ENGINE = Engine(
     model_options=("--model-id",),
     layout=layout,
     batch=_batch,
-    drafts=_drafts,
+    drafts=drafts,
     longest=_longest,
     switches=("--lora-adapters",),
 )

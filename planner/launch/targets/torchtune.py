@@ -30,7 +30,6 @@ _SECTIONS = ("tokenizer.", "checkpointer.", "dataset", "optimizer.", "lr_schedul
              "batch_size_val", "custom_sharded_layers", "save_", "activation_offloading",
              "cudnn_", "enable_async", "collate_fn", "tensor_parallel_plan.")  # fmt: skip
 _ADAPTED = re.compile(r"^(q?lora|q?dora)_")
-_BUILDER = "torchtune.models."
 _ATTENTION = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "output_proj": "o_proj"}
 _FORWARD = ("gate_proj", "up_proj", "down_proj")
 _RANK = 8
@@ -134,9 +133,7 @@ def _model(reading: Reading, found: Gathered) -> None:
     component = (reading.text("model._component_") or "").rpartition(".")[2]
     kind = _ADAPTED.match(component)
     model = next(filter(None, map(model_named, _spelled(component))), None)
-    if model is None:
-        found.ask("model")
-    found.put("model", model)
+    found.need("model", model)
     if kind is None:
         values.pop("lora_rank", None)
         return

@@ -76,13 +76,10 @@ def answers(reading: Reading) -> Answers:
     """
     reading = with_words(reading)
     found = gathered(reading, "verl")
-    values = found.values
     put_plain(found)
     if any((one.single or "").endswith(_SUPERVISED) for one in reading.found.positional):
         return _supervised(reading, found)
-    model = reading.text(f"{_MODEL}path")
-    values |= {"model": model} if model else {}
-    found.asked += [] if model else ["model"]
+    found.need("model", reading.text(f"{_MODEL}path") or None)
     if rank := number(reading, f"{_MODEL}lora_rank", f"{_MODEL}lora.rank"):
         put_lora(found, rank)
     strategy = told(reading, f"{_ACTOR}strategy") or told(reading, "--config-name") or ""
@@ -125,10 +122,7 @@ def _supervised(reading: Reading, found: Gathered) -> Answers:
         raise LaunchError(
             f"{reading.place}: {engine} of verl's fine-tuning is not read: only FSDP is."
         )
-    if model := next(filter(None, map(reading.text, _OF_SFT["model"])), None):
-        values["model"] = model
-    else:
-        found.ask("model")
+    found.need("model", next(filter(None, map(reading.text, _OF_SFT["model"])), None))
     if rank := number(reading, *_OF_SFT["rank"]):
         put_lora(found, rank)
     values["tensor_parallel"] = values["pipeline_parallel"] = 1
@@ -261,10 +255,7 @@ def _told_micro_batch(reading: Reading, found: Gathered, copies: int | None) -> 
     micro = number(reading, f"{_ACTOR}ppo_micro_batch_size_per_gpu")
     if micro is None and whole and copies:
         micro = max(whole // copies, 1)
-    if micro is None:
-        found.ask("micro_batch_size")
-    else:
-        found.values["micro_batch_size"] = micro
+    found.need("micro_batch_size", micro)
 
 
 _BUDGET = 16384
