@@ -247,15 +247,10 @@ def test_a_stage_changes_in_the_document_that_the_script_names(planner, tmp_path
     done = planner("estimate", "--from", script, "--gpu", "h100", "--write")
     assert "zero_stage 1 instead of 3" in " ".join(done.out.split())
     assert '"stage": 1}' in config.read_text()
-    told = re.search(r"--per_device_train_batch_size (\d+) --gradient_accumulation_steps (\d+)",
-                     script.read_text())  # fmt: skip
-    assert told is not None
-    assert int(told[1]) > 1
-    assert int(told[1]) * int(told[2]) == 16
-    assert (
-        f'"train_micro_batch_size_per_gpu": {told[1]}, "gradient_accumulation_steps": "auto"'
-        in (config.read_text())
+    assert '"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto"' in (
+        config.read_text()
     )
+    assert "--per_device_train_batch_size 4 --gradient_accumulation_steps 4" in script.read_text()
     assert "--gradient_checkpointing false" in script.read_text()
     assert {one.name for one in tmp_path.iterdir()} == {
         *("run.sh", "run.sh.orig", "z3.json", "z3.json.orig")
