@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from planner.base.records import record
 from planner.documents.shell import HereDocument
 from planner.documents.shell.inner import read_inner
-from planner.documents.shell.text import Given, Span
+from planner.documents.shell.text import Given, Span, stated
 from planner.documents.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
 from planner.documents.yaml_places import Place, documents
 from planner.launch.understood import World
@@ -207,7 +207,7 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
             return next(found, Place.nothing(document))
 
         copies, nodes = nearest("replicas", "minReplicas"), nearest(*_GROUPS)
-        gpu = next(filter(None, (pod.get("nodeSelector", key).text for key in _GPU_KINDS)), None)
+        gpu = gpu_of_nodes(pod)
         labels = around[-2].get("metadata", "labels").items() if around[1:] else []
         roles = (*(value.text for _, value in labels), *path[::-1])
         role = next((role for role in roles if role in _ROLES), "")
@@ -240,28 +240,14 @@ def _total(places: Sequence[Place]) -> Given | None:
     if not places:
         return None
     numbers = [int(place.text or 1) for place in places if (place.text or "1").isdecimal()]
-    return Given(
-        option="replicas",
-        texts=(str(sum(numbers)),),
-        line=places[0].line,
-        spans=(None,),
-        whole=None,
-    )
+    return stated("replicas", str(sum(numbers)), places[0].line)
 
 
 def _of_train_job(trainer: Place) -> Container:
     """A TrainJob of Kubeflow: its command, and nodes with so many processes each."""
     container = container_at(trainer, {})
-    limits = trainer.get("resourcesPerNode")
-    each = next(
-        (
-            given
-            for group in ("limits", "requests")
-            for key in _GPU_LIMITS
-            if (given := limits.get(group, key).given(key)) is not None
-        ),
-        trainer.get("numProcPerNode").given("numProcPerNode"),
-    )
+    each = gpu_limit(trainer, "resourcesPerNode")
+    each = each or trainer.get("numProcPerNode").given("numProcPerNode")
     nodes = trainer.get("numNodes").given("numNodes")
     return replace(container, world=World(num_nodes=nodes, gpus_per_node=each))
 
@@ -510,18 +496,15 @@ def _devices(place: Place) -> Given | None:
             return None if count.text == "all" else count.given("count")
         if ids := device.get("device_ids").entries():
             number = sum(len((entry.text or "").split(",")) for entry in ids)
-            text = (str(number),)
-            return Given(
-                option="device_ids", texts=text, line=ids[0].line, spans=(None,), whole=None
-            )
+            return stated("device_ids", str(number), ids[0].line)
     return None
 
 
-def gpu_limit(place: Place) -> Given | None:
+def gpu_limit(place: Place, section: str = "resources") -> Given | None:
     """The GPUs that a container of a pod is given."""
     for group in ("limits", "requests"):
         for key in _GPU_LIMITS:
-            if (given := place.get("resources", group, key).given(key)) is not None:
+            if (given := place.get(section, group, key).given(key)) is not None:
                 return given
     return None
 

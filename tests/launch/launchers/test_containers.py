@@ -219,3 +219,17 @@ def test_workers_of_a_pytorch_job_are_nodes_of_its_one_job() -> None:
     assert not master.is_follower
     assert master.world.num_nodes is not None
     assert master.world.num_nodes.texts == ("5",)
+
+
+def test_a_train_job_says_its_nodes_and_the_gpus_of_each() -> None:
+    """As Kubeflow's trainer.kubeflow.org/v1alpha1 has them; processes where no GPUs are asked."""
+    spec = "numNodes: 2, command: [torchrun, train.py]"
+    job = "kind: TrainJob\nspec:\n  trainer: {{{}, {}}}\n"
+    asked = "numProcPerNode: 4, resourcesPerNode: {limits: {nvidia.com/gpu: 8}}"
+    for words, each in ((asked, "8"), ("numProcPerNode: 4", "4")):
+        (container,) = containers_of(job.format(spec, words), "job.yaml")
+
+        world = container.world
+        assert world.num_nodes is not None
+        assert world.gpus_per_node is not None
+        assert (world.num_nodes.texts, world.gpus_per_node.texts) == (("2",), (each,))
