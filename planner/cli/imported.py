@@ -66,6 +66,19 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     refuse_overload(plan, found.candidates)
 
 
+def _another_plan(given: options.Given, plan: Plan, found: Evaluation, row: Row) -> Iterator[Block]:
+    """The best plan of the same GPUs that fits, where no change of the file's does."""
+    from planner.decide.improve import another_plan
+    from planner.show.views.imported import another_blocks
+
+    target = given["imported"].target
+    can_say = target.table.can_say
+    best = another_plan(
+        plan, found, target.profiles, lambda name, value: value is not None and can_say(name, value)
+    )
+    yield from another_blocks(best, row)
+
+
 def _changes(
     given: options.Given, request: Request, plan: Plan, found: Evaluation, row: Row
 ) -> list[Change]:
@@ -251,6 +264,8 @@ def _change_blocks(
 
     is_running, fits = not found.rejected_by, fit_probability(row)
     yield from change_blocks(plan.workload.name, change, row, is_running=is_running, fits=fits)
+    if change is None and found.rejected_by == "out_of_memory":
+        yield from _another_plan(given, plan, found, row)
     if change is not None and not is_running:
         yield from next_blocks(plan.workload.name, change, others, row)
     if rewritten is not None and is_whole:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
 from planner.errors import PlannerError
+from planner.estimators.training.share import Setting
 from planner.optimize.collector import first_row, full_rows
 from planner.optimize.problem import Objective, Problem
 from planner.optimize.recommendation import FURTHEST
@@ -26,7 +27,7 @@ from planner.workloads.plan import Plan, make_plan
 SURE = 0.9
 """A change that fits less surely is taken where nothing else fits."""
 
-MOST_CHANGES = 3
+CHANGES = range(1, 4)
 """More parameters at once are another plan, not a change."""
 
 # These follow from others: a change of them alone is no decision of the user's.
@@ -88,6 +89,51 @@ def best_changes(
     return changes
 
 
+def another_plan(
+    plan: Plan,
+    found: Evaluation,
+    profiles: Iterable[str] = (),
+    may_be: Callable[[str, Value], bool] = lambda *_: True,
+) -> tuple[Plan, Change] | None:
+    """The best plan of these GPUs that fits, however much changes, and what does.
+
+    Of the framework or engine of the plan; where it has none, of the best of ``profiles`` that
+    keep weights and optimizer states in as many bits. Batch and formats stay. None where nothing
+    fits.
+    """
+    if found.source.mesh is None:
+        return None
+    own, name = first_row(found.candidates.columns()), found.source.profile
+    if best := _best_of(name, plan, own, may_be):
+        return best
+    others = (_best_of(one, plan, own, may_be) for one in profiles if one != name)
+    fit = (one for one in others if one is not None)
+    return max(fit, key=lambda one: one[1].value, default=None)
+
+
+def _best_of(
+    profile: str, plan: Plan, own: Row, may_be: Callable[[str, Value], bool]
+) -> tuple[Plan, Change] | None:
+    """The best that fits of a framework or engine that keeps states in no fewer bits."""
+    problem = _around(plan, own, may_be, profile)
+    if problem is None or _state_bytes(problem) < _state_bytes(plan.problem):
+        return None
+    for surely in (SURE, MEDIAN):
+        found = _best_by_distance(problem, problem.objectives[0], own, surely, range(len(own)))
+        if best := max(found, key=lambda one: one[2], default=None):
+            return replace(plan, problem=problem), _change(*best[:2], own, best[2], np.nan)
+    return None
+
+
+def _state_bytes(problem: Problem) -> float:
+    """Of weights and optimizer states per parameter; none where nothing is trained."""
+    setting = problem.sources[0].setting
+    if not isinstance(setting, Setting):
+        return 0.0
+    states = setting.framework.states
+    return states.weight + states.optimizer
+
+
 def _changes(
     problem: Problem, objective: Objective, own: Row, before: float, surely: float
 ) -> list[Change]:
@@ -110,8 +156,13 @@ def recommended_change(changes: list[Change]) -> Change | None:
     return next(enough)
 
 
-def _around(plan: Plan, own: Row, may_be: Callable[[str, Value], bool]) -> Problem | None:
-    """The search for what is better: the space's values of each parameter and the user's own."""
+def _around(
+    plan: Plan, own: Row, may_be: Callable[[str, Value], bool], profile: str | None = None
+) -> Problem | None:
+    """The search for what is better: the space's values of each parameter and the user's own.
+
+    ``profile`` is another framework or engine than the plan's.
+    """
     request, workload = plan.request, plan.workload.name
     (source,) = plan.problem.sources
     fixed = {
@@ -125,7 +176,7 @@ def _around(plan: Plan, own: Row, may_be: Callable[[str, Value], bool]) -> Probl
         now = own.get(f"{name}_s")
         limits[name] = max(bound, now) if isinstance(now, float) and np.isfinite(now) else bound
     asked: dict[str, object] = {
-        plan.workload.profile_kind: source.profile,
+        plan.workload.profile_kind: profile or source.profile,
         "space": None,
         "num_gpus": int(number(own["num_gpus"])),
         "settings": fixed,
@@ -178,7 +229,7 @@ def _values(
 
 
 def _best_by_distance(
-    problem: Problem, objective: Objective, own: Row, surely: float
+    problem: Problem, objective: Objective, own: Row, surely: float, counts: range = CHANGES
 ) -> Iterator[tuple[Candidates, int, float]]:
     """For each number of changed parameters the best configuration, and its objective.
 
@@ -195,7 +246,7 @@ def _best_by_distance(
             feasible = feasible[np.asarray(chances >= surely)]
             values = candidates.at(candidates.value(objective.name), feasible)
             distance = _distance(candidates, own, feasible)
-            for count in range(1, MOST_CHANGES + 1):
+            for count in counts:
                 at = np.flatnonzero(distance == count)
                 if not at.size:
                     continue

@@ -22,6 +22,7 @@ from planner.launch.wrappers import wrapper_of
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.workloads.pinned import PLAN_FILE, PinnedPlan
+from planner.workloads.plan import evaluated, one_configuration
 from planner.workloads.registry import workload_of
 
 _OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")
@@ -103,7 +104,9 @@ def translated(request: Request, target: str) -> Request:
     """
     tool, kind = target_of(target), workload_of(request.workload).profile_kind
     profiles = tool.profiles or tool.nearest
-    job = Job.of(request)
+    # Whether it fits as it is has no part here: the other may need less.
+    plan = one_configuration(request)
+    job = Job.of_plan(plan, evaluated(plan))
     own = job.profile
     is_its = own.name in profiles or tool.is_of_release(own)
     if is_its or not profiles or request.workload not in tool.workloads:

@@ -223,6 +223,18 @@ def test_a_file_of_one_engine_becomes_the_same_plan_in_another(planner, tmp_path
         assert option in text
 
 
+def test_a_plan_that_fits_in_the_other_framework_alone_is_written(planner, tmp_path):
+    file = "tests/launch/public/accelerate-context-parallel/config.yaml"
+    asked = ("--from", file, "--model", "llama-3.1-8b", "--gpu", "h100")
+    own = planner("estimate", *asked)
+    assert own.exit_code == 4
+    assert "No change of three parameters fits." in own.out
+    assert "Another plan fits, as DeepSpeed: as it is" in " ".join(own.out.split())
+    done = planner("launch", "torchtitan", *asked, "--output", tmp_path / "titan")
+    assert done.exit_code == 0
+    assert (tmp_path / "titan" / "train.sh").exists()
+
+
 def test_what_the_other_framework_lacks_is_named(planner, tmp_path):
     """torchtitan shards gradients too (stage 2) where Megatron-LM shards the optimizer alone."""
     done = planner(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
 
-from planner.decide.improve import SURE, best_changes, recommended_change
+from planner.decide.improve import SURE, another_plan, best_changes, recommended_change
 from planner.errors import PlannerError
 from planner.launch.judge import full_row
 from planner.optimize.result_columns import fit_probability
 from planner.question.request import Request
+from planner.workloads.pinned import settings_of
 from planner.workloads.plan import evaluated, make_plan, one_configuration
 
 ASKED: dict[str, dict[str, Any]] = {
@@ -35,8 +37,6 @@ def judged(request: Request) -> tuple[float, bool]:
 
 
 def values_of_the_space(request: Request) -> dict[str, list[Any]]:
-    from dataclasses import replace
-
     plan = make_plan(replace(request, settings={}))
     (source,) = plan.problem.sources
     from planner.question.terms import glossary
@@ -50,8 +50,6 @@ def values_of_the_space(request: Request) -> dict[str, list[Any]]:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ASKED)
 def test_no_plan_with_so_few_changes_is_better(name: str) -> None:
-    from dataclasses import replace
-
     request = Request(**ASKED[name])
     plan = one_configuration(request)
     found = evaluated(plan)
@@ -123,8 +121,6 @@ def test_the_recommended_change_has_nearly_all_there_is_to_gain() -> None:
 
 
 def test_the_best_plan_has_no_better_change() -> None:
-    from dataclasses import replace
-
     request = Request(**ASKED["runs"])
     plan = one_configuration(request)
     found, settings = evaluated(plan), dict(request.settings)
@@ -153,3 +149,37 @@ def test_a_served_plan_is_not_made_slower_for_its_users() -> None:
         assert change.row["time_per_output_token_s"] <= max(
             0.05, columns["time_per_output_token_s"][0]
         ) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("profiles", [(), ("deepspeed", "hf-trainer-bf16")])
+def test_where_no_change_fits_another_framework_may(profiles: tuple[str, ...]) -> None:
+    request = Request(
+        model="qwen3-8b", gpu="h100", num_gpus=8, framework="hf-trainer-bf16",
+        sequence_length=65_536, global_batch_size=8,
+        settings={"micro_batch_size": 1, "recompute": "full"},
+    )  # fmt: skip
+    plan = one_configuration(request)
+    found = evaluated(plan)
+    assert found.rejected_by == "out_of_memory"
+    assert not best_changes(plan, found)
+    best = another_plan(plan, found, profiles)
+    if not profiles:
+        assert best is None
+        return
+    assert best is not None
+    other, change = best
+    assert other.source_of(change.row).profile == change.row["framework"] == "DeepSpeed"
+    again = replace(request, framework="deepspeed", settings=settings_of("train", change.row))
+    assert evaluated(one_configuration(again)).rejected_by == ""
+
+
+def test_no_other_plan_keeps_its_states_in_fewer_bits() -> None:
+    request = Request(
+        model="llama-3.2-3b", gpu="l40s", num_gpus=1, framework="deepspeed", sequence_length=1024,
+        settings={"recompute": "full"},
+    )  # fmt: skip
+    plan = one_configuration(request)
+    narrow = replace(request, framework="hf-trainer-bf16")
+    assert evaluated(one_configuration(narrow)).rejected_by == ""
+    best = another_plan(plan, evaluated(plan), ("hf-trainer-bf16",), lambda *_: False)
+    assert best is None

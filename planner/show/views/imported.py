@@ -28,6 +28,7 @@ from planner.show.page import GAP, TOTAL, Block, Code, Pairs, Title, grid, said
 from planner.show.views.load import start_pairs
 from planner.show.views.overview import question_blocks
 from planner.show.views.parts import memory_parts
+from planner.show.views.search import estimate_command
 from planner.show.views.sure import fits_words
 from planner.show.views.told import label, share, short_plan, told
 from planner.workloads.base import Evaluation
@@ -244,6 +245,17 @@ def next_blocks(
         yield said(f"Or {change_text(workload, best, own)}")
 
 
+def another_blocks(best: tuple[Plan, Change] | None, own: Mapping[str, object]) -> Iterator[Block]:
+    """The plan that fits where no small change does, and the command that shows it."""
+    if best is None:
+        yield said("Nor does any other plan of these GPUs that planner knows of.")
+        return
+    plan, change = best
+    profile = change.row[plan.workload.profile_kind]
+    yield said(f"Another plan fits, as {profile}: {change_text(plan.workload.name, change, own)}")
+    yield Code(text=estimate_command(plan, change.row))
+
+
 def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str:
     """A change in a sentence: what instead of what, what it gains, how surely it fits.
 
@@ -270,7 +282,7 @@ def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str
             gains += [f"{label(name)} {after} instead of {before}"] if after != before else []
     fits = [f"fits with {chance(change.fits)}"] if math.isfinite(change.fits) else ["fits"]
     doubt = "" if change.is_told else " Published runs do not tell so small a gain from none."
-    return f"{', '.join(words)}: {', '.join([*gains, *fits])}.{doubt}"
+    return f"{', '.join(words) or 'as it is'}: {', '.join([*gains, *fits])}.{doubt}"
 
 
 def translation_text(own: Request, other: Request, *rows: Row) -> str:
