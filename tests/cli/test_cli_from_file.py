@@ -364,3 +364,21 @@ def test_samples_that_nothing_packs_may_be_as_long_as_fits(planner, tmp_path):
     assert planner(*asked, "--sequence-length", str(longest + 1)).exit_code == 4
     path.write_text(path.read_text().replace("packing: false", "packing: true"))
     assert "Nothing packs" not in planner(*asked).out
+
+
+def test_copies_of_fsdp1_go_in_its_own_word(planner, tmp_path):
+    script, config = tmp_path / "run.sh", tmp_path / "fsdp.yaml"
+    config.write_text(
+        "distributed_type: FSDP\nfsdp_config:\n"
+        "  fsdp_sharding_strategy: HYBRID_SHARD  # copies on each node\n"
+        "  fsdp_activation_checkpointing: true\nmixed_precision: bf16\n"
+    )
+    script.write_text(
+        "accelerate launch --config_file fsdp.yaml --num_processes 32 --num_machines 4 train.py "
+        "--model_name_or_path Qwen/Qwen2.5-32B --per_device_train_batch_size 1 "
+        "--gradient_accumulation_steps 4 --max_seq_length 8192 --bf16\n"
+    )
+    done = planner("estimate", "--from", script, "--gpu", "a100", "--write")
+    assert "data_parallel_replicas 1 instead of 4" in done.out
+    assert "fsdp_sharding_strategy: FULL_SHARD  # copies on each node" in config.read_text()
+    assert planner("estimate", "--from", script, "--gpu", "a100").exit_code == 0

@@ -74,7 +74,7 @@ def _layout(told: Told, _: ModelSpec | None) -> int:
         ranks, copies = copies, 1
     # A dispatcher of tokens sets the size (`server_args.py`, 0.5.23, `_handle_a2a_moe`).
     named = told.reading.text("--moe-a2a-backend") not in (None, "none")
-    dispatched = named or told.reading.has("--enable-deepep-moe")
+    dispatched = named or told.reading.value("spread_experts")
     told.values.update(
         tensor_parallel=max(stage // ranks, 1),
         pipeline_parallel=pp,

@@ -41,6 +41,13 @@ _WORD = re.compile(r"zero([0-3])(_offload)?")
 # Words of --fsdp before Transformers 5.
 _WHOLE, _PART = "full_shard", "shard_grad_op"
 _SPLITS = ("dp_replicate", "tp", "cp")
+_DEGREES = "parallelism_config.parallelism_config_"
+# FSDP1 has copies on each node or none.
+_STRATEGY, _COPIED, _WHOLLY = (
+    f"{SECTION}fsdp_sharding_strategy",
+    ("HYBRID_SHARD", "4"),
+    "FULL_SHARD",
+)
 
 
 def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
@@ -76,7 +83,9 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
             beside[name] = own.pop(name)
     if beside.get(_BY_LAUNCHER) == ("true",):
         own.pop(_REPEATS, None)  # not both
-    _require_splits({**own, **beside}, _named(found, "accelerate"))
+    launcher = _named(found, "accelerate")
+    _require_splits({**own, **beside}, launcher)
+    beside = _in_strategy(beside, launcher)
     if is_llama_factory_document({one.lstrip("-"): text for one, text in _texts(found).items()}):
         return in_own_words(own), beside
     return own, beside
@@ -118,7 +127,19 @@ def _of_launcher(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     if _BY_LAUNCHER in kept:
         of_script.pop(_REPEATS, None)
     _require_splits(kept, found)
-    return kept, of_script
+    return _in_strategy(kept, found), of_script
+
+
+def _in_strategy(changes: _Texts, launcher: Found | None) -> _Texts:
+    """A change to no copies in the word of FSDP1, where accelerate's file has that."""
+    given = None if launcher is None else launcher.options.get(_STRATEGY)
+    if given is None or given.single not in _COPIED:
+        return changes
+    if changes.get(f"{_DEGREES}dp_replicate_size") != ("1",):
+        return changes
+    sizes = [f"{_DEGREES}dp_{name}_size" for name in ("replicate", "shard")]
+    kept = {name: texts for name, texts in changes.items() if name not in sizes}
+    return {**kept, _STRATEGY: (_WHOLLY,)}
 
 
 def _without_fsdp(own: _Texts, beside: _Texts) -> _Texts:
@@ -169,6 +190,6 @@ def _require_splits(changes: Changes, launcher: Found | None) -> None:
     kind = None if launcher is None else launcher.options.get("distributed_type")
     if kind is None or (kind.single or "").upper() != "DEEPSPEED":
         return
-    keys = (f"parallelism_config.parallelism_config_{name}_size" for name in _SPLITS)
+    keys = (f"{_DEGREES}{name}_size" for name in _SPLITS)
     if any((changes.get(key) or ("1",)) != ("1",) for key in keys):
         raise LaunchError("accelerate hands DeepSpeed none of these splits.")
