@@ -60,6 +60,7 @@ _LORA = {
 _LORA_RANK, _UNSLOTH_RANK = 8, 16
 _ALL_MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _PREPARED = ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
+_REPEATING = "gradient_checkpointing_enable"
 _LENGTHS = ("max_length", "max_seq_length", "max_seq_len")
 
 # Of Ray Serve LLM, and of Ray Data: ray-project/ray 2.50, python/ray/data/llm.py.
@@ -421,7 +422,7 @@ def _model(options: _Options, calls: Sequence[Call], trainers: Sequence[Call]) -
         options.put("bnb_4bit_quant_storage", bits.given.get("bnb_4bit_quant_storage"), bits.line)
     elif bits is not None and bits.given.get("load_in_8bit") is True:
         options.put("load_in_8bit", True, bits.lines["load_in_8bit"])
-    prepared = next((one for one in calls if one.ends(*_PREPARED)), None)
+    prepared = next((one for one in calls if one.ends(*_PREPARED, _REPEATING)), None)
     if prepared is not None and prepared.given.get("use_gradient_checkpointing") is not False:
         for key in ("gradient_checkpointing", "--gradient_checkpointing"):
             options.known.pop(key, None)  # the model repeats its layers, whatever the Trainer says

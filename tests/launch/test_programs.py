@@ -240,6 +240,16 @@ def test_a_model_that_is_prepared_repeats_its_layers(
     assert found["recompute"] == repeats
 
 
+def test_a_model_that_is_told_to_repeats_its_layers(tmp_path: Path) -> None:
+    lines = (
+        "m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')",
+        "a = TrainingArguments(output_dir='o')",
+    )
+    told = (*lines, "m.gradient_checkpointing_enable()")
+
+    assert [_trained(tmp_path, *each)["recompute"] for each in (lines, told)] == ["none", "full"]
+
+
 _STARTED = """
 import argparse
 from transformers import AutoModelForCausalLM, HfArgumentParser, TrainingArguments

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from planner.errors import LaunchError
+from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.launch.option_table import OptionTable, Quantities
 from planner.launch.served import Told, known_model, whole
 from planner.launch.serving import (
@@ -19,6 +20,7 @@ from planner.launch.serving import (
 )
 from planner.launch.target import Argument, Process, Target, Variable
 from planner.launch.understood import ONGOING, Answers, Reading
+from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 
 _ALONE = ("llama-cli", "llama-bench", "llama-batched-bench")
@@ -31,6 +33,7 @@ _OTHERS = {
     "f32": "w16a16",
 }  # fmt: skip
 _TYPE = re.compile(r"(?i)[-_.](mxfp4(?:_moe)?|bf16|f16|fp16|f32|i?q[1-8](?:_[a-z0-9]+)*)$")
+_ALL_EXPERTS = re.compile(r"[\\.*]*(?:ffn_)?[\w\\.*|()]*exps[\w\\.*]*=CPU")
 _PARTS = re.compile(r"-0*\d+-of-0*\d+$")
 
 
@@ -144,11 +147,37 @@ def _put_layers(told: Told) -> None:
         told.values["weight_offload"] = min(round(max(1 - number / layers, 0.0), 4), 0.99)
     elif number is not None and number < 99:
         told.notes.append(f"{number} layers are on the GPU: give --set weight_offload=SHARE.")
-    if any(reading.has(one) for one in ("--cpu-moe", "--n-cpu-moe", "--override-tensor")):
+    _put_experts(told, model)
+
+
+def _put_experts(told: Told, model: ModelSpec | None) -> None:
+    """Experts in host memory as a share of the weights: of all layers, or of some."""
+    reading = told.reading
+    places = reading.text("--override-tensor")
+    if not (reading.has("--cpu-moe") or reading.has("--n-cpu-moe") or places is not None):
+        return
+    layers = whole(reading.text("--n-cpu-moe"))
+    is_told = places is None or _ALL_EXPERTS.fullmatch(places) is not None
+    if model is None or not model.num_experts or not is_told:
         told.notes.append(
             "Experts are kept in host memory: give their share of the weights with --set "
             "weight_offload=SHARE."
         )
+        return
+    groups = [group for group in model.layer_groups if group.num_experts]
+    number = sum(group.num_hidden_layers for group in groups)
+    held = sum(
+        group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
+        for group in groups
+    )
+    if layers is not None and not reading.has("--cpu-moe"):
+        held *= min(layers / number, 1)
+    share = round(held / count_parameters(model).total, 4)
+    told.values["weight_offload"] = max(share, told.values["weight_offload"])
+    told.notes.append(
+        f"Experts in host memory are {share:.0%} of the weights. The plan reads all of them over "
+        "the link in a step; llama.cpp computes the chosen ones there: it is faster than said."
+    )
 
 
 NAME = "llama-server"
