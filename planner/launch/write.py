@@ -8,11 +8,16 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
+
+import numpy as np
 
 from planner.base.files import written_whole
 from planner.base.reading import read_bytes, read_json
 from planner.base.records import record
 from planner.base.version import __version__
+from planner.configurations.training import TrainingConfigurations
+from planner.configurations.training_rules import unsupported
 from planner.errors import LaunchError, OutputError, PlannerError, SpecError
 from planner.launch import MANIFEST, WRAPPERS
 from planner.launch.job import Job
@@ -20,6 +25,7 @@ from planner.launch.target import Draft, File, Target
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 from planner.question.request import Request
+from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
 from planner.workloads.pinned import PLAN_FILE, PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration
@@ -99,25 +105,34 @@ def with_profiles(request: Request, target: str) -> Request:
 def translated(request: Request, target: str) -> Request:
     """The request as the target's framework or engine runs it, where it is of another.
 
-    Layout, batch, precision and memory stay; the release of an engine does not, and a ZeRO stage
-    that the framework lacks is its next one.
+    Layout, batch, precision and memory stay; the release of an engine does not, a ZeRO stage that
+    the framework lacks is its next one, and what tunes how the other computes goes where it has
+    no such thing.
     """
     tool, kind = target_of(target), workload_of(request.workload).profile_kind
     profiles = tool.profiles or tool.nearest
     # Whether it fits as it is has no part here: the other may need less.
     plan = one_configuration(request)
-    job = Job.of_plan(plan, evaluated(plan))
+    found = evaluated(plan)
+    job = Job.of_plan(plan, found)
     own = job.profile
     is_its = own.name in profiles or tool.is_of_release(own)
     if is_its or not profiles or request.workload not in tool.workloads:
         return request
     if kind == "engine":
         return replace(request, engine=profiles[0], engine_version=None)
-    stages = Catalogue(request.specs).load_framework(profiles[0]).spec.zero_stages
-    stage = int(job["zero_stage"] or 0)
-    settings = dict(request.settings)
-    if stage not in stages:
+    profile = Catalogue(request.specs).load_framework(profiles[0]).spec
+    configurations = found.candidates.configurations
+    asked = unsupported(cast(TrainingConfigurations, configurations), profile)
+    lacking = {name for name, where in asked.items() if np.any(where)}
+    settings, stage = dict(request.settings), int(job["zero_stage"] or 0)
+    stages = profile.zero_stages
+    if int(job["pipeline_parallel"]) > 1 and profile.pipeline_parallel:
+        stages = profile.pipeline_zero_stages
+    if "zero_stage" in lacking:
         settings["zero_stage"] = min((one for one in stages if one > stage), default=max(stages))
+    for name in lacking.intersection(terms_about("tuning")):
+        settings.pop(name, None)
     return replace(request, framework=profiles[0], settings=settings)
 
 

@@ -55,6 +55,7 @@ texts are made from it. Its columns:
     - ``quantity`` that published runs tell the errors of; ``sized``: what a run is sized by;
       ``work``: what a plan is made for; ``alike``: what plans that scale have in common; ``hour``:
       of a day
+    - ``tuning``: how one program computes, which another may have no word for
     - ``kernel``, ``reached``: of one operator, what it is and what it reaches; ``measure``: of
       scenarios; ``high``: results of which more is better
     - ``source``: specs of a row; ``priced``: what is compared where prices are; ``logged``: of a

@@ -235,6 +235,25 @@ def test_a_plan_that_fits_in_the_other_framework_alone_is_written(planner, tmp_p
     assert (tmp_path / "titan" / "train.sh").exists()
 
 
+def test_what_tunes_another_framework_goes_and_is_named(planner, tmp_path):
+    config, script = tmp_path / "ds.json", tmp_path / "run.sh"
+    config.write_text('{"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 5e8}}')
+    script.write_text(
+        "deepspeed --num_gpus 8 train.py --model_name_or_path Qwen/Qwen3-8B --bf16 "
+        "--deepspeed ds.json --per_device_train_batch_size 1 --gradient_checkpointing true\n"
+    )
+    asked = ("--from", script, "--gpu", "h100", "--output")
+    done = planner("launch", "torchtitan", *asked, tmp_path / "titan")
+    assert done.exit_code == 0
+    text = " ".join(done.out.split())
+    assert "The same plan without stage3 max live parameters: as DeepSpeed" in text
+    # Megatron-FSDP shards weights there: no other stage is taken.
+    bridged = planner("launch", "megatron-bridge", *asked, tmp_path / "bridge")
+    assert "instead of 3" not in bridged.out
+    plan = (tmp_path / "bridge" / "plan.toml").read_text()
+    assert "zero_stage = 3" in plan
+
+
 def test_what_the_other_framework_lacks_is_named(planner, tmp_path):
     """torchtitan shards gradients too (stage 2) where Megatron-LM shards the optimizer alone."""
     done = planner(

@@ -166,7 +166,7 @@ def _put_experts(told: Told, model: ModelSpec | None) -> None:
         return
     groups = [group for group in model.layer_groups if group.num_experts]
     number = sum(group.num_hidden_layers for group in groups)
-    held = sum(
+    held: float = sum(
         group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
         for group in groups
     )

@@ -298,7 +298,9 @@ def translation_text(own: Request, other: Request, *rows: Row) -> str:
         for name, value in own.settings.items()
         if other.settings.get(name, value) != value
     ]
+    dropped = [name.replace("_", " ") for name in own.settings if name not in other.settings]
     same = f"The same plan but {', '.join(changed)}" if changed else "The same plan"
+    same += f" without {', '.join(dropped)}" if dropped else ""
     return f"{same}: {'; '.join(words)}."
 
 
