@@ -15,8 +15,6 @@ from planner.cli import how
 from planner.cli.picture import picture_of
 
 if TYPE_CHECKING:
-    from planner.show.views.plots.picture import Picture
-    from planner.specs.catalogue import Catalogue
     from planner.validation.compare import Row
     from planner.validation.library import Library
     from planner.validation.runs import Runs
@@ -168,12 +166,14 @@ def validate(
     )
     from planner.specs.catalogue import Catalogue
     from planner.validation.kinds import kind_of
+    from planner.validation.library import Library, replacing
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
     catalogue = Catalogue(specs)
     if output is not None:
         check_path(output)
-    picture = _picture(plot, dark, picture_width, output)
+    drawn = {"plot": plot, "picture": None, "dark": dark, "picture_width": picture_width}
+    picture = picture_of("validate", {**drawn, "output": output})
     if template is not None:
         if runs is not None:
             raise SpecError(f"--template writes a table, it does not read {runs}: use --output.")
@@ -181,7 +181,7 @@ def validate(
         return
     files = (SHIPPED, *SHIPPED_INFERENCE) if runs is None else (runs,)
     tables = [read_runs(path) for path in files]
-    library = _library(profile, catalogue)
+    library = Library(catalogue=catalogue) if profile is None else replacing(profile, catalogue)
     found = [(table, _rows(table, library, quiet=quiet)) for table in tables]
     if output is not None:
         write_predictions(output, found)
@@ -199,13 +199,6 @@ def validate(
         raise CalibrationError(nothing_compared(*found[0]))
 
 
-def _picture(
-    plot: Path | None, dark: bool, width: str | None, output: Path | None
-) -> Picture | None:
-    given = {"plot": plot, "picture": None, "dark": dark, "picture_width": width}
-    return picture_of("validate", {**given, "output": output})
-
-
 def _title(files: Sequence[Path], shipped: bool) -> str:
     return "Published runs and predictions" if shipped else f"{files[0].name} and predictions"
 
@@ -218,12 +211,6 @@ def _write_template(kind: TemplateKind, path: Path) -> None:
 
     with written_whole(path) as stream:
         csv.writer(stream, lineterminator="\n").writerows(template(kind))
-
-
-def _library(profile: Path | None, catalogue: Catalogue) -> Library:
-    from planner.validation.library import Library, replacing
-
-    return Library(catalogue=catalogue) if profile is None else replacing(profile, catalogue)
 
 
 def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[Row]:

@@ -150,7 +150,9 @@ def interval_of(
         if (found := _most_specific(of_quantity, (*keys[:place], silicon, *keys[place + 1 :])))
     ]
     if basis == BASES[-1]:
-        best += [row for row in of_quantity if _is_of_work(row, keys, tables)]
+        # Those of the same task or mode, whatever the software, the GPU and the scale.
+        of_work = [(place, keys[place]) for place, key in enumerate(tables.keys) if key in _WORK]
+        best += [row for row in of_quantity if all(row.keys[at] == key for at, key in of_work)]
     if not best:
         return 0.0, math.inf
     wider = _wider(tables, quantity, basis, lacks)
@@ -161,15 +163,6 @@ def interval_of(
 def farther(one: str, other: str) -> str:
     """The basis of two whose runs are farther."""
     return max(one, other, key=BASES.index)
-
-
-def _is_of_work(row: Interval, keys: tuple[str, ...], tables: Tables) -> bool:
-    """Whether a row is of the same task or mode, whatever the software, the GPU and the scale."""
-    return all(
-        mine == given
-        for name, mine, given in zip(tables.keys, row.keys, keys, strict=True)
-        if name in _WORK
-    )
 
 
 @cache

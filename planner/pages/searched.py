@@ -107,12 +107,14 @@ def _page(
     limited = percentile_columns(manifest.get("constraints") or (), row)
     names = told_names(wording, goals, limited, row, row)
     specs = used_specs(manifest.get("specs") or {}, [row])
+    said = ", ".join(f"{name} {words}" for name, words in start_pairs(row).items())
+    started = f"At its start the engine says: {said}." if said else ""
     return Page(
         title=str(manifest.get("model") or "Plan"),
         question=[*map(str, manifest.get("question") or ()), *document.notes],
         answer=[
             _sentence(document, row, goals, ends, "Recommended: " if of else ""),
-            *filter(None, (document.part(f"{of}load", str), _started(row))),
+            *filter(None, (document.part(f"{of}load", str), started)),
         ],
         reached=reached_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
         sure=sure_lines(str(sure.get("basis") or ""), limits, facts),
@@ -272,12 +274,6 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
         *([_operators(document.where, operators)] if operators else []),
     ]
     return _page(document, catalogue, row, _goals(document, (), row), sections)
-
-
-def _started(row: Row) -> str:
-    """What an engine says at its start of its cache; empty where none does."""
-    said_of = ", ".join(f"{name} {words}" for name, words in start_pairs(row).items())
-    return f"At its start the engine says: {said_of}." if said_of else ""
 
 
 def _operators(where: str, operators: Sequence[object]) -> Section:

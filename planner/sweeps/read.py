@@ -98,7 +98,10 @@ class _Reader:
             if (workload := self._workload(one, common))
             for title in [self._title(one, workload, own)]
         ]
-        self._refuse_unknown(common, [work.workload for work in works])
+        known = {name: term for work in works for name, term in askable(work.workload).items()}
+        for word in common:
+            if full_name(word, known) not in known and word not in _OTHERS:
+                self.faults.append(self._unknown(word, known, "", ""))
         titles = [work.name for work in works]
         for title in dict.fromkeys(titles):
             if titles.count(title) > 1:
@@ -153,12 +156,6 @@ class _Reader:
             return value
         self.faults.append(f"{SETTINGS} is a table of parameters and values, not {value!r}.")
         return {}
-
-    def _refuse_unknown(self, common: Mapping[str, object], workloads: list[str]) -> None:
-        known = {name: term for one in workloads for name, term in askable(one).items()}
-        for word in common:
-            if full_name(word, known) not in known and word not in _OTHERS:
-                self.faults.append(self._unknown(word, known, "", ""))
 
     def _unknown(self, word: str, known: Mapping[str, Term], workload: str, where: str) -> str:
         names = [workload] if workload else workload_names()

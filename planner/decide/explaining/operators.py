@@ -246,7 +246,9 @@ def read_question(
             usual = codes.usual() if asked[name] in (ALL, [ALL], (ALL,)) else asked[name]
             words[name] = [*map(str, read_all(glossary()[name], usual, said(name)))]
         else:
-            sizes[name] = _sizes_asked(name, asked[name], said(name))
+            sizes[name] = [*map(float, read_all(glossary()[name], asked[name], said(name)))]
+            if min(sizes[name]) <= 0:
+                raise SearchSpaceError(f"{said(name)} is more than 0.")
     gpus, frameworks = (
         [*map(str, read_all(glossary()[name], asked[name], said(name)))] if name in asked else []
         for name in ("gpu", "framework")
@@ -275,13 +277,6 @@ def _counts(given: object, said: str) -> list[float]:
     if given in (ALL, [ALL], (ALL,)):
         return [float(count) for count in every_count(None)[1:]]
     return [float(whole(value, said, 1)) for value in several(given, said)]
-
-
-def _sizes_asked(name: str, given: object, said: str) -> list[float]:
-    values = [float(value) for value in read_all(glossary()[name], given, said)]
-    if min(values) <= 0:
-        raise SearchSpaceError(f"{said} is more than 0.")
-    return values
 
 
 def _check(question: OperatorQuestion, said: Said) -> None:

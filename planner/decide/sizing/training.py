@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -102,7 +102,8 @@ class TrainingSizer:
             return self._size(reason=reason_of(self.missed))
         others = [count for count in counts if fewest.num_gpus < count]
         near = tuple(count for count in others if count <= _DEARER * fewest.num_gpus)
-        self._try([*near[:_TRIED_ABOVE], *thinned(near, _TRIED_ABOVE)])
+        for count in [*near[:_TRIED_ABOVE], *thinned(near, _TRIED_ABOVE)]:
+            self._at(count)
         is_budget = "cost" in self.request.constraints
         if is_budget:
             self._fastest(tuple(others))
@@ -254,10 +255,6 @@ class TrainingSizer:
                 break
         end = beyond[0] if beyond else math.inf
         self._first([count for count in reversed(counts) if last < count < end])
-
-    def _try(self, counts: Iterable[int]) -> None:
-        for count in counts:
-            self._at(count)
 
     def _at(self, count: int) -> Fleet | None:
         """The fastest plan on so many GPUs that keeps every limit; None if there is none."""

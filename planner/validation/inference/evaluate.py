@@ -421,7 +421,10 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
         latency = in_waves(batch, running, latency, lambda rest: _latency(columns, *times(rest)))
     else:
         latency = latency * batch / running
-    logits = _logits(cases, c)
+    # Of every position where they are computed; a mean over the stages.
+    per_logit = np.array([case.logit_bytes for case in cases])
+    tokens = c.concurrency * setting_of(cases).workload.input_tokens
+    logits = per_logit * tokens * cases[0].model.vocab_size / c.replica_gpus
     kept = 1.0 if scheduler.continuous else batch / c.attention_data_parallel
     return Outcome(
         quantities={
@@ -456,13 +459,6 @@ def _overlap(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatA
     # A stage waits for the last one when as many micro-batches as are kept are under way.
     steps = p + (parts - 1) * np.maximum(p / _IN_FLIGHT, 1.0)
     return np.where(overlapped, steps / (parts * p), 1.0)
-
-
-def _logits(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatArray:
-    """Bytes of the logits of every position where they are computed; a mean over the stages."""
-    per_logit = np.array([case.logit_bytes for case in cases])
-    tokens = c.concurrency * setting_of(cases).workload.input_tokens
-    return per_logit * tokens * cases[0].model.vocab_size / c.replica_gpus
 
 
 Pass = Callable[[Sequence[InferenceCase]], Outcome]

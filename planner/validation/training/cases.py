@@ -210,17 +210,12 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         is_fine_tuning=is_fine_tuning(run),
         catalogue=library.catalogue,
     )
-    _check_workload(case)
-    return case
-
-
-def _check_workload(case: TrainingCase) -> None:
-    """Raise NotPredicted where a number of the run is beyond what a question may hold."""
     try:
         _ = case.setting
-    except Faults as error:
+    except Faults as error:  # a number of the run is beyond what a question may hold
         (name,), text = error.found[0]
         raise NotPredicted(f"impossible {name}: {text}") from error
+    return case
 
 
 def _length(run: Run, rule: FrameworkRule) -> int:
