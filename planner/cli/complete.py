@@ -12,10 +12,7 @@ from typing import TypeAlias
 
 import typer
 
-from planner.base.enums import (
-    ComputePrecision,
-    Quantization,
-)
+from planner.base.enums import ComputePrecision, Quantization
 from planner.launch import TARGETS, WRAPPERS
 from planner.question.inputs import full_name
 from planner.question.request import ALL, Request

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner.base.cells import Row, number
 from planner.cli import options
-from planner.cli.picture import draw_plan, picture_of
+from planner.cli.options import draw_plan, picture_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -242,12 +242,7 @@ def _change_blocks(
 ) -> Iterator[Block]:
     """The change, what it costs and the next best one, and how the file says it."""
     from planner.optimize.result_columns import fit_probability
-    from planner.show.views.imported import (
-        by_hand_blocks,
-        change_blocks,
-        diff_blocks,
-        next_blocks,
-    )
+    from planner.show.views.imported import by_hand_blocks, change_blocks, diff_blocks, next_blocks
 
     is_running, fits = not found.rejected_by, fit_probability(row)
     yield from change_blocks(plan.workload.name, change, row, is_running=is_running, fits=fits)

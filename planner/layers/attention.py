@@ -24,17 +24,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.base.enums import (
-    AdapterTargets,
-    AttentionKind,
-)
-from planner.base.software_enums import (
-    CONTEXT,
-    OUT_PROJ,
-    QKV_PROJ,
-)
-from planner.layers.altup import laurel, predicted
-from planner.layers.compressed import compressed_attention
+from planner.base.enums import AdapterTargets, AttentionKind
+from planner.base.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
+from planner.layers.compressed import compressed_attention, down
 from planner.layers.operators import (
     AttentionCore,
     BlockExchange,
@@ -56,7 +48,7 @@ from planner.layers.operators import (
     kept,
     plain,
 )
-from planner.layers.residual import GATED, ROTARY, added, norm, sources, streams
+from planner.layers.residual import GATED, ROTARY, added, laurel, norm, predicted, sources, streams
 from planner.specs.model import AttentionSpec, LayerGroup
 
 
@@ -359,7 +351,7 @@ def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
     up = d - rope + value_dim(attention)
     read = (block_input(h),)
     if rank_q:
-        yield _down("q_down", h, rank_q, read)
+        yield down("q_down", h, rank_q, read)
     yield Product(
         name="q_up",
         module="qkv",
@@ -373,7 +365,7 @@ def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
         makes=QKV_PROJ,
     )
     if not attention.shares_cache:
-        yield _down("kv_down", h, rank_kv + rope, ())
+        yield down("kv_down", h, rank_kv + rope, ())
     yield Product(
         name="kv_up",
         module="qkv",
@@ -396,21 +388,6 @@ def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
             holder=Holder.ATTENTION,
             reads="residual",
         )
-
-
-def _down(name: str, h: int, width: int, keeps: tuple[Kept, ...]) -> Product:
-    """A projection to a latent: each rank makes all of it, of the tokens it holds."""
-    return Product(
-        name=name,
-        module="qkv",
-        depth=h,
-        columns=plain(width),
-        split=Split.NONE,
-        rows=Spread.TOKENS,
-        holder=Holder.ATTENTION,
-        reads="residual",
-        keeps=keeps,
-    )
 
 
 def _rotary(attention: AttentionSpec, is_latent: bool) -> Op:

@@ -13,15 +13,10 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from planner.base.enums import (
-    AdapterTargets,
-)
-from planner.base.software_enums import (
-    CONTEXT,
-    OUT_PROJ,
-    QKV_PROJ,
-)
+from planner.base.enums import AdapterTargets
+from planner.base.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
 from planner.layers.operators import (
     AttentionCore,
     Element,
@@ -37,7 +32,7 @@ from planner.layers.operators import (
     Weights,
     columns,
     kept,
-    plain,
+    whole,
 )
 from planner.layers.residual import ROTARY
 from planner.specs.model import AttentionSpec
@@ -48,7 +43,7 @@ def compressed_attention(
 ) -> Iterator[Op]:
     """From the projections to the output; ``read`` is what the first of them keeps."""
     a, d, rank = attention.num_attention_heads, attention.head_dim, attention.q_lora_rank
-    yield _down("q_down", h, rank, (read,))
+    yield down("q_down", h, rank, (read,))
     yield Product(
         name="q_up",
         module="qkv",
@@ -60,7 +55,7 @@ def compressed_attention(
         keeps=(kept(rank, spread=Spread.TOKENS),),
         makes=QKV_PROJ,
     )
-    yield _down("kv_down", h, d, ())
+    yield down("kv_down", h, d, ())
     yield from _compressor(h, attention)
     if rotary:
         yield Elementwise(
@@ -79,18 +74,9 @@ def compressed_attention(
     yield from _output(h, attention)
 
 
-def _down(name: str, h: int, width: int, keeps: tuple[Kept, ...]) -> Product:
-    return Product(
-        name=name,
-        module="qkv",
-        depth=h,
-        columns=plain(width),
-        split=Split.NONE,
-        rows=Spread.TOKENS,
-        holder=Holder.ATTENTION,
-        reads="residual",
-        keeps=keeps,
-    )
+def down(name: str, h: int, width: int, keeps: tuple[Kept, ...] = ()) -> Product:
+    """A projection to a latent: each rank makes all of it, of the tokens it holds."""
+    return replace(whole(name, "qkv", h, width, Holder.ATTENTION, "residual"), keeps=keeps)
 
 
 def _compressor(h: int, attention: AttentionSpec) -> Iterator[Op]:
@@ -100,10 +86,10 @@ def _compressor(h: int, attention: AttentionSpec) -> Iterator[Op]:
     if ratio:
         # Runs overlap where an indexer chooses.
         wide = (2 if attention.index_topk else 1) * d
-        yield _down("compress_down", h, 2 * wide, ())
+        yield down("compress_down", h, 2 * wide, ())
         norms += ratio * wide + d
         if attention.index_topk:
-            yield _down("index_down", h, 2 * 2 * attention.index_head_dim, ())
+            yield down("index_down", h, 2 * 2 * attention.index_head_dim, ())
     yield Weights(
         name="head_norms", module="attention", weights=norms, holder=Holder.ATTENTION, sharded=True
     )

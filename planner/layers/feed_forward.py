@@ -12,13 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.base.enums import (
-    AdapterTargets,
-)
-from planner.base.software_enums import (
-    MLPWI,
-    MLPWO,
-)
+from planner.base.enums import AdapterTargets
+from planner.base.software_enums import MLPWI, MLPWO
 from planner.layers.operators import (
     BlockExchange,
     Columns,
@@ -38,6 +33,7 @@ from planner.layers.operators import (
     Weights,
     kept,
     plain,
+    whole,
 )
 from planner.layers.residual import GATED, added, norm, sources, streams
 from planner.specs.model import FeedForwardSpec, LayerGroup
@@ -182,17 +178,8 @@ def _router(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
 
 def _latent(name: str, depth: int, width: int) -> Product:
     """A projection to what experts read, or back, whole on every rank."""
-    return Product(
-        name=name,
-        module="experts",
-        depth=depth,
-        columns=plain(width),
-        split=Split.NONE,
-        rows=Spread.TOKENS,
-        holder=Holder.ROUTER,
-        sharded=False,
-        reads="feed_forward" if name == "latent_down" else "expert_outputs",
-    )
+    reads = "feed_forward" if name == "latent_down" else "expert_outputs"
+    return replace(whole(name, "experts", depth, width, Holder.ROUTER, reads), sharded=False)
 
 
 def _routed(feed_forward: FeedForwardSpec, k: int, inputs: int) -> Experts:

@@ -17,9 +17,7 @@ from numbers import Integral, Real
 from typing import TypeAlias
 
 from planner.base.adapter_names import settings_of
-from planner.base.enums import (
-    Contract,
-)
+from planner.base.enums import Contract
 from planner.base.units import parse_quantity
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.question.terms import Term

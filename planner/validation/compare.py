@@ -18,10 +18,9 @@ from planner.logs.reading import OUT_OF_MEMORY
 from planner.question.terms import terms_about
 from planner.specs.model import ModelSpec
 from planner.validation.columns import MEASURED
-from planner.validation.kinds import Compared, Kind, kind_of
+from planner.validation.kinds import Compared, Kind, kind_of, ranges
 from planner.validation.library import spelled
 from planner.validation.models import OF_COLUMNS
-from planner.validation.predict import ranges
 from planner.validation.prediction import RATES, Case, Prediction, Range
 from planner.validation.runs import Run, Runs
 

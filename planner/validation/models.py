@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.base.enums import (
-    AttentionKind,
-    LinkKind,
-    PositionEmbedding,
-)
+from planner.base.enums import AttentionKind, LinkKind, PositionEmbedding
 from planner.base.units import UNITS
 from planner.confidence.classes import has_experts
 from planner.specs.catalogue import default_cluster

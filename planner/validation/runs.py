@@ -7,9 +7,7 @@ from functools import cached_property
 from io import StringIO
 from pathlib import Path
 
-from planner.base.enums import (
-    TemplateKind,
-)
+from planner.base.enums import TemplateKind
 from planner.base.reading import RESULT, csv_of, read_text
 from planner.base.records import record
 from planner.errors import SpecError, did_you_mean

@@ -7,10 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from planner.base.enums import (
-    CacheType,
-    Quantization,
-)
+from planner.base.enums import CacheType, Quantization
 from planner.base.records import record
 from planner.confidence.classes import has_experts
 from planner.confidence.software import read_table

@@ -8,13 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric
-from planner.base.enums import (
-    CacheType,
-)
+from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.confidence.fits import default_fit_confidence
-from planner.confidence.intervals import INFERENCE_TABLES
+from planner.confidence.intervals import INFERENCE_TABLES, default_fit_confidence
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.burst import (
     emptying_answer,

@@ -22,7 +22,7 @@ _DRAWN_BY: Mapping[str, str] = {
     "roofline": "roofline.draw_roofline",
     "timeline": "timeline.draw_timelines",
     "cost": "curves.draw_curves",
-    "matrix": "matrix.draw_matrix",
+    "matrix": "curves.draw_matrix",
     "predicted": "predicted.draw_predicted",
     "latency": "latency.draw_latencies",
 }
