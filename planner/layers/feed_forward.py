@@ -23,7 +23,6 @@ from planner.layers.operators import (
     ExpertExchange,
     Experts,
     Holder,
-    Kept,
     Op,
     Part,
     Permute,
@@ -106,6 +105,9 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         joined=inputs,
         makes=MLPWI,
     )
+    keeps = [kept(inputs * width, Element.ACTIVATION_INPUT)]
+    if feed_forward.gated:  # eager kernels keep the function of the gate, too, for the product
+        keeps.append(kept(width, remade_by=("mlp_act",), eager=True))
     yield Elementwise(
         name="activation",
         module="activation",
@@ -114,7 +116,7 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         forward=inputs + 1,
         backward=2 * inputs + 1,
         eager=GATED if feed_forward.gated else None,
-        keeps=_kept_by_activation(width, gated=feed_forward.gated),
+        keeps=tuple(keeps),
         repeated_by=("mlp_act",),
     )
     yield Product(
@@ -130,12 +132,6 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         makes=MLPWO,
     )
     yield BlockExchange(name="feed_forward_tensor_parallel", module="feed_forward", makes=MLPWO)
-
-
-def _kept_by_activation(width: int, *, gated: bool) -> tuple[Kept, ...]:
-    """Its inputs; eager kernels keep the function of the gate, too, for the product."""
-    inputs = kept((2 if gated else 1) * width, Element.ACTIVATION_INPUT)
-    return (inputs, kept(width, remade_by=("mlp_act",), eager=True)) if gated else (inputs,)
 
 
 def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:

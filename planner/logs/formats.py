@@ -104,7 +104,13 @@ def read_log(path: Path, name: str | None = None) -> Reading:
             f"There are {', '.join(NAMES)}."
         )
     log = Log(_file_in(path) if os.path.isdir(path) else path)
-    reading = _of_objects(log, name) or _of_lines(log, name)
+    reading = _of_objects(log, name)
+    if reading is None:
+        known = [one for one in TEXTS if name in (None, one.name)]
+        found = set(_found(log, known))
+        # The first, in the order above, that any line is of.
+        first = next((one for one in known if one.name in found), None)
+        reading = first.read(log) if first else None
     ran_out = (reading is None or reading.is_training) and any(
         "ut of memory" in line.text and _OUT.search(line.text) for line in log.lines()
     )
@@ -150,14 +156,6 @@ def _of_objects(log: Log, name: str | None) -> Reading | None:
             reading = replace(reading, notes=(*reading.notes, note))
         return reading
     return None
-
-
-def _of_lines(log: Log, name: str | None) -> Reading | None:
-    """The first format, in the order above, that any line is of."""
-    known = [one for one in TEXTS if name in (None, one.name)]
-    found = set(_found(log, known))
-    first = next((one for one in known if one.name in found), None)
-    return first.read(log) if first else None
 
 
 def _found(log: Log, known: list[Format]) -> Iterator[str]:

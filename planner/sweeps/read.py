@@ -181,8 +181,12 @@ class _Reader:
         if isinstance(given, Mapping) or (term.type == "price" and "=" in str(given)):
             return (given,)  # the prices of several GPUs are one answer
         values = self._listed(self.said(term.term), given)
+        if values == (ALL,) and term.term == "num_gpus":
+            return every_count(None)
+        if values == (ALL,) and term.term in SPECS:
+            return tuple(Catalogue(self.specs).names(SPECS[term.term]))
         if values == (ALL,):
-            return self._every(term)
+            return CONTRACTS if term.term == "contract" else values
         if term.type in ("count", "counts"):
             return tuple(dict.fromkeys(self._count(term, value) for value in values))
         if term.term not in SPECS:
@@ -198,13 +202,6 @@ class _Reader:
         except PlannerError as error:
             self.faults.append(str(error))
             return 1
-
-    def _every(self, term: Term) -> Values:
-        if term.term == "num_gpus":
-            return every_count(None)
-        if term.term in SPECS:
-            return tuple(Catalogue(self.specs).names(SPECS[term.term]))
-        return CONTRACTS if term.term == "contract" else (ALL,)
 
     def _place(self, name: str, value: object) -> object:
         """Where a spec is: names and aliases of one spec are one value."""

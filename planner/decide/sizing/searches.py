@@ -211,7 +211,12 @@ class TrainingSizer:
         """
         grid = coarse(counts)
         first = self._first(grid) or self._among_the_most(counts) or self._first(grid)
-        first = first or self._first(self._dividing_the_batch(counts))
+        if first is None and self._is_given:
+            first = self._first(counts)
+        elif first is None:  # the grid has few numbers of the batch's odd factors
+            batch = self._setting.workload.global_batch_size
+            odd = (count for count in counts if batch % (count // (count & -count)) == 0)
+            first = self._first(tuple(odd))
         looked_at = 0
         while first is None and looked_at < len(self.found):
             looked_at = len(self.found)
@@ -249,13 +254,6 @@ class TrainingSizer:
                 break
             before = mine if mine is not None and math.isfinite(mine.excess) else before
         return None
-
-    def _dividing_the_batch(self, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """Numbers of the batch's odd factors, and all that are given: the grid has few of them."""
-        if self._is_given:
-            return counts
-        batch = self._setting.workload.global_batch_size
-        return tuple(count for count in counts if batch % (count // (count & -count)) == 0)
 
     def _around_the_nearest(self, counts: tuple[int, ...]) -> tuple[int, ...]:
         """Numbers beside the one that came closest to keeping a limit.

@@ -163,7 +163,12 @@ class SimpleCommands:
             return self.call(name, [Element(word.pieces, word.regions) for word in words[1:]])
         self._builtin(name, words)
         if name == "read" and any((word.text or "").startswith("-d") for word in words):
-            self._read_whole(node, words[-1])
+            # ``read -r -d '' NAME <<EOF``: the here-document, as it becomes.
+            bodies = [item.body for item in node.redirections if item.body is not None]
+            if bodies and (words[-1].text or "").isidentifier():
+                pieces = self.expander.text(bodies[-1].parts, bodies[-1].start)
+                put = Variable((Element(pieces),), assigned=(node.start,))
+                self.put(words[-1].text or "", put)
         self._command(node, words)
         if name == "false" or (name == "getopts" and not self.expander.num_arguments):
             return False
@@ -279,13 +284,6 @@ class SimpleCommands:
         elif name == "set" and "--" in rest:
             after = words[rest.index("--") + 2 :]
             self.expander.arguments = tuple(Element(w.pieces, w.regions) for w in after)
-
-    def _read_whole(self, node: Simple, name: Word) -> None:
-        """``read -r -d '' NAME <<EOF``: the here-document, as it becomes."""
-        bodies = [item.body for item in node.redirections if item.body is not None]
-        if bodies and (name.text or "").isidentifier():
-            pieces = self.expander.text(bodies[-1].parts, bodies[-1].start)
-            self.put(name.text or "", Variable((Element(pieces),), assigned=(node.start,)))
 
     # Here-documents
 

@@ -188,7 +188,11 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
         if (given is None and texts is None) or (given is not None and given.texts == texts):
             continue
         if given is None:
-            candidates = _added(text, name, texts or (), _neighbours(options, after))
+            # Behind what it may stand, the best first.
+            placed = [one for one in options.values() if one.whole is not None]
+            placed.sort(key=lambda one: one.whole or Span(0, 0), reverse=True)
+            places = [*([options[after]] if after in options else []), *placed]
+            candidates = _added(text, name, texts or (), places[:_MOST_NEIGHBOURS])
         elif texts is None:
             candidates = _removed(text, given)
         else:
@@ -206,14 +210,6 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
 
 def _texts(options: Mapping[str, Given]) -> dict[str, tuple[str | None, ...]]:
     return {name: given.texts for name, given in options.items()}
-
-
-def _neighbours(options: Mapping[str, Given], after: str) -> list[Given]:
-    """Options behind which a new one may stand, the best first."""
-    placed = [given for given in options.values() if given.whole is not None]
-    placed.sort(key=lambda given: given.whole or Span(0, 0), reverse=True)
-    first = [options[after]] if after in options else []
-    return [*first, *placed][:_MOST_NEIGHBOURS]
 
 
 def _changed(text: str, given: Given, texts: tuple[str, ...]) -> Iterator[str]:
