@@ -19,7 +19,7 @@ from planner.base.enums import TemplateKind
 from planner.cli import complete
 from planner.confidence.software import read_table
 from planner.launch import WRAPPERS
-from planner.show.views.plots.names import PICTURES, USUAL_WIDTH
+from planner.show.page import PICTURES, USUAL_WIDTH
 from planner.workloads.given import DRIVERS, SAMPLERS, TRIALS
 from planner.workloads.registry import workload_names
 

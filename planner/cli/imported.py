@@ -29,9 +29,9 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     from planner.errors import InfeasibleError, LaunchError
     from planner.launch.judge import full_row, judged
     from planner.show.terminal import make_console, write
-    from planner.show.views.estimate import write_estimate
     from planner.show.views.infeasible import infeasible_message
     from planner.show.views.load import refuse_overload
+    from planner.show.views.search import write_estimate
     from planner.workloads.plan import result_of
 
     imported: Imported = given["imported"]
@@ -198,8 +198,6 @@ def _blocks(
     change: Iterator[Block],
 ) -> Iterator[Block]:
     from planner.show.page import GAP, said
-    from planner.show.views.estimate import estimate_blocks
-    from planner.show.views.estimate import misfit_blocks as all_misfit_blocks
     from planner.show.views.imported import (
         beside_blocks,
         misfit_blocks,
@@ -208,7 +206,8 @@ def _blocks(
         understood_blocks,
         wasted_blocks,
     )
-    from planner.show.views.search import one_blocks
+    from planner.show.views.search import estimate_blocks, one_blocks
+    from planner.show.views.search import misfit_blocks as all_misfit_blocks
 
     yield from understood_blocks(given["imported"], is_full=given["full"])
     yield said(*(f"  {note}" for note in notes))

@@ -34,7 +34,7 @@ from planner.pages.document import (
     version_notes,
 )
 from planner.pages.table import MOST_ROWS, PLACES, PLAN, breakdowns, make_table, shown_columns
-from planner.question.cells import limit_column
+from planner.question.inputs import limit_column
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.show.page import (
     BEST,

@@ -16,7 +16,7 @@ from planner.base.reading import RESULT, read_csv, read_json, table_of
 from planner.base.records import record
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.pareto import front_of_many
-from planner.question.cells import cell_reader
+from planner.question.inputs import cell_reader
 from planner.question.terms import terms_of
 from planner.sweeps.parts import AGAIN, Part, parts_of, read_head, read_rows
 from planner.sweeps.plan import SweepPlan, work_columns

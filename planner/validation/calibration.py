@@ -29,14 +29,12 @@ from planner.specs.engine import EngineExecution, EngineProfile
 from planner.specs.framework import Execution, FrameworkProfile, Memory, Overlap
 from planner.specs.gpu import GpuSpec
 from planner.specs.paths import SpecKind
-from planner.validation.columns import TableKind
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.inference.evaluate import predict_inference_group
 from planner.validation.kinds import KINDS, THROUGHPUT
-from planner.validation.library import Library
-from planner.validation.models import NotPredicted
+from planner.validation.library import Library, NotPredicted
 from planner.validation.prediction import MEMORY, RATES, Case, Prediction
-from planner.validation.runs import Run, Runs
+from planner.validation.runs import Run, Runs, TableKind
 from planner.validation.training.cases import TrainingCase, predict_training_group
 
 if TYPE_CHECKING:

@@ -20,13 +20,11 @@ from planner.confidence.intervals import (
 from planner.confidence.software import engine_labels, framework_labels, framework_rule
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.question.terms import terms_about
-from planner.validation.columns import MEASURED, TableKind
 from planner.validation.inference.cases import impossible_layouts, inference_case, inference_choices
 from planner.validation.inference.evaluate import predict_inference_group
-from planner.validation.library import Library
-from planner.validation.models import NotPredicted
+from planner.validation.library import Library, NotPredicted
 from planner.validation.prediction import MEMORY, RATES, Case, Prediction, Range
-from planner.validation.runs import Run, Runs
+from planner.validation.runs import MEASURED, Run, Runs, TableKind
 from planner.validation.training.cases import (
     impossible_training_layouts,
     predict_training_group,

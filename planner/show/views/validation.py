@@ -22,13 +22,12 @@ from planner.show.page import GAP, Block, Pairs, Title, grid, said
 from planner.show.theme import axis_label
 from planner.show.views.rows import csv_cell, plain_cell, texts
 from planner.validation.calibration import unit_of
-from planner.validation.columns import ADDED, MEASURED, PREDICTED, schema_of
 from planner.validation.compare import UNKNOWN, Errors, MemoryVerdicts, Row, errors, memory_verdicts
 from planner.validation.kinds import Kind, kind_of
 from planner.validation.logs.compare import Compared, Comparison
 from planner.validation.logs.planned import STATIC, Planned
 from planner.validation.prediction import MEMORY, RATES
-from planner.validation.runs import Runs, read_runs, template
+from planner.validation.runs import ADDED, MEASURED, PREDICTED, Runs, read_runs, schema_of, template
 
 if TYPE_CHECKING:
     from planner.validation.fit import Errors as Fitted

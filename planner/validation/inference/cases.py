@@ -26,12 +26,17 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS
 from planner.specs.serving import MOST_DRAFTED, ServingWorkload
-from planner.validation.columns import SCHEDULED, MemoryKind
 from planner.validation.inference.deployments import Deployment, configurations, deployment
-from planner.validation.library import Library, spelled, without_variant
-from planner.validation.models import NotPredicted, model_of, run_cluster
+from planner.validation.library import (
+    Library,
+    NotPredicted,
+    model_of,
+    run_cluster,
+    spelled,
+    without_variant,
+)
 from planner.validation.prediction import Case
-from planner.validation.runs import Run
+from planner.validation.runs import SCHEDULED, MemoryKind, Run
 from planner.workloads.engine_options import eager, limited
 
 

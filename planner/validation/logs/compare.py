@@ -22,13 +22,12 @@ from planner.logs.reading import (
     steady_state,
 )
 from planner.question.terms import terms_about, terms_of
-from planner.validation.columns import INFERENCE, TRAINING, ColumnType, Schema, is_path
 from planner.validation.inference.cases import Mode
 from planner.validation.kinds import KINDS, predict, ranges
 from planner.validation.library import Library
 from planner.validation.logs.planned import STATIC, TRAIN, Planned
 from planner.validation.prediction import MEMORY, RATES, Range
-from planner.validation.runs import Run, Runs
+from planner.validation.runs import INFERENCE, TRAINING, ColumnType, Run, Runs, Schema, is_path
 
 _GIGABIT = UNITS["byte/s"]["Gbit/s"]
 _GIGABYTE = UNITS["byte"]["GB"]

@@ -44,11 +44,9 @@ from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.serving import with_mtp
 from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload, layers_of_chunks
-from planner.validation.columns import MemoryKind
-from planner.validation.library import Library
-from planner.validation.models import NotPredicted, model_of, run_cluster
+from planner.validation.library import Library, NotPredicted, model_of, run_cluster
 from planner.validation.prediction import MEMORY, Case, Prediction
-from planner.validation.runs import Run
+from planner.validation.runs import MemoryKind, Run
 from planner.validation.training.layouts import ONCE_PER_NODE, Layout, Open, layouts, since
 
 _NO_HOST_WAITS = ("full", "sync_free")

@@ -74,7 +74,6 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
         "predicted",
         "timeline",
         "roofline",
-        "latency",
     ):
         monkeypatch.setattr(f"planner.show.views.plots.{module}.drawing", kept)
 
