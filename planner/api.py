@@ -390,8 +390,11 @@ def explain(
     if base is None and not asked.settings:
         asked = recommended_of(asked).request()
     number = read_burst(asked.workload, burst)
-    other = _other_request(asked, against)
-    return Explained.showing(explained_plan(asked, number, other))
+    if isinstance(against, Mapping):
+        against = changed_request(asked, against)
+    elif against is not None and not isinstance(against, Request):
+        against = request_in(Path(against), None, {}, beside=asked)
+    return Explained.showing(explained_plan(asked, number, against))
 
 
 def compare(*things: str | os.PathLike[str], **request: object) -> Compared:
@@ -423,16 +426,6 @@ def compare(*things: str | os.PathLike[str], **request: object) -> Compared:
             f"Give a question, such as a model, to compare {' and '.join(texts)}."
         )
     return Compared.showing(compared_plans(named, request, request_in))
-
-
-def _other_request(
-    asked: Request, against: Mapping[str, object] | str | os.PathLike[str] | Request | None
-) -> Request | None:
-    if against is None or isinstance(against, Request):
-        return against
-    if isinstance(against, Mapping):
-        return changed_request(asked, against)
-    return request_in(Path(against), None, {}, beside=asked)
 
 
 def max_batch(

@@ -25,8 +25,7 @@ import planner
 from planner.validation.calibration import Measured, Parameter, log_ratios, measured_runs, thinned
 from planner.validation.fit import best_point
 from planner.validation.inference.cases import InferenceCase, inference_case
-from planner.validation.library import Library
-from planner.validation.models import NotPredicted
+from planner.validation.library import Library, NotPredicted
 from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
 
 PROFILES = Path(planner.__file__).parent / "engine_profiles"

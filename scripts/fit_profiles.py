@@ -17,9 +17,15 @@ import tomlkit
 
 import planner
 from planner.base.units import GIB
-from planner.validation.calibration import Measured, Parameter, measured_runs, with_values
+from planner.validation.calibration import (
+    Measured,
+    Parameter,
+    measured_runs,
+    table_of,
+    unit_of,
+    with_values,
+)
 from planner.validation.fit import best_point
-from planner.validation.fitted_profile import table_of, unit_of
 from planner.validation.library import Library
 from planner.validation.runs import Run, read_runs
 

@@ -23,9 +23,8 @@ from planner.base.text import count
 from planner.confidence.intervals import LEVEL
 from planner.specs.catalogue import Catalogue
 from planner.validation.compare import Errors, Row, group_errors, joined, memory_verdicts
-from planner.validation.kinds import Compared
+from planner.validation.kinds import Compared, predict
 from planner.validation.library import Library
-from planner.validation.predict import predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
 ROOT = Path(planner.__file__).parents[1]

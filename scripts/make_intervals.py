@@ -21,7 +21,7 @@ import planner.confidence
 from planner.confidence.intervals import LEVEL, Tables
 from planner.confidence.software import read_table
 from planner.validation.compare import Row, joined
-from planner.validation.predict import predict
+from planner.validation.kinds import predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
 FOLDER = Path(planner.confidence.__file__).parent

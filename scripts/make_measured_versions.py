@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from planner.confidence.classes import architecture_of
+from planner.confidence.classes import architecture_of, tool_of
 from planner.confidence.software import engine_rule
-from planner.confidence.unmeasured import tool_of
 from planner.validation.library import Library, spelled, without_variant
 
 # What runs call an engine, and the tool whose files name its version. Runs that state the version

@@ -1,7 +1,7 @@
 """From runs that ran or ran out to the probability that a plan fits.
 
-What is needed over what is predicted is taken as log-logistic (`planner.confidence.fits`). A run
-that says what it needed tells its density; one that only ran says that it needed less than the
+What is needed over what is predicted is taken as log-logistic (`planner.confidence.intervals`). A
+run that says what it needed tells its density; one that only ran says that it needed less than the
 memory, one that ran out that it needed more. Runs of few publishers are drawn to the wider kind.
 """
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pooling import Errors, Keys, group_factor, left_out, pooled
 from publishers import publisher
 
-from planner.confidence.classes import architecture_of, has_experts
+from planner.confidence.classes import ARCHITECTURE, LACKS, RELEASE, architecture_of, has_experts
 from planner.confidence.intervals import (
     FEWEST_ROWS,
     INFERENCE_TABLES,
@@ -24,7 +24,6 @@ from planner.confidence.intervals import (
     Tables,
     quantile,
 )
-from planner.confidence.unmeasured import ARCHITECTURE, LACKS, RELEASE
 from planner.validation.compare import Row, layout_problems
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.kinds import STEP_TIME, TOKEN_TIME, TRAINING_KIND, Compared

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.cli.app import command_line
-from planner.configurations.as_given import FOLLOWING
-from planner.configurations.enumerate import checked
+from planner.configurations.enumerate import FOLLOWING, checked
 from planner.question.terms import terms_of
 
 _PAGE = Path(__file__).parent.parent / "docs" / "training.md"

@@ -6,11 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from planner.base.enums import (
-    AdapterTargets,
-    OptimizerKind,
-    StatePrecision,
-)
+from planner.base.enums import AdapterTargets, OptimizerKind, StatePrecision
 
 _KINDS = {
     OptimizerKind.ADAM: ("adam", "adamw"),

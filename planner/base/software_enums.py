@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Self
 
-from planner.base.enums import (
-    ALIASES,
-    Code,
-)
+from planner.base.enums import ALIASES, Code
 
 if TYPE_CHECKING:
     from planner.base.arrays import BoolArray, CodeArray

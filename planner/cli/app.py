@@ -12,64 +12,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from planner.base.text import printable
-from planner.cli.plain_values import PlainCommand, PlainGroup
 from planner.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from typer._click import Command, Context
+    from typer._click import Command, Context, Parameter
+    from typer.core import TyperOption
 
 WIDEST = 100
 """Columns of the help where a terminal has more: longer lines are hard to read."""
 
 COMMANDS = {
-    "search": ("search", "Find the best configurations of a space."),
-    "size": (
-        "size",
-        "Find the fewest and the cheapest GPUs of each type and contract that keep limits.",
-    ),
-    "estimate": ("estimate", "Show one configuration in full."),
-    "explain": (
-        "explain",
-        "Explain a plan, or the one that is recommended: what bounds it, what would change it.",
-    ),
-    "compare": (
-        "compare",
-        "Show things side by side: what differs, who wins where, what is a tie.",
-    ),
-    "max-batch": (
-        "max_batch",
-        "Find the largest micro-batch, or the most requests at once, that fits and keeps limits.",
-    ),
-    "max-length": (
-        "max_batch",
-        "Find the longest sequence, prompt or answer that fits and keeps limits.",
-    ),
-    "operators": (
-        "operators",
-        "Show how long one kernel, one collective or one copy takes, and what bounds it.",
-    ),
-    "launch": (
-        "launch",
-        "Write the files that start a plan: a given one, or the one that is recommended.",
-    ),
-    "report": (
-        "report",
-        "Write a result as one page: the answer, its alternatives, the front, what it rests on.",
-    ),
-    "ui": (
-        "ui",
-        "Ask in a browser: forms, pages and a JSON interface, on this machine alone by default.",
-    ),
-    "calibrate": ("calibrate", "Fit a framework or engine profile to measured runs."),
-    "validate": ("validate", "Predict measured runs and show how far off that is."),
-    "sweep": ("sweep", "Run every combination of a plan of lists."),
-    "specs": ("specs", "List, show, validate and add specs."),
+    "search": "Find the best configurations of a space.",
+    "size": "Find the fewest and the cheapest GPUs of each type and contract that keep limits.",
+    "estimate": "Show one configuration in full.",
+    "explain": "Explain a plan, or the one that is recommended: what bounds it, what would "
+    "change it.",
+    "compare": "Show things side by side: what differs, who wins where, what is a tie.",
+    "max-batch": "Find the largest micro-batch, or the most requests at once, that fits and keeps "
+    "limits.",
+    "max-length": "Find the longest sequence, prompt or answer that fits and keeps limits.",
+    "operators": "Show how long one kernel, one collective or one copy takes, and what bounds it.",
+    "launch": "Write the files that start a plan: a given one, or the one that is recommended.",
+    "report": "Write a result as one page: the answer, its alternatives, the front, what it "
+    "rests on.",
+    "ui": "Ask in a browser: forms, pages and a JSON interface, on this machine alone by default.",
+    "calibrate": "Fit a framework or engine profile to measured runs.",
+    "validate": "Predict measured runs and show how far off that is.",
+    "sweep": "Run every combination of a plan of lists.",
+    "specs": "List, show, validate and add specs.",
 }
-"""Of each command: the module that has its function or its group, by the command's name, and what
-the list of commands says of it."""
+"""What the list of commands says of each."""
+_MODULES = {"max-batch": "max_batch", "max-length": "max_batch"}
 
 # Newer versions of typer give a hint themselves, and there the text goes on.
 _COMMAND = re.compile(r"No such command '(.*)'\.", re.DOTALL)
@@ -132,19 +108,61 @@ def _limits() -> dict[str, str]:
     }
 
 
+class _Plain:
+    """What typer makes of the values of an option: nothing, where they are texts.
+
+    Else it asks pydantic for every value, which takes longer to load than a search needs.
+    """
+
+    def coerce(self, value: object, param: TyperOption, ctx: Context) -> object:
+        """The value of an option; where it is no text, as typer makes it."""
+        if value is None:
+            return () if param.multiple else None
+        annotation = param.type_descriptor.annotation
+        if annotation is str:
+            return value
+        if annotation == list[str]:
+            return [*value] if isinstance(value, Iterable) else value
+        param._runtime_param = None
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def _plain(params: list[Parameter]) -> list[Parameter]:
+    """These parameters; those of older versions of typer know no such thing."""
+    for param in params:
+        if getattr(param, "_runtime_param", param) is None:
+            vars(param)["_runtime_param"] = _Plain()
+    return params
+
+
+class PlainCommand(TyperCommand):
+    """A command of such options."""
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Its options, with the one of the help."""
+        return _plain(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """A group of commands with such options of its own."""
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Its options, with the one of the help."""
+        return _plain(super().get_params(ctx))
+
+
 class NamedCommand(TyperCommand):
     """A command of which the name and one sentence are known; ``built`` is the command."""
 
-    def __init__(self, name: str, module: str, words: str) -> None:
+    def __init__(self, name: str, words: str) -> None:
         super().__init__(name, help=words)
-        self._module = module
 
     @cached_property
     def source(self) -> Callable[..., object] | typer.Typer:
         """The function of the command, or the application of a group."""
-        module = import_module(f"planner.cli.{self._module}")
-        found: Callable[..., object] | typer.Typer
-        found = getattr(module, (self.name or "").replace("-", "_"))
+        name = self.name or ""
+        module = import_module(f"planner.cli.{_MODULES.get(name, name)}")
+        found: Callable[..., object] | typer.Typer = getattr(module, name.replace("-", "_"))
         return found
 
     @cached_property
@@ -167,8 +185,8 @@ class NamedCommand(TyperCommand):
 class _Commands(PlainGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name, (module, words) in COMMANDS.items():
-            self.add_command(NamedCommand(name, module, words))
+        for name, words in COMMANDS.items():
+            self.add_command(NamedCommand(name, words))
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object

@@ -12,15 +12,12 @@ from typing import TypeAlias
 
 import typer
 
-from planner.base.enums import (
-    ComputePrecision,
-    Quantization,
-)
+from planner.base.enums import ComputePrecision, Quantization
 from planner.launch import TARGETS, WRAPPERS
 from planner.question.inputs import full_name
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_of
-from planner.show.views.plots.names import PICTURES
+from planner.show.page import PICTURES
 from planner.workloads.given import DRIVERS, SAMPLERS
 from planner.workloads.registry import workload_names
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.cli import options
-from planner.cli.picture import draw_plan, picture_of
+from planner.cli.options import draw_plan, picture_of
 from planner.cli.request import make_request
 
 
@@ -35,9 +35,9 @@ def estimate(given: options.Given) -> None:
     from planner.errors import InfeasibleError
     from planner.show.terminal import make_console, write
     from planner.show.views.api_comparison import api_comparison_blocks
-    from planner.show.views.estimate import estimate_blocks, misfit_blocks, write_estimate
     from planner.show.views.infeasible import infeasible_message
     from planner.show.views.load import refuse_overload
+    from planner.show.views.search import estimate_blocks, misfit_blocks, write_estimate
     from planner.workloads.plan import evaluated, one_configuration, result_of
 
     if given.get("imported") is not None:

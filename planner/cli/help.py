@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from planner.cli.app import PlainCommand
 from planner.cli.how import HOW
-from planner.cli.plain_values import PlainCommand
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.registry import workload_names
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner.base.cells import Row, number
 from planner.cli import options
-from planner.cli.picture import draw_plan, picture_of
+from planner.cli.options import draw_plan, picture_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +29,9 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     from planner.errors import InfeasibleError, LaunchError
     from planner.launch.judge import full_row, judged
     from planner.show.terminal import make_console, write
-    from planner.show.views.estimate import write_estimate
     from planner.show.views.infeasible import infeasible_message
     from planner.show.views.load import refuse_overload
+    from planner.show.views.search import write_estimate
     from planner.workloads.plan import result_of
 
     imported: Imported = given["imported"]
@@ -211,8 +211,6 @@ def _blocks(
     change: Iterator[Block],
 ) -> Iterator[Block]:
     from planner.show.page import GAP, said
-    from planner.show.views.estimate import estimate_blocks
-    from planner.show.views.estimate import misfit_blocks as all_misfit_blocks
     from planner.show.views.imported import (
         beside_blocks,
         misfit_blocks,
@@ -221,7 +219,8 @@ def _blocks(
         understood_blocks,
         wasted_blocks,
     )
-    from planner.show.views.search import one_blocks
+    from planner.show.views.search import estimate_blocks, one_blocks
+    from planner.show.views.search import misfit_blocks as all_misfit_blocks
 
     yield from understood_blocks(given["imported"], is_full=given["full"])
     yield said(*(f"  {note}" for note in notes))
@@ -255,12 +254,7 @@ def _change_blocks(
 ) -> Iterator[Block]:
     """The change, what it costs and the next best one, and how the file says it."""
     from planner.optimize.result_columns import fit_probability
-    from planner.show.views.imported import (
-        by_hand_blocks,
-        change_blocks,
-        diff_blocks,
-        next_blocks,
-    )
+    from planner.show.views.imported import by_hand_blocks, change_blocks, diff_blocks, next_blocks
 
     is_running, fits = not found.rejected_by, fit_probability(row)
     yield from change_blocks(plan.workload.name, change, row, is_running=is_running, fits=fits)

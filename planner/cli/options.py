@@ -5,24 +5,27 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from planner.base.cells import Value
 from planner.cli import complete
 from planner.cli.help import PlanningCommand
-from planner.cli.how import HOW
+from planner.cli.how import HOW, Taken, of_command
 from planner.question.terms import Term, glossary
 from planner.workloads.given import DRIVERS, read_driver
+
+if TYPE_CHECKING:
+    from planner.optimize.source import Candidates
+    from planner.show.views.plots.picture import Picture
+    from planner.workloads.plan import Plan
 
 Given: TypeAlias = dict[str, Any]
 """What a command was given: the value of every option by name, and its ``context``."""
 
 Command: TypeAlias = Callable[[Given], None]
-Taken: TypeAlias = tuple[object, object]
-"""What typer reads of an option: its annotation, and the value where it is not given."""
-
 _OTHER_NAMES = {
     "settings": "--set",
     "all_rows": "--all",
@@ -82,14 +85,14 @@ def taking(
     return decorate
 
 
-def of_rows(rows: Mapping[str, Taken]) -> Callable[[Command], Callable[..., None]]:
-    """A command that takes options as one mapping: of each its annotation and usual value."""
+def own(command: str) -> Callable[[Command], Callable[..., None]]:
+    """A command that takes the options that the rows of `planner.cli.how` have for it alone."""
 
-    def decorate(command: Command) -> Callable[..., None]:
+    def decorate(function: Command) -> Callable[..., None]:
         def run(**values: object) -> None:
-            command(values)
+            function(values)
 
-        return _signed(run, rows, command)
+        return _signed(run, of_command(command), function)
 
     return decorate
 
@@ -163,3 +166,49 @@ def how(given: Given) -> dict[str, Value]:
         raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
     storage = None if given["storage"] == "none" else given["storage"]
     return {**chosen, "storage": storage}
+
+
+_NAMES = ("plot", "picture", "dark", "picture_width")
+
+
+def picture_of(command: str, given: Given) -> Picture | None:
+    """The picture that was asked for; None without one. The file of a timeline is checked, too.
+
+    Raises
+    ------
+    OutputError, SearchSpaceError, MissingDependencyError
+        It cannot be drawn, or not there.
+    """
+    plot, name, dark, width = (given.get(one) for one in _NAMES)
+    timeline = given.get("timeline")
+    if not any((plot, name, dark, width, timeline)):
+        return None
+    from planner.show.views.plots.picture import asked_picture, check_picture, read_width
+
+    others = [given.get(other) for other in ("csv", "json", "output", "save_plan")]
+    if timeline is not None:
+        check_picture(timeline, "--timeline", others, more=(".json",))
+        others.append(timeline)
+        if plot is None and name is None:
+            read_width(width)  # what is said of the look is said of the timeline
+            return None
+    return asked_picture(command, plot, name, dark=bool(dark), width=width, others=others)
+
+
+def draw_plan(given: Given, picture: Picture | None, plan: Plan, candidates: Candidates) -> None:
+    """Draw and write what was asked for of one configuration.
+
+    Raises
+    ------
+    OutputError, SearchSpaceError
+        A file cannot be written, or the workload has no timeline.
+    """
+    if picture is not None:
+        from planner.show.views.plots.picture import draw
+
+        draw(picture, plan, candidates)
+    path: Path | None = given.get("timeline")
+    if path is not None:
+        from planner.show.views.trace import write_timeline
+
+        write_timeline(path, plan, candidates, dark=given["dark"], width=given["picture_width"])

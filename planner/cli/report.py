@@ -4,37 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from planner.cli import how
-
-Result = Annotated[
-    Path,
-    typer.Argument(
-        help="The JSON file of a search, size or estimate, a plan, or the directory of a sweep.",
-        metavar="RESULT",
-        show_default=False,
-    ),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="Write the page here; - is stdout.", metavar="FILE"),
-]
-Markdown = Annotated[
-    Path | None,
-    typer.Option(help="Write it as Markdown, for a wiki or a pull request.", metavar="FILE"),
-]
+from planner.cli import options
 
 
-def report(
-    result: Result,
-    output: Output = None,
-    markdown: Markdown = None,
-    specs: how.Specs = None,
-    quiet: how.Quiet = False,
-) -> None:
+@options.own("report")
+def report(given: options.Given) -> None:
     """Write a result as one page: the answer, its alternatives, the front, what it rests on."""
     from planner.base.files import check_path
     from planner.errors import SearchSpaceError
@@ -42,6 +19,7 @@ def report(
     from planner.show.html import check_installed, page_html
     from planner.show.html import markdown as as_markdown
 
+    output, markdown, result = given["output"], given["markdown"], given["result"]
     targets = [path for path in (output, markdown) if path is not None]
     if not targets:
         raise SearchSpaceError("Give --output FILE.html, --markdown FILE.md, or both.")
@@ -53,11 +31,11 @@ def report(
             raise SearchSpaceError(f"{path}: is the result itself; give another file.")
     if output is not None:
         check_installed()
-    page = page_of(result, specs)
+    page = page_of(result, given["specs"])
     if output is not None:
-        _write(output, page_html(page), quiet)
+        _write(output, page_html(page), given["quiet"])
     if markdown is not None:
-        _write(markdown, as_markdown(page), quiet)
+        _write(markdown, as_markdown(page), given["quiet"])
 
 
 def _write(path: Path, words: str, quiet: bool) -> None:

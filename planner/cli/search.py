@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from planner.base.cells import Value, number
 from planner.cli import options
-from planner.cli.picture import picture_of
+from planner.cli.options import picture_of
 from planner.cli.request import make_request
 from planner.workloads.given import DRIVERS
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from planner.optimize.problem import Problem
     from planner.optimize.result import SearchResult
     from planner.question.request import Request
-    from planner.show.views.plots.picture import Picture
     from planner.workloads.plan import Plan
 
 
@@ -78,7 +77,9 @@ def search(given: options.Given) -> None:
         apis = {"api": compared.to_dict()} if compared else {}
         finish_search(files, plan, result, given["context"].obj, how, **apis)
     if picture is not None:
-        _draw(picture, plan, result)
+        from planner.show.views.plots.picture import draw
+
+        draw(picture, plan, result if picture.name == "front" else result.recommended)
     if not given["quiet"]:
         taken = _takes_stdout(given)
         _show(plan, result, compared, given["top"], is_full=given["full"], stdout_taken=taken)
@@ -99,13 +100,6 @@ def search(given: options.Given) -> None:
         from planner.show.views.search import interrupted_message
 
         raise KeyboardInterrupt(interrupted_message(plan, result))
-
-
-def _draw(picture: Picture, plan: Plan, result: SearchResult) -> None:
-    """The front, or something of the recommended plan."""
-    from planner.show.views.plots.picture import draw
-
-    draw(picture, plan, result if picture.name == "front" else result.recommended)
 
 
 def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: bool) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from planner.cli import options
-from planner.cli.picture import picture_of
+from planner.cli.options import picture_of
 from planner.cli.request import make_request
 from planner.question.inputs import whole
 

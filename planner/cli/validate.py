@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from planner.base.enums import (
-    TemplateKind,
-)
-from planner.cli import how
-from planner.cli.picture import picture_of
+from planner.cli import options
+from planner.cli.options import Given, picture_of
 
 if TYPE_CHECKING:
-    from planner.show.views.plots.picture import Picture
-    from planner.specs.catalogue import Catalogue
+    from planner.base.enums import TemplateKind
     from planner.validation.compare import Row
     from planner.validation.library import Library
     from planner.validation.runs import Runs
 
 
-def validate_log(
-    log: Path | None,
-    plan: Path | None,
-    log_format: str | None,
-    *,
-    output: Path | None,
-    specs: Path | None,
-    others: Mapping[str, object],
-    quiet: bool,
-) -> None:
-    """Compare a log with the prediction of its plan, and keep its row in ``output``.
-
-    ``others`` are options that mean nothing beside a log.
+def validate_log(given: Given) -> None:
+    """Compare a log with the prediction of its plan, and keep its row in ``--output``.
 
     Raises
     ------
@@ -52,9 +37,11 @@ def validate_log(
     from planner.validation.logs.compare import compare
     from planner.validation.logs.planned import Planned
 
-    extra = [name for name, given in others.items() if given is not None]
-    if extra:
-        raise SpecError(f"--log compares a log with its plan alone: leave out {extra[0]}.")
+    log, plan, output = given["log"], given["plan"], given["output"]
+    for name in ("runs", "template", "profile", "plot"):
+        if given[name] is not None:
+            option = "RUNS" if name == "runs" else f"--{name}"
+            raise SpecError(f"--log compares a log with its plan alone: leave out {option}.")
     if log is None:
         raise SpecError("--plan and --log-format belong to --log FILE, the log of the run.")
     if plan is None:
@@ -66,16 +53,16 @@ def validate_log(
         if output == STDOUT:
             raise SpecError("--output adds the row of a log to a file, it cannot be stdout.")
         check_path(output)
-    planned = Planned.read(plan, specs)
-    found = compare(read_log(log, log_format), planned, log.name)
-    if not quiet:
+    planned = Planned.read(plan, given["specs"])
+    found = compare(read_log(log, given["log_format"]), planned, log.name)
+    if not given["quiet"]:
         write(make_console(), comparison_blocks(found, planned, log))
     if all(one.predicted is None for one in found.quantities):
         raise CalibrationError(f"{log}: nothing that it measured is predicted for {plan}.")
     if output is None:
         return
     added = add_row(output, found, planned)
-    if not quiet:
+    if not given["quiet"]:
         done = "has the run" if added else "had the run already"
         command = f"planner calibrate {output} --output my_profile.toml fits to it"
         if found.cells.get("mode") == Mode.DISAGGREGATED:
@@ -83,80 +70,16 @@ def validate_log(
         typer.echo(f"\n{output} {done}: {command}")
 
 
-RunsFile = Annotated[
-    Path | None,
-    typer.Argument(
-        help="A CSV of measured runs; the published ones if not given.", metavar="[RUNS]"
-    ),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(help="Write the runs with their predictions as CSV.", metavar="FILE"),
-]
-
-Profile = Annotated[
-    Path | None,
-    typer.Option(
-        help="A profile of `planner calibrate`, in place of the shipped one of its name.",
-        metavar="FILE",
-    ),
-]
-
-Template = Annotated[
-    TemplateKind | None,
-    typer.Option(
-        help="Write a table to fill in, every column explained, to --output or to the screen.",
-    ),
-]
-
-LogFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--log",
-        help="A log of the run of --plan, or a result file of its benchmark, to compare with it.",
-        metavar="FILE",
-    ),
-]
-PlanFile = Annotated[
-    Path | None,
-    typer.Option(
-        help="With --log: the plan that ran, of --save-plan or in a folder of `planner launch`.",
-        metavar="FILE",
-    ),
-]
-LogFormat = Annotated[
-    str | None,
-    typer.Option(
-        help="With --log: its format, such as megatron; its lines tell it if not given.",
-        metavar="NAME",
-    ),
-]
-
-
-def validate(
-    runs: RunsFile = None,
-    output: Output = None,
-    template: Template = None,
-    profile: Profile = None,
-    log: LogFile = None,
-    plan: PlanFile = None,
-    log_format: LogFormat = None,
-    specs: how.Specs = None,
-    plot: how.Plot = None,
-    dark: how.Dark = False,
-    picture_width: how.PictureWidth = None,
-    quiet: how.Quiet = False,
-) -> None:
+@options.own("validate")
+def validate(given: options.Given) -> None:
     """Predict measured runs and show how far off that is.
 
     The runs are of training or inference. Exits with 5 where no row has both a measurement and a
     prediction. With --log the run is read of what it printed, and --output adds it to a table
     that `planner calibrate` takes.
     """
-    if log is not None or plan is not None or log_format is not None:
-        others = {"RUNS": runs, "--template": template, "--profile": profile, "--plot": plot}
-        validate_log(log, plan, log_format, output=output, specs=specs, others=others, quiet=quiet)
-        return
+    if any(given[name] is not None for name in ("log", "plan", "log_format")):
+        return validate_log(given)
     from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
     from planner.show.terminal import make_console, write
@@ -168,20 +91,21 @@ def validate(
     )
     from planner.specs.catalogue import Catalogue
     from planner.validation.kinds import kind_of
+    from planner.validation.library import Library, replacing
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
-    catalogue = Catalogue(specs)
+    catalogue, quiet = Catalogue(given["specs"]), given["quiet"]
+    runs, output, profile = given["runs"], given["output"], given["profile"]
     if output is not None:
         check_path(output)
-    picture = _picture(plot, dark, picture_width, output)
-    if template is not None:
+    picture = picture_of("validate", given)
+    if given["template"] is not None:
         if runs is not None:
             raise SpecError(f"--template writes a table, it does not read {runs}: use --output.")
-        _write_template(template, output or STDOUT)
-        return
+        return _write_template(given["template"], output or STDOUT)
     files = (SHIPPED, *SHIPPED_INFERENCE) if runs is None else (runs,)
     tables = [read_runs(path) for path in files]
-    library = _library(profile, catalogue)
+    library = Library(catalogue=catalogue) if profile is None else replacing(profile, catalogue)
     found = [(table, _rows(table, library, quiet=quiet)) for table in tables]
     if output is not None:
         write_predictions(output, found)
@@ -197,13 +121,7 @@ def validate(
         typer.echo(line, err=True)
     if not any(row.compared for _, rows in found for row in rows):
         raise CalibrationError(nothing_compared(*found[0]))
-
-
-def _picture(
-    plot: Path | None, dark: bool, width: str | None, output: Path | None
-) -> Picture | None:
-    given = {"plot": plot, "picture": None, "dark": dark, "picture_width": width}
-    return picture_of("validate", {**given, "output": output})
+    return None
 
 
 def _title(files: Sequence[Path], shipped: bool) -> str:
@@ -220,16 +138,10 @@ def _write_template(kind: TemplateKind, path: Path) -> None:
         csv.writer(stream, lineterminator="\n").writerows(template(kind))
 
 
-def _library(profile: Path | None, catalogue: Catalogue) -> Library:
-    from planner.validation.library import Library, replacing
-
-    return Library(catalogue=catalogue) if profile is None else replacing(profile, catalogue)
-
-
 def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[Row]:
     from planner.show.terminal import progress_bar
     from planner.validation.compare import joined
-    from planner.validation.predict import predict
+    from planner.validation.kinds import predict
 
     with progress_bar(len(table.rows), "runs", quiet=quiet) as progress:
         return joined(table, predict(table, library, progress=progress))

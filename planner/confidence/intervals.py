@@ -8,6 +8,9 @@ from functools import cache
 from statistics import NormalDist
 from typing import Protocol
 
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.confidence.software import read_table
 from planner.errors import SearchSpaceError
@@ -138,7 +141,7 @@ def interval_of(
     further those runs are, the wider it is: less evidence never makes it narrower. ``profile`` is
     the software's, whose calibration runs are such runs, too. Where kernels are assumed, the
     intervals of all software on any number of GPUs count. ``lacks``: what else no run was measured
-    with (`planner.confidence.unmeasured`).
+    with (`planner.confidence.classes`).
     """
     place = tables.keys.index(_GPU_CLASS)
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
@@ -150,7 +153,9 @@ def interval_of(
         if (found := _most_specific(of_quantity, (*keys[:place], silicon, *keys[place + 1 :])))
     ]
     if basis == BASES[-1]:
-        best += [row for row in of_quantity if _is_of_work(row, keys, tables)]
+        # Those of the same task or mode, whatever the software, the GPU and the scale.
+        of_work = [(place, keys[place]) for place, key in enumerate(tables.keys) if key in _WORK]
+        best += [row for row in of_quantity if all(row.keys[at] == key for at, key in of_work)]
     if not best:
         return 0.0, math.inf
     wider = _wider(tables, quantity, basis, lacks)
@@ -161,15 +166,6 @@ def interval_of(
 def farther(one: str, other: str) -> str:
     """The basis of two whose runs are farther."""
     return max(one, other, key=BASES.index)
-
-
-def _is_of_work(row: Interval, keys: tuple[str, ...], tables: Tables) -> bool:
-    """Whether a row is of the same task or mode, whatever the software, the GPU and the scale."""
-    return all(
-        mine == given
-        for name, mine, given in zip(tables.keys, row.keys, keys, strict=True)
-        if name in _WORK
-    )
 
 
 @cache
@@ -321,3 +317,68 @@ def chance_below(bound: float, predicted: float, ends: tuple[float, float]) -> f
     if spread <= 0:
         return 0.5 if away == 0 else float(side > 0)
     return _NORMAL.cdf(side * _NORMAL.inv_cdf(SUREST) * away / spread)
+
+
+@record(kw_only=True)
+class MemoryErrors:
+    r"""How needed over predicted memory of runs of a kind is distributed: log-logistic.
+
+    .. math:: P(needed < m) = \frac{1}{1 + e^{-z}}, \quad
+              z = \frac{\ln(m / predicted) - center}{spread}
+
+    Runs that say how much they needed tell it, and so do those that only ran, or ran out.
+    """
+
+    center: float
+    spread: float
+
+    def chance(self, *, predicted: Numeric, usable: Numeric) -> FloatArray:
+        """The probability that ``usable`` memory is enough; NaN where either is unknown.
+
+        >>> float(MemoryErrors(center=0.0, spread=0.1).chance(predicted=8.0, usable=8.0))
+        0.5
+        """
+        return chance(predicted=predicted, usable=usable, center=self.center, spread=self.spread)
+
+    def share(self, confidence: float) -> float:
+        """The share of the usable memory that a prediction may reach to fit this surely."""
+        odds = math.log(confidence / (1.0 - confidence))
+        return math.exp(-self.center - self.spread * odds)
+
+
+def chance(*, predicted: Numeric, usable: Numeric, center: Numeric, spread: Numeric) -> FloatArray:
+    """`MemoryErrors.chance` with errors that differ from row to row."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        away = (np.log(np.divide(usable, predicted)) - center) / spread
+        return np.asarray(1.0 / (1.0 + np.exp(-away)))
+
+
+@cache
+def memory_errors(tables: Tables, software: str, kind: str, scale: str) -> MemoryErrors:
+    """Those of the most specific runs that there are enough of.
+
+    ``software`` is the name of a framework or engine. ``kind`` is dense or moe, of an engine
+    `planner.confidence.classes.batching`, ``scale`` that of training as
+    `planner.confidence.classes.scale` has it.
+    """
+    known = _errors(tables.fits)
+    asked = (kind, software, scale)
+    levels = (asked[:number] + ("",) * (3 - number) for number in (3, 2, 1, 0))
+    return next(known[level] for level in levels if level in known)
+
+
+@cache
+def default_fit_confidence(tables: Tables) -> float:
+    """The confidence at which both wrong verdicts on published runs left out are as frequent."""
+    (row,) = (row for row in read_table(tables.defaults) if row["fits"] == tables.fits)
+    return float(row["confidence"])
+
+
+@cache
+def _errors(table: str) -> dict[tuple[str, str, str], MemoryErrors]:
+    return {
+        (row["kind"], row["software"], row["scale"]): MemoryErrors(
+            center=float(row["center"]), spread=float(row["spread"])
+        )
+        for row in read_table(table)
+    }

@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING
 
 from planner.base.training_objectives import TrainingObjective
 from planner.confidence.classes import (
+    basis_words,
     batching,
     gpu_class,
     has_experts,
+    lacks_of,
     scale,
     training_task,
 )
-from planner.confidence.fits import MemoryErrors, default_fit_confidence, memory_errors
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
     TRAINING_TABLES,
     TRANSFERRED,
     Confidence,
+    MemoryErrors,
     basis_of,
+    default_fit_confidence,
     farther,
     interval_of,
+    memory_errors,
 )
 from planner.confidence.software import (
     framework_rule,
@@ -29,7 +33,6 @@ from planner.confidence.software import (
     rule_of_profile,
     slower_at_first,
 )
-from planner.confidence.unmeasured import basis_words, lacks_of
 from planner.errors import PlannerError
 from planner.estimators.training.share import Setting
 from planner.question.terms import terms_about

@@ -4,24 +4,41 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
-from planner.base.enums import (
-    AdapterTargets,
-)
+from planner.base.enums import AdapterTargets
 from planner.base.records import record
-from planner.base.software_enums import (
-    AttentionKernel,
-    LossKernel,
-)
+from planner.base.software_enums import AttentionKernel, LossKernel
 from planner.base.training_objectives import TrainingObjective
 from planner.specs.engine import EngineProfile
 
-# TRL's max_length, where neither a run nor what is known of its framework says one.
-_SAMPLE_LENGTH = 1024
+FOLDER = Path(__file__).parent
+Rule = TypeVar("Rule")
+
+
+@cache
+def read_table(name: str, folder: Path = FOLDER) -> tuple[Mapping[str, str], ...]:
+    """The rows of a CSV file, of this package where no folder is given."""
+    with (folder / name).open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+_READ: Mapping[str, Callable[[str], object]] = {
+    "str": str, "bool": "1".__eq__, "int": int, "float": float
+}  # fmt: skip
+
+
+def _rules(kind: type[Rule], name: str) -> Iterator[Rule]:
+    """The rows of a table, each cell as the type of its field; an empty one is the default."""
+    types = kind.__annotations__.items()
+    reads = {field: _READ[str(of).removesuffix(" | None")] for field, of in types}
+    for row in read_table(name):
+        given = {name: cell for name, cell in row.items() if cell}
+        yield kind(**{name: reads[name](cell) for name, cell in given.items()})
 
 
 @record(kw_only=True)
@@ -45,26 +62,26 @@ class FrameworkRule:
     logits.
     """
 
-    pattern: str
     label: str
     profile: str
-    sharded_profile: str
-    nearest: bool
-    flash_attention_from: int | None
-    sequence_parallel_from: int | None
-    recompute: str | None
-    virtual_pipeline: int | None
-    fused_loss_from: int | None
-    per_logit: float | None
-    memory_kind: str
-    adapter_profile: str
-    fused_adapter_profile: str
-    lora_targets: str
-    trains_mtp: bool
-    sample_length: int
-    attention_kernel: str
-    loops_experts_until: int | None
-    fused_loss: str
+    pattern: str = ""
+    sharded_profile: str = ""
+    nearest: bool = False
+    flash_attention_from: int | None = None
+    sequence_parallel_from: int | None = None
+    recompute: str | None = None
+    virtual_pipeline: int | None = None
+    fused_loss_from: int | None = None
+    per_logit: float | None = None
+    memory_kind: str = ""
+    adapter_profile: str = ""
+    fused_adapter_profile: str = ""
+    lora_targets: str = AdapterTargets.ATTENTION
+    trains_mtp: bool = False
+    sample_length: int = 1024  # TRL's max_length
+    attention_kernel: str = AttentionKernel.AUTO.word
+    loops_experts_until: int | None = None
+    fused_loss: str = LossKernel.FUSED.word
 
     def of_adapter(self, *, fused: bool) -> FrameworkRule:
         """The rule for a run that trains an adapter, with fused kernels or without."""
@@ -86,34 +103,13 @@ def framework_labels() -> tuple[str, ...]:
 @cache
 def _framework_rules() -> tuple[FrameworkRule, ...]:
     return tuple(
-        FrameworkRule(
-            pattern=row["pattern"],
-            label=row["label"],
-            profile=row["profile"],
-            sharded_profile=row["sharded_profile"] or row["profile"],
-            nearest=row["nearest"] == "1",
-            flash_attention_from=_year(row["flash_attention_from"]),
-            sequence_parallel_from=_year(row["sequence_parallel_from"]),
-            recompute=row["recompute"] or None,
-            virtual_pipeline=_year(row["virtual_pipeline"]),
-            fused_loss_from=_year(row["fused_loss_from"]),
-            per_logit=float(row["per_logit"]) if row["per_logit"] else None,
-            memory_kind=row["memory_kind"],
-            adapter_profile=row["adapter_profile"],
-            fused_adapter_profile=row["fused_adapter_profile"] or row["adapter_profile"],
-            lora_targets=row["lora_targets"] or AdapterTargets.ATTENTION,
-            trains_mtp=row["trains_mtp"] == "1",
-            sample_length=_year(row["sample_length"]) or _SAMPLE_LENGTH,
-            attention_kernel=row["attention_kernel"] or AttentionKernel.AUTO.word,
-            loops_experts_until=_year(row["loops_experts_until"]),
-            fused_loss=row["fused_loss"] or LossKernel.FUSED.word,
+        replace(
+            rule,
+            sharded_profile=rule.sharded_profile or rule.profile,
+            fused_adapter_profile=rule.fused_adapter_profile or rule.adapter_profile,
         )
-        for row in read_table("frameworks.csv")
+        for rule in _rules(FrameworkRule, "frameworks.csv")
     )
-
-
-def _year(text: str) -> int | None:
-    return int(text) if text else None
 
 
 @cache
@@ -140,16 +136,6 @@ def is_first_run(tuned: bool | None, objective: TrainingObjective) -> bool:
     return objective is not TrainingObjective.PRETRAIN if tuned is None else not tuned
 
 
-FOLDER = Path(__file__).parent
-
-
-@cache
-def read_table(name: str, folder: Path = FOLDER) -> tuple[Mapping[str, str], ...]:
-    """The rows of a CSV file, of this package where no folder is given."""
-    with (folder / name).open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader(file))
-
-
 @record(kw_only=True)
 class EngineRule:
     """Which profile stands for an engine; ``nearest``: it is only the closest to it.
@@ -160,16 +146,16 @@ class EngineRule:
     static batch. ``all_logits``: bytes of a logit where those of whole prompts are computed.
     """
 
-    pattern: str
-    mode: str
-    gpu: str
-    version: str
-    until: int | None
     label: str
     profile: str
-    nearest: bool
-    stages: str
-    all_logits: float
+    pattern: str = ""
+    mode: str = ""
+    gpu: str = ""
+    version: str = ""
+    until: int | None = None
+    nearest: bool = False
+    stages: str = ""
+    all_logits: float = 0.0
 
     def matches(self, engine: str, version: str, year: float | None, gpu: str, mode: str) -> bool:
         """Whether it is about this engine in this version on this device in this mode."""
@@ -214,18 +200,4 @@ def rule_of_profile(engine: EngineProfile, gpu: str) -> EngineRule:
 
 @cache
 def _engine_rules() -> tuple[EngineRule, ...]:
-    return tuple(
-        EngineRule(
-            pattern=row["pattern"],
-            mode=row["mode"],
-            gpu=row["gpu"],
-            version=row["version"],
-            until=int(row["until"]) if row["until"] else None,
-            label=row["label"],
-            profile=row["profile"],
-            nearest=row["nearest"] == "1",
-            stages=row["stages"],
-            all_logits=float(row["all_logits"] or 0),
-        )
-        for row in read_table("engines.csv")
-    )
+    return tuple(_rules(EngineRule, "engines.csv"))

@@ -7,12 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray
-from planner.base.enums import (
-    AttentionKind,
-    CacheType,
-    Precision,
-    Quantization,
-)
+from planner.base.enums import AttentionKind, CacheType, Precision, Quantization
 from planner.base.records import record
 from planner.configurations.rule import (
     OUT_OF_HOST_MEMORY,

@@ -5,13 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray
-from planner.base.enums import (
-    PipelineSchedule,
-)
+from planner.base.enums import PipelineSchedule
 from planner.base.records import record
-from planner.base.software_enums import (
-    AttentionKernel,
-)
+from planner.base.software_enums import AttentionKernel
 from planner.configurations.table import ConfigurationTable
 
 

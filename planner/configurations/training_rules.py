@@ -5,15 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, is_among
-from planner.base.enums import (
-    AttentionKind,
-    ContextExchange,
-    Offload,
-    Recompute,
-    ZeroStage,
-)
+from planner.base.enums import AttentionKind, ContextExchange, Offload, Recompute, ZeroStage
 from planner.base.records import record
-from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
+from planner.configurations.enumerate import NOTHING_GIVEN, AsGiven
 from planner.configurations.option_rules import (
     ATTENTION_KERNEL,
     LOSS_CHUNKS,

@@ -69,8 +69,10 @@ def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Remedy]]:
         yield _sized(plan)
     yield _relaxed_limits(plan, result)
     yield _fitting(plan, result)
+    meshes = [source.mesh for source in plan.problem.sources if source.mesh is not None]
     for name, values in remedies_of(plan.workload.name).items():
-        yield _other_values(plan, name, values)
+        known = {str(word(name, value)).lower() for mesh in meshes for value in mesh.values(name)}
+        yield iter([_with_settings(plan, {name: value}) for value in values if value not in known])
     yield _freed_settings(plan)
     yield _more_gpus(plan)
     if _is_single(plan):
@@ -150,14 +152,6 @@ def _fitting(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
         settings = plan.workload.fitting(miss.source, miss.configuration)
         if _is_single(plan) and settings:
             yield _with_settings(plan, settings)
-
-
-def _other_values(plan: Plan, name: str, values: tuple[str, ...]) -> Iterator[_Remedy]:
-    meshes = [source.mesh for source in plan.problem.sources if source.mesh is not None]
-    known = {str(word(name, value)).lower() for mesh in meshes for value in mesh.values(name)}
-    for value in values:
-        if value not in known:
-            yield _with_settings(plan, {name: value})
 
 
 def _freed_settings(plan: Plan) -> Iterator[_Remedy]:

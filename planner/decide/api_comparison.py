@@ -16,7 +16,7 @@ from planner.estimators.inference.serving import cached_tokens
 from planner.formulas.money import break_even_rate, cost_per_request, request_cost
 from planner.optimize.collector import first_row, known_value
 from planner.optimize.result_columns import ends_of, full_columns
-from planner.optimize.source import Candidates, Columns
+from planner.optimize.source import Candidates
 from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
 from planner.workloads.deployments import served
 from planner.workloads.plan import Plan
@@ -197,7 +197,11 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
         A list of prices has faults; the message has one line for each.
     """
     check_comparable(plan.workload.name)
-    row = first_row(full_columns(_at_full_load(candidates), plan.problem.sources))
+    # As it is with all that it holds in flight, also beside a load.
+    whole = candidates.source.judged(candidates.configurations)
+    table = {**whole.columns(), **getattr(whole, "promised", dict)()}
+    loaded = {name: values for name, values in table.items() if not name.startswith("capacity_")}
+    row = first_row(full_columns(loaded, plan.problem.sources))
     setting = served(candidates).setting
     work, cached = setting.workload, float(cached_tokens(setting))
     cost_rate, rate = number(row["cost_per_hour_usd"]) / HOUR, number(row[_RATE])
@@ -234,13 +238,6 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
         other_releases=others,
         note=note,
     )
-
-
-def _at_full_load(candidates: Candidates) -> Columns:
-    """The columns of a plan as it is with all that it holds in flight, also beside a load."""
-    whole = candidates.source.judged(candidates.configurations)
-    table = {**whole.columns(), **getattr(whole, "promised", dict)()}
-    return {name: values for name, values in table.items() if not name.startswith("capacity_")}
 
 
 def _published(plan: Plan, model: str) -> tuple[Sequence[ApiPrice], int, str]:

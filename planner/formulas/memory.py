@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.base.enums import (
-    ZeroStage,
-)
+from planner.base.enums import ZeroStage
 
 _BLOCK = 64
 _DOUBLE_BLOCK = 256

@@ -8,9 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from planner.base.records import record
-from planner.documents.edit import edit_document
-from planner.documents.shell.edit import edit_command
-from planner.documents.shell.text import Changes, Edited, Given, diff
+from planner.documents.shell.text import Changes, Edited, Given, diff, edit_command
+from planner.documents.writing import edit_document
 from planner.launch.imported import Imported
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.records import record
-from planner.confidence.unmeasured import Release
+from planner.confidence.classes import Release
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.option_table import Meaning, OptionTable

@@ -12,13 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.base.enums import (
-    AdapterTargets,
-)
-from planner.base.software_enums import (
-    MLPWI,
-    MLPWO,
-)
+from planner.base.enums import AdapterTargets
+from planner.base.software_enums import MLPWI, MLPWO
 from planner.layers.operators import (
     BlockExchange,
     Columns,
@@ -28,7 +23,6 @@ from planner.layers.operators import (
     ExpertExchange,
     Experts,
     Holder,
-    Kept,
     Op,
     Part,
     Permute,
@@ -38,6 +32,7 @@ from planner.layers.operators import (
     Weights,
     kept,
     plain,
+    whole,
 )
 from planner.layers.residual import GATED, added, norm, sources, streams
 from planner.specs.model import FeedForwardSpec, LayerGroup
@@ -110,6 +105,9 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         joined=inputs,
         makes=MLPWI,
     )
+    keeps = [kept(inputs * width, Element.ACTIVATION_INPUT)]
+    if feed_forward.gated:  # eager kernels keep the function of the gate, too, for the product
+        keeps.append(kept(width, remade_by=("mlp_act",), eager=True))
     yield Elementwise(
         name="activation",
         module="activation",
@@ -118,7 +116,7 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         forward=inputs + 1,
         backward=2 * inputs + 1,
         eager=GATED if feed_forward.gated else None,
-        keeps=_kept_by_activation(width, gated=feed_forward.gated),
+        keeps=tuple(keeps),
         repeated_by=("mlp_act",),
     )
     yield Product(
@@ -134,12 +132,6 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
         makes=MLPWO,
     )
     yield BlockExchange(name="feed_forward_tensor_parallel", module="feed_forward", makes=MLPWO)
-
-
-def _kept_by_activation(width: int, *, gated: bool) -> tuple[Kept, ...]:
-    """Its inputs; eager kernels keep the function of the gate, too, for the product."""
-    inputs = kept((2 if gated else 1) * width, Element.ACTIVATION_INPUT)
-    return (inputs, kept(width, remade_by=("mlp_act",), eager=True)) if gated else (inputs,)
 
 
 def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
@@ -182,17 +174,8 @@ def _router(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
 
 def _latent(name: str, depth: int, width: int) -> Product:
     """A projection to what experts read, or back, whole on every rank."""
-    return Product(
-        name=name,
-        module="experts",
-        depth=depth,
-        columns=plain(width),
-        split=Split.NONE,
-        rows=Spread.TOKENS,
-        holder=Holder.ROUTER,
-        sharded=False,
-        reads="feed_forward" if name == "latent_down" else "expert_outputs",
-    )
+    reads = "feed_forward" if name == "latent_down" else "expert_outputs"
+    return replace(whole(name, "experts", depth, width, Holder.ROUTER, reads), sharded=False)
 
 
 def _routed(feed_forward: FeedForwardSpec, k: int, inputs: int) -> Experts:

@@ -7,11 +7,8 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
-from planner.base.enums import (
-    PositionEmbedding,
-)
+from planner.base.enums import PositionEmbedding
 from planner.base.records import record
-from planner.layers.altup import altup_ends, corrected
 from planner.layers.attention import attention_block
 from planner.layers.feed_forward import feed_forward_block
 from planner.layers.operators import (
@@ -32,8 +29,16 @@ from planner.layers.operators import (
     columns,
     plain,
 )
-from planner.layers.per_layer import per_layer_block, per_layer_embedding
-from planner.layers.residual import norm, norm_weights, one_of_streams, sources
+from planner.layers.residual import (
+    altup_ends,
+    corrected,
+    norm,
+    norm_weights,
+    one_of_streams,
+    per_layer_block,
+    per_layer_embedding,
+    sources,
+)
 from planner.specs.model import LayerGroup, ModelSpec, VisionTower
 
 

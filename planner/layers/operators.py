@@ -12,9 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
-from planner.base.enums import (
-    AdapterTargets,
-)
+from planner.base.enums import AdapterTargets
 from planner.base.records import record
 
 
@@ -240,6 +238,14 @@ class Product(Op):
         """Matrix, bias and other weights."""
         matrix = 0 if self.tied else self.depth * self.columns.whole
         return matrix + self.bias + self.weights
+
+
+def whole(name: str, module: str, depth: int, width: int, holder: Holder, reads: str) -> Product:
+    """A product that every rank makes whole, of the tokens it holds."""
+    return Product(
+        name=name, module=module, depth=depth, columns=plain(width), split=Split.NONE,
+        rows=Spread.TOKENS, holder=holder, reads=reads,
+    )  # fmt: skip
 
 
 @record(kw_only=True)

@@ -1,20 +1,36 @@
-"""What stands around every block: the norm before it and the sum after it."""
+"""What stands around blocks: norms and sums, streams, embeddings of each layer of its own.
+
+Alternating updates are streams of which a layer computes one [3]_, with a learned residual beside
+it [4]_; embeddings of layers gate a projection behind their blocks [5]_.
+
+References
+----------
+.. [3] C. Baykal et al., "Alternating updates for efficient transformers," 2023, NeurIPS, section 3.
+.. [4] transformers 5.24.0, models/gemma3n/modeling_gemma3n.py: Gemma3nTextAltUp,
+   Gemma3nTextLaurelBlock, Gemma3nTextModel.
+.. [5] transformers 5.24.0, models/gemma4/modeling_gemma4.py: Gemma4TextModel.get_per_layer_inputs
+   and project_per_layer_inputs, Gemma4TextDecoderLayer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from planner.layers.operators import (
     Element,
     Elementwise,
     Holder,
+    Lookup,
     Op,
     Product,
     Split,
     Spread,
     kept,
     plain,
+    whole,
 )
+from planner.specs.model import LayerGroup, ModelSpec
 
 RMS_NORM = (18, 42)
 """Forward 18: a copy in fp32 3, its square 4, the mean 2, the product with the inverse root 4, the
@@ -162,3 +178,108 @@ def added(name: str, width: int, number: int) -> Iterator[Op]:
     """The residual after a block; of several streams it is part of what mixes them."""
     if number == 1:
         yield residual(name, width)
+
+
+def predicted(h: int, number: int) -> Iterator[Op]:
+    """Every stream as a mix of all of them, by weights of the one that is computed [4]_."""
+    if number < 2:
+        return
+    yield _product("altup_router", h, number, weights=h)
+    yield _product("altup_prediction", number, number**2)
+    yield _mixed("altup_predicted", h, number)
+
+
+def corrected(h: int, number: int) -> Iterator[Op]:
+    """What the layer changed, added to every stream by weights of the result [4]_."""
+    if number < 2:
+        return
+    yield replace(_product("altup_router_of_result", h, number), tied=True)
+    yield _product("altup_correction", number, number, weights=h)
+    yield _mixed("altup_corrected", h, number)
+
+
+def altup_ends(name: str, h: int, number: int) -> Iterator[Op]:
+    """The projections that make other streams of the first, or one of all."""
+    if number > 1:
+        yield replace(_product(name, h, (number - 1) * h), holder=Holder.FEED_FORWARD)
+
+
+def laurel(h: int, group: LayerGroup) -> Iterator[Op]:
+    """A product of low rank with the input of the attention, and a norm behind it [4]_."""
+    if rank := group.laurel_rank:
+        yield _product("laurel_down", h, rank)
+        yield replace(_product("laurel_up", rank, h), keeps=(kept(rank, spread=Spread.TOKENS),))
+        yield norm("laurel_norm", h, 1, bias=False)
+
+
+def _product(name: str, depth: int, columns: int, weights: int = 0) -> Product:
+    """A product that every rank computes of the tokens it holds."""
+    found = whole(name, "residual_streams", depth, columns, Holder.NORMS, name)
+    return replace(found, weights=weights, sharded=False, sixteen_bit=True)
+
+
+def _mixed(name: str, h: int, number: int) -> Elementwise:
+    """A fused kernel that reads all streams and writes them; its gradient does so twice."""
+    return Elementwise(
+        name=name,
+        module="residual_streams",
+        columns=plain(h),
+        spread=Spread.TOKENS,
+        forward=2 * number,
+        backward=4 * number,
+        keeps=(kept((number - 1) * h, Element.RESIDUAL, Spread.TOKENS),),
+    )
+
+
+def per_layer_embedding(model: ModelSpec) -> Iterator[Op]:
+    """One table of the inputs of all layers, and the projection of the embedding that is added."""
+    width = model.per_layer_inputs
+    if not width:
+        return
+    yield Lookup(
+        name="per_layer_embedding",
+        module="embedding",
+        columns=plain(width),
+        spread=Spread.TOKENS,
+        forward=2,
+        backward=5,
+        weights=model.vocab_size_per_layer_input * width,
+        holder=Holder.EMBEDDING,
+        sharded=True,
+    )
+    each = max(group.hidden_size_per_layer_input for group in model.layer_groups)
+    yield Product(
+        name="per_layer_projection",
+        module="embedding",
+        depth=model.hidden_size,
+        columns=plain(width),
+        weights=each,
+        holder=Holder.FEED_FORWARD,
+        reads="embedding",
+    )
+
+
+def per_layer_block(h: int, group: LayerGroup) -> Iterator[Op]:
+    """Down to the width of the layer's input, times this input, back, and a norm."""
+    width = group.hidden_size_per_layer_input
+    if not width:
+        return
+    yield _whole("per_layer_gate", h, width, h)
+    yield Elementwise(
+        name="per_layer_activation",
+        module="activation",
+        columns=plain(width),
+        spread=Spread.TENSOR,
+        forward=3,
+        backward=5,
+        eager=GATED,
+        keeps=(kept(2 * width),),
+    )
+    yield _whole("per_layer_output", width, h, width)
+    yield norm("per_layer_norm", h, 1, bias=False)
+
+
+def _whole(name: str, depth: int, columns: int, keeps: int) -> Product:
+    """A projection that every rank has whole."""
+    found = whole(name, "feed_forward", depth, columns, Holder.FEED_FORWARD, name)
+    return replace(found, sharded=False, keeps=(kept(keeps, spread=Spread.TOKENS),))

@@ -13,7 +13,7 @@ from typing import Any
 from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
 from planner.logs import serving
-from planner.logs.reading import OUT_OF_MEMORY, Line, Log, Reading
+from planner.logs.reading import OUT_OF_MEMORY, Log, Reading
 from planner.logs.trainers import (
     HUGGING_FACE,
     TRAINERS,
@@ -25,23 +25,16 @@ from planner.logs.trainers import (
 )
 
 
-@record(kw_only=True)
-class TextFormat:
-    """Lines that people read; ``says`` is what they are looked for by."""
+@record()
+class Format:
+    """One that ``reads`` knows its lines, or its JSON objects, by; ``says`` is how it is told.
+
+    Of several objects in a file the last is read unless ``read`` takes them all.
+    """
 
     name: str
     says: str
-    reads: Callable[[Line], bool]
-    read: Callable[[Log], Reading]
-
-
-@record(kw_only=True)
-class FileFormat:
-    """JSON; of several objects in a file the last is read unless ``read`` takes them all."""
-
-    name: str
-    says: str
-    knows: Callable[[object], bool]
+    reads: Callable[[Any], bool]
     read: Callable[[Any], Reading]
     takes_all: bool = False
 
@@ -66,86 +59,32 @@ _SAYS = {
 # What prints a table of a benchmark comes before what a server prints below it.
 TEXTS = (
     *(
-        TextFormat(
-            name=trainer.name,
-            says=_SAYS[trainer.name],
-            reads=trainer.reads,
-            read=partial(read_trainer, trainer=trainer),
-        )
-        for trainer in TRAINERS
+        Format(each.name, _SAYS[each.name], each.reads, partial(read_trainer, trainer=each))
+        for each in TRAINERS
     ),
-    TextFormat(
-        name=HUGGING_FACE,
-        says="{'train_runtime': ..., 'train_steps_per_second': ...}",
-        reads=reads_hugging_face,
-        read=read_trainer_log,
-    ),
-    TextFormat(
-        name=serving.BENCH,
-        says="==== Serving Benchmark Result ====",
-        reads=lambda line: serving.reads_bench(line.text),
-        read=serving.read_bench_table,
-    ),
-    TextFormat(
-        name=serving.TRTLLM,
-        says="= PERFORMANCE OVERVIEW",
-        reads=lambda line: serving.reads_trtllm(line.text),
-        read=serving.read_trtllm_table,
-    ),
-    TextFormat(
-        name=serving.AIPERF,
-        says="Metric,avg,...",
-        reads=lambda line: serving.reads_aiperf(line.text),
-        read=serving.read_aiperf_table,
-    ),
-    TextFormat(
-        name=serving.LLAMA_BENCH,
-        says="| ... | pp512 | ... |",
-        reads=serving.reads_llama_bench,
-        read=serving.read_llama_table,
-    ),
-    TextFormat(
-        name=serving.SERVER,
-        says="prompt eval time = ... ms / ... tokens",
-        reads=serving.reads_server,
-        read=serving.read_server,
-    ),
-)
+    Format(HUGGING_FACE, "{'train_runtime': ..., 'train_steps_per_second': ...}",
+           reads_hugging_face, read_trainer_log),
+    Format(serving.BENCH, "==== Serving Benchmark Result ====",
+           serving.reads_bench, serving.read_bench_table),
+    Format(serving.TRTLLM, "= PERFORMANCE OVERVIEW",
+           serving.reads_trtllm, serving.read_trtllm_table),
+    Format(serving.AIPERF, "Metric,avg,...", serving.reads_aiperf, serving.read_aiperf_table),
+    Format(serving.LLAMA_BENCH, "| ... | pp512 | ... |",
+           serving.reads_llama_bench, serving.read_llama_table),
+    Format(serving.SERVER, "prompt eval time = ... ms / ... tokens",
+           serving.reads_server, serving.read_server),
+)  # fmt: skip
 FILES = (
-    FileFormat(
-        name=HUGGING_FACE,
-        says="log_history or train_runtime",
-        knows=is_state,
-        read=read_state,
-    ),
-    FileFormat(
-        name=serving.BENCH,
-        says="mean_ttft_ms and request_throughput",
-        knows=serving.is_bench,
-        read=serving.read_bench,
-    ),
-    FileFormat(
-        name=serving.TRTLLM,
-        says="performance.request_throughput_req_s",
-        knows=serving.is_trtllm,
-        read=serving.read_trtllm,
-    ),
-    FileFormat(
-        name=serving.AIPERF,
-        says="request_throughput.avg",
-        knows=serving.is_aiperf,
-        read=serving.read_aiperf,
-    ),
-    FileFormat(
-        name=serving.LLAMA_BENCH,
-        says="avg_ts",
-        knows=serving.is_llama_bench,
-        read=serving.read_llama_bench,
-        takes_all=True,
-    ),
-)
-_EVERY: tuple[TextFormat | FileFormat, ...] = (*TEXTS, *FILES)
-NAMES = tuple(dict.fromkeys(one.name for one in _EVERY))
+    Format(HUGGING_FACE, "log_history or train_runtime", is_state, read_state),
+    Format(serving.BENCH, "mean_ttft_ms and request_throughput",
+           serving.is_bench, serving.read_bench),
+    Format(serving.TRTLLM, "performance.request_throughput_req_s",
+           serving.is_trtllm, serving.read_trtllm),
+    Format(serving.AIPERF, "request_throughput.avg", serving.is_aiperf, serving.read_aiperf),
+    Format(serving.LLAMA_BENCH, "avg_ts",
+           serving.is_llama_bench, serving.read_llama_bench, takes_all=True),
+)  # fmt: skip
+NAMES = tuple(dict.fromkeys(one.name for one in (*TEXTS, *FILES)))
 
 
 def read_log(path: Path, name: str | None = None) -> Reading:
@@ -165,7 +104,13 @@ def read_log(path: Path, name: str | None = None) -> Reading:
             f"There are {', '.join(NAMES)}."
         )
     log = Log(_file_in(path) if os.path.isdir(path) else path)
-    reading = _of_objects(log, name) or _of_lines(log, name)
+    reading = _of_objects(log, name)
+    if reading is None:
+        known = [one for one in TEXTS if name in (None, one.name)]
+        found = set(_found(log, known))
+        # The first, in the order above, that any line is of.
+        first = next((one for one in known if one.name in found), None)
+        reading = first.read(log) if first else None
     ran_out = (reading is None or reading.is_training) and any(
         "ut of memory" in line.text and _OUT.search(line.text) for line in log.lines()
     )
@@ -200,7 +145,7 @@ def _of_objects(log: Log, name: str | None) -> Reading | None:
     for known in FILES:
         if name not in (None, known.name):
             continue
-        found = [one for one in log.objects if known.knows(one)]
+        found = [one for one in log.objects if known.reads(one)]
         if not found:
             continue
         if known.takes_all:
@@ -213,15 +158,7 @@ def _of_objects(log: Log, name: str | None) -> Reading | None:
     return None
 
 
-def _of_lines(log: Log, name: str | None) -> Reading | None:
-    """The first format, in the order above, that any line is of."""
-    known = [one for one in TEXTS if name in (None, one.name)]
-    found = set(_found(log, known))
-    first = next((one for one in known if one.name in found), None)
-    return first.read(log) if first else None
-
-
-def _found(log: Log, known: list[TextFormat]) -> Iterator[str]:
+def _found(log: Log, known: list[Format]) -> Iterator[str]:
     missing = list(known)
     for line in log.lines():
         for one in tuple(missing):
@@ -233,7 +170,7 @@ def _found(log: Log, known: list[TextFormat]) -> Iterator[str]:
 
 
 def _nothing(log: Log, name: str | None) -> str:
-    looked = [one for one in _EVERY if name in (None, one.name)]
+    looked = [one for one in (*TEXTS, *FILES) if name in (None, one.name)]
     words = "".join(f"\n  {one.name}: {one.says}" for one in looked)
     cut = " The end of the file is cut off." if log.cut else ""
     return (

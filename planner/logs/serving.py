@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean, median, pstdev
 from typing import TypeGuard
 
@@ -50,9 +51,9 @@ _ROW = re.compile(r"^(.+?):\s+(-?[\d.]+|inf)\s*$")
 _BENCH_TITLE = "Serving Benchmark Result"
 
 
-def reads_bench(text: str) -> bool:
+def reads_bench(line: Line) -> bool:
     """Whether a line is the title of the table that a benchmark of serving prints."""
-    return _BENCH_TITLE in text
+    return _BENCH_TITLE in line.text
 
 
 def read_bench_table(log: Log) -> Reading:
@@ -60,7 +61,7 @@ def read_bench_table(log: Log) -> Reading:
     found: dict[str, object] = {}
     tables = 0
     for line in log.lines():
-        if reads_bench(line.text):
+        if reads_bench(line):
             found, tables = {}, tables + 1
             continue
         row = _ROW.match(line.text.strip())
@@ -74,11 +75,8 @@ def read_bench_table(log: Log) -> Reading:
         if key:
             found[key] = plain_number(row[2]) or 0.0
     reading = read_bench(found)
-    if not (tables > 1):
-        return reading
-    return Reading(
-        **{**vars(reading), "notes": (*reading.notes, f"the last of {tables} tables is read")}
-    )
+    last = (f"the last of {tables} tables is read",) if tables > 1 else ()
+    return replace(reading, notes=(*reading.notes, *last))
 
 
 def is_bench(found: object) -> bool:
@@ -173,48 +171,51 @@ def _notes(numbers: Mapping[str, float]) -> Iterator[str]:
             )
 
 
-# What trtllm-bench prints, and what is in the file of its --report_json.
-_TRTLLM_ROWS = {
-    "request throughput (req/sec)": (REQUESTS, 1.0),
-    "total output throughput (tokens/sec)": (OUTPUT_RATE, 1.0),
-    "total token throughput (tokens/sec)": (TOTAL_RATE, 1.0),
-    "average request latency (ms)": (LATENCY, _MS),
-    "average time-to-first-token [ttft] (ms)": (FIRST, _MS),
-    "average time-per-output-token [tpot] (ms)": (TOKEN, _MS),
-}
-_TRTLLM_FACTS = {
-    "number of requests": "num_requests",
-    "number of concurrent requests": "mean_concurrency",
-    "average input length (tokens)": "input_tokens",
-    "average output length (tokens)": "output_tokens",
-    "tp size": "tensor_parallel",
-    "pp size": "pipeline_parallel",
-    "ep size": "expert_parallel",
-}
+# What trtllm-bench prints, where the file of its --report_json has it, what it is, and its unit.
+_TRTLLM_VALUES = (
+    ("request throughput (req/sec)", "performance", "request_throughput_req_s", REQUESTS, 1.0),
+    ("total output throughput (tokens/sec)", "performance", "system_output_throughput_tok_s",
+     OUTPUT_RATE, 1.0),
+    ("total token throughput (tokens/sec)", "performance", "system_total_throughput_tok_s",
+     TOTAL_RATE, 1.0),
+    ("average request latency (ms)", "performance", "avg_request_latency_ms", LATENCY, _MS),
+    ("average time-to-first-token [ttft] (ms)", "streaming_metrics", "avg_ttft_ms", FIRST, _MS),
+    ("average time-per-output-token [tpot] (ms)", "streaming_metrics", "avg_tpot_ms", TOKEN, _MS),
+)  # fmt: skip
+_TRTLLM_FACTS = (
+    ("number of requests", "request_info", "num_requests", "num_requests", 1.0),
+    ("number of concurrent requests", "request_info", "avg_num_concurrent_requests",
+     "mean_concurrency", 1.0),
+    ("average input length (tokens)", "request_info", "avg_input_length", "input_tokens", 1.0),
+    ("average output length (tokens)", "request_info", "avg_output_length", "output_tokens", 1.0),
+    ("tp size", "world_info", "tp_size", "tensor_parallel", 1.0),
+    ("pp size", "world_info", "pp_size", "pipeline_parallel", 1.0),
+    ("ep size", "world_info", "ep_size", "expert_parallel", 1.0),
+)  # fmt: skip
 _TRTLLM_SHARE = re.compile(r"\[(TTFT|TPOT|Latency)\] P(\d+)\s*$")
 _TRTLLM_NAMES = {"TTFT": FIRST, "TPOT": TOKEN, "Latency": LATENCY}
 
 
-def reads_trtllm(text: str) -> bool:
+def reads_trtllm(line: Line) -> bool:
     """Whether a line is of the overview that trtllm-bench prints."""
-    return "PERFORMANCE OVERVIEW" in text
+    return "PERFORMANCE OVERVIEW" in line.text
 
 
 def read_trtllm_table(log: Log) -> Reading:
     """The overview of a log of ``trtllm-bench``."""
-    values, facts, percentiles = {}, {}, {}
+    printed, percentiles = {}, {}
     for line in log.lines():
         row = _ROW.match(line.text.partition("[TRT-LLM] [I] ")[2] or line.text)
         if row is None:
             continue
         name, number = row[1].strip(), plain_number(row[2]) or 0.0
-        if name.lower() in _TRTLLM_ROWS:
-            key, unit = _TRTLLM_ROWS[name.lower()]
-            values[key] = number * unit
-        elif name.lower() in _TRTLLM_FACTS:
-            facts[_TRTLLM_FACTS[name.lower()]] = number
-        elif share := _TRTLLM_SHARE.match(name):
+        printed[name.lower()] = number
+        if share := _TRTLLM_SHARE.match(name):
             percentiles[_TRTLLM_NAMES[share[1]], int(share[2])] = number * _MS
+    values, facts = (
+        {name: printed[row] * unit for row, _, _, name, unit in rows if row in printed}
+        for rows in (_TRTLLM_VALUES, _TRTLLM_FACTS)
+    )
     return _trtllm(values, facts, percentiles)
 
 
@@ -227,27 +228,13 @@ def is_trtllm(found: object) -> bool:
 def read_trtllm(found: Mapping[str, object]) -> Reading:
     """A report that ``trtllm-bench --report_json`` wrote."""
     performance, streaming = _table(found, "performance"), _table(found, "streaming_metrics")
-    requests, world = _table(found, "request_info"), _table(found, "world_info")
-    values = _picked(
+    values, facts = (
         {
-            REQUESTS: (performance, "request_throughput_req_s", 1.0),
-            OUTPUT_RATE: (performance, "system_output_throughput_tok_s", 1.0),
-            TOTAL_RATE: (performance, "system_total_throughput_tok_s", 1.0),
-            LATENCY: (performance, "avg_request_latency_ms", _MS),
-            FIRST: (streaming, "avg_ttft_ms", _MS),
-            TOKEN: (streaming, "avg_tpot_ms", _MS),
+            name: float(value) * unit
+            for _, table, key, name, unit in rows
+            if _is_number(value := _table(found, table).get(key))
         }
-    )
-    facts = _picked(
-        {
-            "num_requests": (requests, "num_requests", 1.0),
-            "mean_concurrency": (requests, "avg_num_concurrent_requests", 1.0),
-            "input_tokens": (requests, "avg_input_length", 1.0),
-            "output_tokens": (requests, "avg_output_length", 1.0),
-            "tensor_parallel": (world, "tp_size", 1.0),
-            "pipeline_parallel": (world, "pp_size", 1.0),
-            "expert_parallel": (world, "ep_size", 1.0),
-        }
+        for rows in (_TRTLLM_VALUES, _TRTLLM_FACTS)
     )
     shares = ((FIRST, _table(streaming, "ttft_percentiles")),
               (TOKEN, _table(streaming, "tpot_percentiles")),
@@ -284,6 +271,7 @@ _AIPERF = {
     "total_token_throughput": (TOTAL_RATE, False),
     "request_throughput": (REQUESTS, False),
 }
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "s": 1.0, "sec": 1.0}
 _AIPERF_FACTS = {
     "input_sequence_length": "input_tokens",
     "output_sequence_length": "output_tokens",
@@ -305,13 +293,7 @@ def read_aiperf(found: Mapping[str, object]) -> Reading:
         mean = table.get("avg")
         if not _is_number(mean):
             continue
-        unit = (
-            {"ns": 1e-9, "us": 1e-6, "s": 1.0, "sec": 1.0}.get(
-                str(table.get("unit", "ms")).lower(), _MS
-            )
-            if is_time
-            else 1.0
-        )
+        unit = _SECONDS.get(str(table.get("unit", "ms")).lower(), _MS) if is_time else 1.0
         values[name] = float(mean) * unit
         for share in _SHARES:
             if is_time and _is_number(value := table.get(f"p{share}")):
@@ -332,9 +314,9 @@ def read_aiperf(found: Mapping[str, object]) -> Reading:
     )
 
 
-def reads_aiperf(text: str) -> bool:
+def reads_aiperf(line: Line) -> bool:
     """Whether a line is the header of a table that genai-perf or aiperf exported as CSV."""
-    return text.startswith("Metric,avg,")
+    return line.text.startswith("Metric,avg,")
 
 
 def read_aiperf_table(log: Log) -> Reading:
@@ -347,17 +329,10 @@ def read_aiperf_table(log: Log) -> Reading:
         elif cells and header:
             name, _, unit = cells[0].partition(" (")
             key = name.strip().lower().replace(" ", "_")
-            numbers = _cells(header, cells[1:])
-            found[key] = {**numbers, "unit": unit.rstrip(")")}
+            numbers = (plain_number(cell.replace(",", "")) for cell in cells[1:])
+            told = {name: n for name, n in zip(header, numbers, strict=False) if n is not None}
+            found[key] = {**told, "unit": unit.rstrip(")")}
     return read_aiperf(found)
-
-
-def _cells(header: Iterable[str], cells: Iterable[str]) -> dict[str, float]:
-    numbers = {}
-    for name, cell in zip(header, cells, strict=False):
-        if (found := plain_number(cell.replace(",", ""))) is not None:
-            numbers[name] = found
-    return numbers
 
 
 _DEEPEST = 20
@@ -372,14 +347,6 @@ def _numbers_named(found: object, name: str, deep: int = 0) -> Iterator[float]:
             yield float(value)
         if deep < _DEEPEST:
             yield from _numbers_named(value, name, deep + 1)
-
-
-def _picked(wanted: Mapping[str, tuple[Mapping[str, object], str, float]]) -> dict[str, float]:
-    return {
-        name: float(value) * unit
-        for name, (table, key, unit) in wanted.items()
-        if _is_number(value := table.get(key))
-    }
 
 
 def _table(found: Mapping[str, object], name: str) -> Mapping[str, object]:

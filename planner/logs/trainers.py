@@ -197,7 +197,9 @@ class _Parser:
 
     def take(self, line: Line) -> None:
         """One more line."""
-        self._take_memory(line.text)
+        for kind, pattern, unit in self.trainer.memory:
+            if used := pattern.search(line.text):
+                self.memory[kind] = max(self.memory.get(kind, 0.0), _float(used[1]) * unit)
         self._take_facts(line.text)
         found = None
         if self.trainer.needle in line.text:
@@ -209,7 +211,8 @@ class _Parser:
         if value <= 0:
             return
         number = self._number(found)
-        batch = int(self.facts.get("global_batch_size", 0)) if self._tells_batch(line) else 0
+        tells_batch = "global batch size:" in line.text or "global_batch_size:" in line.text
+        batch = int(self.facts.get("global_batch_size", 0)) if tells_batch else 0
         self.steps.append(
             Step(number=number, stream=line.stream, value=value, batch=batch, after=self.after)
         )
@@ -218,6 +221,7 @@ class _Parser:
 
     def reading(self) -> Reading:
         """All of it."""
+        tokens = self.sums["tokens"]
         return Reading(
             format=self.trainer.name,
             title=self.trainer.title,
@@ -225,7 +229,7 @@ class _Parser:
             quantity=self.trainer.quantity,
             steps=tuple(self.steps),
             memory=self.memory,
-            facts=self.facts | self._derived(),
+            facts=self.facts | ({"tokens_per_gpu_and_step": _middle(tokens)} if tokens else {}),
             notes=tuple(self._contradictions()),
         )
 
@@ -234,14 +238,6 @@ class _Parser:
             return len(self.steps) + 1
         groups = found.groupdict()
         return plain_count(groups["step"] or groups.get("bar") or 0)
-
-    def _tells_batch(self, line: Line) -> bool:
-        return "global batch size:" in line.text or "global_batch_size:" in line.text
-
-    def _take_memory(self, text: str) -> None:
-        for kind, pattern, unit in self.trainer.memory:
-            if found := pattern.search(text):
-                self.memory[kind] = max(self.memory.get(kind, 0.0), _float(found[1]) * unit)
 
     def _take_facts(self, text: str) -> None:
         for name, pattern in self.trainer.facts.items():
@@ -266,11 +262,6 @@ class _Parser:
             if self.consumed[0] and steps > 0:
                 self.sums["consumed"].append(more / steps / batch)
             self.consumed = number, consumed
-
-    def _derived(self) -> dict[str, float]:
-        """Numbers of the run that follow from what its lines tell together."""
-        tokens = self.sums["tokens"]
-        return {"tokens_per_gpu_and_step": _middle(tokens)} if tokens else {}
 
     def _contradictions(self) -> Iterator[str]:
         """Where numbers of the log do not agree with each other."""

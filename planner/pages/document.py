@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self
 from planner.base.records import record
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError, SpecError
-from planner.question.cells import cell_reader, is_result
+from planner.question.inputs import cell_reader, is_result
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_names, workload_of
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from planner.base import text
 from planner.optimize.result_columns import ends_of
 from planner.pages.document import numbers
-from planner.question.cells import limit_column
+from planner.question.inputs import limit_column
 from planner.question.terms import Term, glossary, term_of_column, terms_about
 from planner.show.page import TOTAL, Bars, Block, Cell, Column, Head, Table, cells_of
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label

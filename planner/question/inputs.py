@@ -4,6 +4,8 @@ A number may be text with k, M, B or T (powers of 1000), Ki, Mi or Gi (powers of
 bytes and money are numbers in SI units and USD, or text with a unit. Numbers of numpy, paths, and
 whatever can be iterated over are understood. ``said`` is what messages call the term: its option,
 or its name.
+
+Cells of results that planner wrote are checked by the terms that their columns are of.
 """
 
 from __future__ import annotations
@@ -12,17 +14,17 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from itertools import islice
 from numbers import Integral, Real
 from typing import TypeAlias
 
 from planner.base.adapter_names import settings_of
-from planner.base.enums import (
-    Contract,
-)
+from planner.base.cells import Value
+from planner.base.enums import Contract
 from planner.base.units import parse_quantity
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.question.terms import Term
+from planner.question.terms import Term, term_of_column
 
 Answer: TypeAlias = str | int | float | bool
 """What a term has for a value: a word, a whole number, a number in SI units or a flag."""
@@ -358,3 +360,66 @@ _READERS: Mapping[str, Callable[[Term, object, str], Answer]] = {
     "kg": _quantity,
     "1": _quantity,
 }
+
+
+# Columns of sweeps, and the clock of a day's hours, that are no terms.
+_OWN: dict[str, type] = {
+    "scenario": int, "feasible": bool, "work": str, "workload": str, "time": str,
+}  # fmt: skip
+_SETTINGS = {"parameter", "pool", "derived"}
+
+
+@cache
+def cell_reader(column: str) -> Callable[[object], Value]:
+    """What makes of a cell's value that of its column; an unknown one, None, stays so.
+
+    It raises `SearchSpaceError` where the value is none of the column's.
+    """
+    if column in _OWN:
+        return lambda value: _of_type(column, _OWN[column], value)
+    term = term_of_column(column)
+    if term is None or column == limit_column(term.term):
+        return lambda value: _plain_cell(column, value)
+    if is_result(column):
+        return lambda value: _cell_number(column, value)
+    if _SETTINGS & set(term.kind) and "result" not in term.kind:
+        return lambda value: _setting(term, column, value)
+    return lambda value: _plain_cell(column, value)
+
+
+@cache
+def is_result(column: str) -> bool:
+    """Whether a column is a number that was predicted."""
+    term = None if column in _OWN else term_of_column(column)
+    if term is None or "pool" in term.kind or term.is_word or column == limit_column(term.term):
+        return False
+    return "result" in term.kind
+
+
+def limit_column(name: str) -> str:
+    """The column of a limit, beside that of what it limits."""
+    return f"{name}_limit"
+
+
+def _plain_cell(column: str, value: object) -> Value:
+    if not isinstance(value, bool | int | float | str | None):
+        raise SearchSpaceError(f"{column} of a row is no word or number.")
+    return value
+
+
+def _of_type(column: str, kind: type, value: object) -> Value:
+    if type(value) is not kind and value is not None:
+        raise SearchSpaceError(f"{column} of a row cannot be {shown(value)}.")
+    return _plain_cell(column, value)
+
+
+def _cell_number(column: str, value: object) -> Value:
+    if type(value) not in (float, int) and value is not None:
+        raise SearchSpaceError(f"{column} of a row is no number: {shown(value)}.")
+    return _plain_cell(column, value)
+
+
+def _setting(term: Term, column: str, value: object) -> Value:
+    if value is None or column != term.term:
+        return _plain_cell(column, value)
+    return read(term, _plain_cell(column, value), f"{column} of a row")

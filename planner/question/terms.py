@@ -40,10 +40,11 @@ texts are made from it. Its columns:
     - ``place``: where a plan runs; ``spec``: names specs; ``software``: has a profile
     - ``degree``: of parallelism; ``model_parallel``: of one copy of the model;
       ``collective``: those that communicate within every layer; ``layout``: what one tunes of a run
+    - ``sharded``: degrees that a framework may have beside shards of weights alone
     - ``latency`` of a request; ``rate``: tokens or requests per second; ``throughput``: objectives
       that follow from it, as sure as it is; ``electricity``: what follows from the power drawn
     - ``length`` of what is computed; ``run_length``: how long training lasts; ``image``: of inputs;
-      ``product``: sizes of a matrix product; ``format``: of numbers
+      ``product``, ``attended``: sizes of a matrix product, of attention; ``format``: of numbers
     - ``following``: parameters that others decide, so that a change of them alone is none
     - ``measured``: whose errors published runs tell; ``trained``, ``served``: results that tell a
       plan; ``pace``: those that say first how fast it is

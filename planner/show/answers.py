@@ -197,7 +197,7 @@ class Estimated(_Deployable, Evaluation):
 
     def _feasible_blocks(self, full: bool) -> Iterable[Block]:
         if full:
-            from planner.show.views.estimate import estimate_blocks
+            from planner.show.views.search import estimate_blocks
 
             return estimate_blocks(self.plan, self)
         from planner.show.views.search import one_blocks

@@ -1,4 +1,4 @@
-"""What a page consists of, before anything writes it: texts, tables and charts."""
+"""What a page consists of, before anything writes it: texts, tables, charts; names of pictures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ from dataclasses import field
 from typing import Any, ClassVar, TypeAlias
 
 from planner.base.records import record
+
+PICTURES: Mapping[str, tuple[str, ...]] = {
+    "search": ("front", "parts", "roofline"),
+    "estimate": ("parts", "roofline", "latency"),
+    "size": ("cost",),
+    "sweep": ("cost", "matrix"),
+    "validate": ("predicted",),
+}
+"""The usual one first."""
+
+USUAL_WIDTH = 1100
+"""Pixels."""
+
 
 BEST, TIE, BAD, TOTAL, FAINT = "best", "tie", "bad", "total", "faint"
 """Marks of cells, rows and lines: the winner, what published runs do not tell from it, no plan, a

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from planner.base.enums import (
-    LinkKind,
-)
+from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.errors import SpecError
 from planner.specs.cache import kept

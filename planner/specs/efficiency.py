@@ -11,10 +11,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from planner.base.enums import (
-    LinkKind,
-    Precision,
-)
+from planner.base.enums import LinkKind, Precision
 from planner.base.reading import table_of
 from planner.errors import SpecError, did_you_mean
 from planner.specs.cache import kept, stamp

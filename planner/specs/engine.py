@@ -7,10 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Annotated
 
-from planner.base.enums import (
-    AttentionKernels,
-    Quantization,
-)
+from planner.base.enums import AttentionKernels, Quantization
 from planner.specs.checked import Interval, Strict, checked
 from planner.specs.load import (
     BytesOrZero,

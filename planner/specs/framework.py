@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from planner.base.adapter_names import ExpertAdapters
-from planner.base.enums import (
-    AttentionKernels,
-    Fp8Recipe,
-)
-from planner.specs.checked import Interval, checked
+from planner.base.enums import AttentionKernels, Fp8Recipe
+from planner.question.terms import terms_about
+from planner.specs.checked import After, Interval, checked
 from planner.specs.load import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
 
 
@@ -269,9 +267,11 @@ class Compilation:
     operation on a distributed tensor is dispatched by itself."""
 
 
-_SplitAxis = Literal[
-    "tensor_parallel", "context_parallel", "expert_parallel", "data_parallel_replicas"
-]
+def _sharded_axis(name: str) -> str:
+    known = terms_about("sharded")
+    if name not in known:
+        raise ValueError(f"must be one of {', '.join(known)}, not {name!r}")
+    return name
 
 
 @checked
@@ -306,7 +306,7 @@ class FrameworkProfile:
     """It can share sequences between GPUs."""
     expert_parallel: bool = True
     """It can give experts to GPUs."""
-    sharded_parallel: tuple[_SplitAxis, ...] = ()
+    sharded_parallel: tuple[Annotated[str, After(_sharded_axis)], ...] = ()
     """What it has only where gradients are sharded (ZeRO 2, 3) or nothing is data parallel; experts
     then without tensor and context parallelism. Contexts by heads (``head_exchange``) need none."""
     fsdp_zero_stages: tuple[Annotated[int, Interval(ge=2, le=3)], ...] = ()

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated
 
-from planner.base.enums import (
-    LinkKind,
-    Precision,
-)
+from planner.base.enums import LinkKind, Precision
 from planner.specs.checked import Interval, checked
 from planner.specs.load import (
     Bytes,

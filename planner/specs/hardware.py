@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from planner.base.enums import (
-    LinkKind,
-)
+from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.base.units import UNITS
 from planner.specs.cache import kept

@@ -7,10 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from planner.base.enums import (
-    AttentionKind,
-    PositionEmbedding,
-)
+from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs.checked import After, Interval, MinLen, Strict, checked
 from planner.specs.checkpoint import Checkpoint, quantization_word
 

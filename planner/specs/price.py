@@ -10,9 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from planner.base.enums import (
-    Contract,
-)
+from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import to_si
 from planner.errors import SpecError, did_you_mean

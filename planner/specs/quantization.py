@@ -11,13 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.base.arrays import CodeArray
-from planner.base.enums import (
-    CacheType,
-    ComputePrecision,
-    Fp8Recipe,
-    Precision,
-    Quantization,
-)
+from planner.base.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
 from planner.base.records import record
 from planner.specs.paths import SpecKind, aliases_of, names
 

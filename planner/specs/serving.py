@@ -10,9 +10,7 @@ from typing import Annotated
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.enums import (
-    AdapterTargets,
-)
+from planner.base.enums import AdapterTargets
 from planner.base.records import record
 from planner.specs.checked import Interval, checked
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec

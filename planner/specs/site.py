@@ -6,9 +6,7 @@ import math
 from collections.abc import Mapping
 
 from planner.base.cells import Value
-from planner.base.enums import (
-    Contract,
-)
+from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.specs.power import PowerProfile

@@ -7,11 +7,7 @@ from functools import lru_cache
 from typing import Annotated
 
 from planner.base.adapter_names import ExpertAdapters, SavedModules
-from planner.base.enums import (
-    AdapterKind,
-    AdapterTargets,
-    Padding,
-)
+from planner.base.enums import AdapterKind, AdapterTargets, Padding
 from planner.base.training_objectives import TrainingObjective
 from planner.errors import SpecError
 from planner.specs.checked import Interval, checked

@@ -24,8 +24,7 @@ from planner.optimize.other_terms import searched
 from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Columns
-from planner.question.cells import limit_column
-from planner.question.inputs import read
+from planner.question.inputs import limit_column, read
 from planner.question.terms import terms_of
 from planner.show.views.infeasible import limit_texts
 from planner.specs.catalogue import Catalogue

@@ -8,8 +8,7 @@ from planner.base import text
 from planner.base.cells import Value
 from planner.errors import SearchSpaceError
 from planner.show.theme import axis_label
-from planner.show.views.plots.curves import Curve, Curves
-from planner.show.views.plots.matrix import Matrix
+from planner.show.views.plots.curves import Curve, Curves, Matrix
 from planner.show.views.plots.picture import Picture, draw
 from planner.show.views.told import label
 from planner.sweeps.columns import TIME, VALUE, better, find_columns

@@ -17,7 +17,7 @@ from planner.base.records import record
 from planner.base.text import count
 from planner.errors import PlannerError, SearchSpaceError
 from planner.optimize.constraints import constraints
-from planner.question.cells import limit_column
+from planner.question.inputs import limit_column
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_about, terms_of
 from planner.specs.catalogue import Catalogue

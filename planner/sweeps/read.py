@@ -98,7 +98,10 @@ class _Reader:
             if (workload := self._workload(one, common))
             for title in [self._title(one, workload, own)]
         ]
-        self._refuse_unknown(common, [work.workload for work in works])
+        known = {name: term for work in works for name, term in askable(work.workload).items()}
+        for word in common:
+            if full_name(word, known) not in known and word not in _OTHERS:
+                self.faults.append(self._unknown(word, known, "", ""))
         titles = [work.name for work in works]
         for title in dict.fromkeys(titles):
             if titles.count(title) > 1:
@@ -154,12 +157,6 @@ class _Reader:
         self.faults.append(f"{SETTINGS} is a table of parameters and values, not {value!r}.")
         return {}
 
-    def _refuse_unknown(self, common: Mapping[str, object], workloads: list[str]) -> None:
-        known = {name: term for one in workloads for name, term in askable(one).items()}
-        for word in common:
-            if full_name(word, known) not in known and word not in _OTHERS:
-                self.faults.append(self._unknown(word, known, "", ""))
-
     def _unknown(self, word: str, known: Mapping[str, Term], workload: str, where: str) -> str:
         names = [workload] if workload else workload_names()
         if any(
@@ -184,8 +181,12 @@ class _Reader:
         if isinstance(given, Mapping) or (term.type == "price" and "=" in str(given)):
             return (given,)  # the prices of several GPUs are one answer
         values = self._listed(self.said(term.term), given)
+        if values == (ALL,) and term.term == "num_gpus":
+            return every_count(None)
+        if values == (ALL,) and term.term in SPECS:
+            return tuple(Catalogue(self.specs).names(SPECS[term.term]))
         if values == (ALL,):
-            return self._every(term)
+            return CONTRACTS if term.term == "contract" else values
         if term.type in ("count", "counts"):
             return tuple(dict.fromkeys(self._count(term, value) for value in values))
         if term.term not in SPECS:
@@ -201,13 +202,6 @@ class _Reader:
         except PlannerError as error:
             self.faults.append(str(error))
             return 1
-
-    def _every(self, term: Term) -> Values:
-        if term.term == "num_gpus":
-            return every_count(None)
-        if term.term in SPECS:
-            return tuple(Catalogue(self.specs).names(SPECS[term.term]))
-        return CONTRACTS if term.term == "contract" else (ALL,)
 
     def _place(self, name: str, value: object) -> object:
         """Where a spec is: names and aliases of one spec are one value."""

@@ -16,7 +16,7 @@ from planner.base.reading import RESULT, read_csv, read_json, table_of
 from planner.base.records import record
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.pareto import front_of_many
-from planner.question.cells import cell_reader
+from planner.question.inputs import cell_reader
 from planner.question.terms import terms_of
 from planner.sweeps.parts import AGAIN, Part, parts_of, read_head, read_rows
 from planner.sweeps.plan import SweepPlan, work_columns
@@ -159,7 +159,8 @@ class Sweep:
 
     def rows(self) -> Iterator[Row]:
         """The scenarios, one after the other; memory does not grow with their number."""
-        found = self._table(SCENARIOS) if self.is_complete else self._done()
+        parts = (PartRow(row, path) for _, path in self._parts() for row in read_rows(path))
+        found = self._table(SCENARIOS) if self.is_complete else parts
         number = 0
         for number, row in enumerate(islice(found, self.done + 1), start=1):  # noqa: B007
             yield self._checked(row)
@@ -168,10 +169,6 @@ class Sweep:
                 f"{SCENARIOS}.csv" if self.is_complete else PARTS,
                 f"has {number:,} of {self.done:,} scenarios: it was changed",
             )
-
-    def _done(self) -> Iterator[Row]:
-        for _, path in self._parts():
-            yield from (PartRow(row, path) for row in read_rows(path))
 
     def front_rows(self) -> Iterator[Row]:
         """The scenarios that no other beats in everything, for each work and model."""

@@ -151,7 +151,11 @@ class Store:
         if before is None:
             self._refuse_others()
         if before is None or fresh:
-            self._remove_all()
+            # Its plan goes last, by which the directory of a sweep is known.
+            for path in (self.folder / MANIFEST, *self.tables()):
+                path.unlink(missing_ok=True)
+            self._remove_parts()
+            (self.folder / PLAN).unlink(missing_ok=True)
             _make(self.folder / PARTS)
             with written_whole(self.folder / PLAN) as file:
                 asked = {
@@ -220,13 +224,6 @@ class Store:
         names = TABLES if name is None else (name,)
         files = [self.folder / f"{one}.{kind}" for one in names for kind in ("csv", "parquet")]
         return [path for path in files if os.path.exists(path)]
-
-    def _remove_all(self) -> None:
-        """Make it the directory of no sweep; its plan goes last, by which it is known."""
-        for path in (self.folder / MANIFEST, *self.tables()):
-            path.unlink(missing_ok=True)
-        self._remove_parts()
-        (self.folder / PLAN).unlink(missing_ok=True)
 
     def _remove_parts(self) -> None:
         for path in (self.folder / PARTS).glob("*.jsonl.gz"):

@@ -18,10 +18,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from markupsafe import Markup
 from starlette.requests import ClientDisconnect
 
-from planner.base.enums import (
-    ComputePrecision,
-    Quantization,
-)
+from planner.base.enums import ComputePrecision, Quantization
 from planner.base.records import record
 from planner.base.version import __version__
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
@@ -31,9 +28,8 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.specs.price import CONTRACTS
 from planner.sweeps.plan import SPECS
-from planner.ui.guard import Guard
-from planner.ui.limits import Limits, Refused
-from planner.ui.pool import Job, Pool
+from planner.ui.guard import Guard, Limits, Refused
+from planner.ui.pool import Answer, Job, Pool
 from planner.ui.question import (
     COMMANDS,
     OBJECTIVES,
@@ -44,7 +40,6 @@ from planner.ui.question import (
     fields_of,
     option_of,
 )
-from planner.ui.work import Answer
 from planner.workloads.registry import workload_names
 
 FIRST = "first"

@@ -18,8 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from planner.errors import MissingDependencyError, OutputError
-from planner.ui.guard import TOKEN, is_loopback
-from planner.ui.limits import Limits, within_files
+from planner.ui.guard import TOKEN, Limits, is_loopback, within_files
 from planner.ui.pool import Pool
 
 _PACE = 16 * 2**10

@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import fields, replace
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.base.arrays import FloatArray
+from planner.base.reading import read_text
 from planner.base.records import record
-from planner.errors import CalibrationError, did_you_mean
+from planner.base.units import GIB
+from planner.errors import CalibrationError, MissingDependencyError, did_you_mean
 from planner.specs.engine import EngineExecution, EngineProfile
 from planner.specs.framework import Execution, FrameworkProfile, Memory, Overlap
 from planner.specs.gpu import GpuSpec
 from planner.specs.paths import SpecKind
-from planner.validation.columns import TableKind
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.inference.evaluate import predict_inference_group
 from planner.validation.kinds import KINDS, THROUGHPUT
-from planner.validation.library import Library
-from planner.validation.models import NotPredicted
+from planner.validation.library import Library, NotPredicted
 from planner.validation.prediction import MEMORY, RATES, Case, Prediction
-from planner.validation.runs import Run, Runs
-from planner.validation.training.cases import TrainingCase
-from planner.validation.training.evaluate import predict_training_group
+from planner.validation.runs import Run, Runs, TableKind
+from planner.validation.training.cases import TrainingCase, predict_training_group
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+
+    from planner.validation.fit import Fit
 
 SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
 _SHARES = ("selective_share", "fragmentation", "hidden_copies")
@@ -388,3 +402,89 @@ CALIBRATED = {
         time="times",
     ),
 }
+
+
+SOURCE = "calibrated"
+_DIGITS = 4
+_MILLISECONDS = (
+    "layer_launch_time",
+    "adapter_launch_time",
+    "dequantize_launch_time",
+    "weight_broadcast_time",
+    "node_reduce_wait",
+    "module_gather_time",
+    "micro_batch_overhead",
+    "step_overhead",
+    "request_overhead",
+    "draft_overhead",
+)
+_MICROSECONDS = (
+    "decode_launch_time",
+    "prefill_launch_time",
+    "expert_launch_time",
+    "decode_expert_launch_time",
+    "latent_launch_time",
+    "recurrent_launch_time",
+    "expert_loop_time",
+    "collective_launch_time",
+    "network_callback_time",
+    "adapter_launch_time",
+    "quantized_launch_time",
+    "sequence_overhead",
+    "draft_sequence_overhead",
+)
+_GIBIBYTES = ("reserved", "communication_buffer")
+_GIGABYTES_PER_SECOND = ("vector_bandwidth", "attention_block_bandwidth")
+_BYTES = ("per_logit", "optimizer_temporary")
+
+
+def require_fitting() -> None:
+    """Check that what calibration needs is installed.
+
+    Raises
+    ------
+    MissingDependencyError
+        scipy or tomlkit is missing.
+    """
+    if find_spec("scipy") is None or find_spec("tomlkit") is None:
+        raise MissingDependencyError(
+            "Calibration needs scipy and tomlkit: pip install 'llm-gpu-planner[calibration]'."
+        )
+
+
+def unit_of(name: str) -> tuple[str, float]:
+    """The unit a parameter is written in, and how many of it make one in SI."""
+    if name in _MILLISECONDS:
+        return "ms", 1e3
+    if name in _MICROSECONDS:
+        return "us", 1e6
+    if name in _GIGABYTES_PER_SECOND:
+        return "GB/s", 1e-9
+    if name in _GIBIBYTES:
+        return "GiB", 1 / GIB
+    return ("B", 1.0) if name in _BYTES else ("1", 1.0)
+
+
+def profile_text(shipped: Path, fit: Fit, origin: str) -> str:
+    """The text of ``shipped`` with the fitted numbers, which name ``origin`` as their source."""
+    import tomlkit
+
+    document = tomlkit.parse(read_text(shipped))
+    table_of(document, "sources")[SOURCE] = origin
+    for parameter, value in fit.values.items():
+        unit, scale = unit_of(parameter.name)
+        number = tomlkit.inline_table()
+        number |= {"value": float(f"{value * scale:.{_DIGITS}g}"), "unit": unit, "source": SOURCE}
+        table_of(document, parameter.owner)[parameter.name] = number
+    return str(document.as_string())
+
+
+def table_of(document: TOMLDocument, name: str) -> MutableMapping[str, object]:
+    """A table of a TOML document, which a profile that extends another may lack."""
+    import tomlkit
+
+    if name not in document:
+        document[name] = tomlkit.table()
+    table = document[name]
+    assert isinstance(table, MutableMapping)
+    return table

@@ -17,13 +17,10 @@ from planner.errors import did_you_mean
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.question.terms import terms_about
 from planner.specs.model import ModelSpec
-from planner.validation.columns import MEASURED
-from planner.validation.kinds import Compared, Kind, kind_of
-from planner.validation.library import spelled
-from planner.validation.models import OF_COLUMNS
-from planner.validation.predict import ranges
+from planner.validation.kinds import Compared, Kind, kind_of, ranges
+from planner.validation.library import OF_COLUMNS, spelled
 from planner.validation.prediction import RATES, Case, Prediction, Range
-from planner.validation.runs import Run, Runs
+from planner.validation.runs import MEASURED, Run, Runs
 
 UNKNOWN = "is not known"
 """What is said of software that no rule names."""

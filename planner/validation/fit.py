@@ -12,7 +12,7 @@ from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.errors import CalibrationError
 from planner.validation.calibration import Measured, Parameter, log_ratios
-from planner.validation.predict import Progress
+from planner.validation.kinds import Progress
 
 NOISE = 0.08
 """Standard deviation of log(measured / predicted) that no parameter can explain: the same
@@ -255,7 +255,9 @@ class _Line:
 
     def jacobian(self, x: FloatArray) -> FloatArray:
         """Slopes of the residuals, and of the priors below them."""
-        each = (_robust_slope(self._at(x)) * self.weights)[:, None] * self.slopes
+        root = np.sqrt(1 + self._at(x) ** 2)
+        # The derivative of `_robust`.
+        each = (np.sqrt((root + 1) / 2) / root * self.weights)[:, None] * self.slopes
         return np.concatenate([each, np.eye(len(x))])
 
     def _at(self, x: FloatArray) -> FloatArray:
@@ -265,12 +267,6 @@ class _Line:
 def _robust(z: FloatArray) -> FloatArray:
     """Residuals whose square is the soft L1 loss: outliers pull like a constant force."""
     return np.asarray(z * np.sqrt(2 / (np.sqrt(1 + z**2) + 1)))
-
-
-def _robust_slope(z: FloatArray) -> FloatArray:
-    """The derivative of `_robust`."""
-    root = np.sqrt(1 + z**2)
-    return np.asarray(np.sqrt((root + 1) / 2) / root)
 
 
 def _slopes(measured: Sequence[Measured], points: Mapping[Parameter, float]) -> FloatArray:

@@ -8,10 +8,8 @@ from dataclasses import field
 from functools import cached_property
 
 from planner.base.records import record
-from planner.confidence.classes import gpu_class, has_experts
-from planner.confidence.fits import MemoryErrors
-from planner.confidence.intervals import BASES, Rule
-from planner.confidence.unmeasured import basis_words
+from planner.confidence.classes import basis_words, gpu_class, has_experts
+from planner.confidence.intervals import BASES, MemoryErrors, Rule
 from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import ClusterSpec, GpuSpec

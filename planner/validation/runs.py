@@ -1,28 +1,206 @@
-"""Tables of runs: read with the place of every fault, or written to be filled in."""
+"""Tables of runs: read with the place of every fault, or written to be filled in.
+
+``columns.csv`` has a row for each column: in which tables it stands, the type of its cells, whether
+it must be there, its unit, what it means, and the cell of an example in each template (- where the
+template leaves it out).
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from enum import StrEnum
+from functools import cache, cached_property
 from io import StringIO
 from pathlib import Path
 
-from planner.base.enums import (
-    TemplateKind,
-)
+from planner.base.enums import TemplateKind
 from planner.base.reading import RESULT, csv_of, read_text
 from planner.base.records import record
+from planner.confidence.software import read_table
 from planner.errors import SpecError, did_you_mean
-from planner.validation.columns import (
-    INFERENCE,
-    MEASURED,
-    TRAINING,
-    Column,
-    ColumnType,
-    Schema,
-    TableKind,
-    schema_of,
-)
+
+FOLDER = Path(__file__).parent
+
+
+@record(kw_only=True)
+class ModelRule:
+    """The built-in model behind a name, or why none of the kind is predicted."""
+
+    pattern: str
+    model: str
+    reason: str
+
+
+@cache
+def model_rule(name: str) -> ModelRule | None:
+    """The first rule whose pattern is in a model's name, if there is one."""
+    found = (rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower()))
+    return next(found, None)
+
+
+@cache
+def _model_rules() -> tuple[ModelRule, ...]:
+    return tuple(ModelRule(**row) for row in read_table("models.csv", FOLDER))
+
+
+MEASURED = "measured_"
+# Columns that `planner validate --output` adds: its files can be read again.
+ADDED = ("basis", "not_predicted_reason", "impossible_layout", "assumed")
+PREDICTED = "predicted_"
+# What a pool of workers, or a launch script, sets of the scheduler.
+SCHEDULED = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")
+_PATH_STARTS = ("/", "\\", ".", "~")
+
+
+class TableKind(StrEnum):
+    """What the rows of a table are: training steps, or batches and requests of inference."""
+
+    TRAINING = "training"
+    INFERENCE = "inference"
+
+
+class MemoryKind(StrEnum):
+    """What a source calls memory: the tensors, what the allocator holds, or the whole device."""
+
+    ALLOCATED = "allocated"
+    RESERVED = "reserved"
+    DEVICE = "device"
+
+
+class ColumnType(StrEnum):
+    """What the cells of a column are.
+
+    ``COUNT`` is a whole number above zero, ``COUNT_OR_ZERO`` may be zero, ``FLAG`` is 0 or 1,
+    ``NUMBER`` and ``MEASURED`` are not negative. ``NAME`` and ``GPU`` are names of the
+    catalogue, never paths. ``TEXT`` is read, ``DESCRIBED`` is for people alone.
+    """
+
+    COUNT = "count"
+    COUNT_OR_ZERO = "count_or_zero"
+    FLAG = "flag"
+    NUMBER = "number"
+    MEASURED = "measured"
+    NAME = "name"
+    GPU = "gpu"
+    TEXT = "text"
+    DESCRIBED = "described"
+
+
+_WHOLE = (ColumnType.COUNT, ColumnType.COUNT_OR_ZERO)
+_NUMERIC = (*_WHOLE, ColumnType.FLAG, ColumnType.NUMBER)
+
+
+@record(kw_only=True)
+class Column:
+    """A column, its unit, what it means, and its cell in the example of each template."""
+
+    name: str
+    type: ColumnType
+    needed: bool
+    unit: str
+    words: str
+    examples: dict[str, str]
+
+
+@record(kw_only=True)
+class Schema:
+    """The columns of one kind of table; others are kept as they are, and not understood."""
+
+    kind: TableKind
+    columns: dict[str, Column]
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns that must be there."""
+        return tuple(column.name for column in self.columns.values() if column.needed)
+
+    @cached_property
+    def numeric(self) -> frozenset[str]:
+        """Columns whose cells are numbers that were not measured, flags of outcomes among them."""
+        return frozenset(one.name for one in self.columns.values() if one.type in _NUMERIC)
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Columns that mean something."""
+        return frozenset(self.columns)
+
+    def understood(self, name: str) -> bool:
+        """Whether a column means something, or is one that a validation wrote."""
+        return name in self.columns or name in ADDED or name.startswith(PREDICTED)
+
+    def hint(self, name: str) -> str:
+        """The known columns that a name may stand for, as a question, or nothing."""
+        return did_you_mean(name, self.columns)
+
+    def fault(self, name: str, cell: str) -> str | None:
+        """What is wrong with a cell of a column, or None."""
+        column = self.columns.get(name)
+        if not cell:
+            return None
+        if column is not None and column.type in (ColumnType.NAME, ColumnType.GPU):
+            if not is_path(cell, slashes=column.type is ColumnType.NAME):
+                return None
+            kind = {"gpu": "gpus", "model": "models"}.get(column.name, "frameworks")
+            return f"{cell!r} is a path; give a name of `planner specs list {kind}`"
+        if not (name in self.numeric or name.startswith(MEASURED)):
+            return None
+        try:
+            number = float(cell)
+        except ValueError:
+            return f"{cell!r} is not a number"
+        if not math.isfinite(number):
+            return f"{cell!r} is not a finite number"
+        return _number_fault(name, column.type if column is not None else None, number)
+
+
+def is_path(name: str, *, slashes: bool = False) -> bool:
+    """Whether a cell would be taken for a file; ``slashes``: names such as ORG/NAME are fine."""
+    somewhere = name.startswith(_PATH_STARTS) or "\\" in name or name.endswith(".toml")
+    return somewhere or ("/" in name and not slashes) or "/../" in name
+
+
+def _number_fault(name: str, kind: ColumnType | None, number: float) -> str | None:
+    if number < 0:
+        return f"{number:g} is negative"
+    if kind is ColumnType.FLAG and number not in (0, 1):
+        return f"{number:g} must be 0 or 1"
+    if name == "zero_stage" and number not in (0, 1, 2, 3):
+        return f"{number:g} must be 0, 1, 2 or 3"
+    if kind in _WHOLE and number != int(number):
+        return f"{number:g} is not a whole number"
+    return f"{number:g} must be above 0" if kind is ColumnType.COUNT and number == 0 else None
+
+
+def _schema(kind: TableKind) -> Schema:
+    rows = [row for row in read_table("columns.csv", FOLDER) if row["table"] in (kind, "both")]
+    columns = {
+        row["name"]: Column(
+            name=row["name"],
+            type=ColumnType(row["type"]),
+            needed=row["needed"] == "1",
+            unit=row["unit"],
+            words=row["words"],
+            examples={key: row[key] for key in ("training", "static", "serving")},
+        )
+        for row in rows
+    }
+    return Schema(kind=kind, columns=columns)
+
+
+TRAINING = _schema(TableKind.TRAINING)
+INFERENCE = _schema(TableKind.INFERENCE)
+
+
+def schema_of(header: Sequence[str]) -> Schema:
+    """The schema of the table that has these columns.
+
+    Only tables of inference count prompt and answer apart; all others are of training.
+    """
+    apart = {"input_tokens", "output_tokens"} & set(header)
+    return INFERENCE if apart and "sequence_length" not in header else TRAINING
+
 
 _MEASUREMENTS = Path(__file__).parent / "measurements"
 SHIPPED = _MEASUREMENTS / "training.csv"

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base.cells import Value
 from planner.base.records import record
-from planner.confidence.unmeasured import RELEASE_NUMBER, Release
+from planner.confidence.classes import RELEASE_NUMBER, Release
 from planner.configurations.enumerate import checked
 from planner.configurations.table import word
 from planner.errors import PlannerError, SearchSpaceError, SpecError

@@ -24,8 +24,9 @@ from planner.base.software_enums import (
 )
 from planner.base.text import large
 from planner.confidence.software import framework_rule, is_first_run, slower_at_first
-from planner.configurations.as_given import FOLLOWING, AsGiven
 from planner.configurations.enumerate import (
+    FOLLOWING,
+    AsGiven,
     OpenMesh,
     checked,
     listed,

@@ -12,7 +12,7 @@ from planner.base.enums import (
 )
 from planner.base.text import large
 from planner.base.training_objectives import TrainingObjective, objective_named
-from planner.configurations.as_given import batch_of
+from planner.configurations.enumerate import batch_of
 from planner.errors import PlannerError, SearchSpaceError, SpecError
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.share import tokens_of_sample

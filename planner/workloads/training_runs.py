@@ -19,8 +19,7 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.base.training_objectives import TrainingObjective
 from planner.base.units import GIB
-from planner.confidence.fits import chance
-from planner.confidence.intervals import Confidence
+from planner.confidence.intervals import Confidence, chance
 from planner.confidence.plans import errors_of_memory, sure_share
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations

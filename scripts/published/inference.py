@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from planner.confidence.classes import has_experts
 from planner.validation.inference.cases import served_model
-from planner.validation.library import Library
-from planner.validation.models import NotPredicted
+from planner.validation.library import Library, NotPredicted
 from planner.validation.runs import Run
 from published.launch import launch_settings
 from published.layouts import split_of

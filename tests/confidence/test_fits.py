@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 import planner
-from planner.confidence.fits import MemoryErrors, default_fit_confidence, memory_errors
-from planner.confidence.intervals import INFERENCE_TABLES, TRAINING_TABLES
+from planner.confidence.intervals import (
+    INFERENCE_TABLES,
+    TRAINING_TABLES,
+    MemoryErrors,
+    default_fit_confidence,
+    memory_errors,
+)
 from planner.confidence.software import read_table
 
 TRAIN = {"model": "llama-65b", "num_gpus": 512, "framework": "megatron-lm"}

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import planner
+from planner.confidence.classes import Release, lacks_of
 from planner.confidence.intervals import INFERENCE_TABLES, interval_of
 from planner.confidence.software import read_table
-from planner.confidence.unmeasured import Release, lacks_of
 from planner.specs.catalogue import Catalogue
 
 QUANTITIES = ("throughput", "time_to_first_token", "time_per_output_token", "peak_memory")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from planner import Request
-from planner.configurations.as_given import AsGiven
+from planner.configurations.enumerate import AsGiven
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import RULES, Context, first_broken_rule
 from planner.estimators.training.stages import logits_in_layers

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.formulas.samples import longest_sample, mean_square_length
+from planner.formulas.attention import longest_sample, mean_square_length
 
 MEAN, DEVIATION, LONGEST = 300.0, 240.0, 1024.0
 

@@ -12,12 +12,10 @@ from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.documents.edit import edit_document
 from planner.documents.shell import read_shell
-from planner.documents.shell.edit import edit_command
-from planner.documents.shell.text import Given, shell_word
+from planner.documents.shell.text import Given, edit_command, shell_word
 from planner.documents.tree import key_path, read_tree
-from planner.documents.writing import yaml_scalar
+from planner.documents.writing import edit_document, yaml_scalar
 from planner.launch.arguments import read_arguments
 from planner.launch.option_table import Accepted, AcceptedOption
 

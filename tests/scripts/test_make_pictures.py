@@ -8,7 +8,7 @@ import struct
 
 import make_pictures
 
-from planner.show.views.plots.names import PICTURES
+from planner.show.page import PICTURES
 
 
 def test_every_picture_of_the_page_is_made_by_a_command_above_it() -> None:

@@ -6,8 +6,8 @@ from published.offline import offline_benchmark
 from published.tables import changed
 from published_rows import run_of
 
+from planner.validation.kinds import predict
 from planner.validation.library import Library
-from planner.validation.predict import predict
 from planner.validation.runs import Run, Runs
 
 

@@ -10,7 +10,7 @@ import pytest
 import planner
 from planner.base import text
 from planner.base.units import DAY
-from planner.decide.sizing.training import coarse, thinned, whole_nodes
+from planner.decide.sizing.searches import coarse, thinned, whole_nodes
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.exhaustive import search_source
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from served import PATIENCE_S, Served, server
 
-from planner.ui.limits import Limits
+from planner.ui.guard import Limits
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.ui.limits import Limits
+from planner.ui.guard import Limits
 from planner.ui.pool import Pool
 
 SMALL = "model=llama-7b&num_gpus=8&space=small"

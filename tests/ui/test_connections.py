@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from served import OWN_HOST, PATIENCE_S, SMALL, Served, read, server, until
 from uvicorn.server import ServerState
 
-from planner.ui.limits import Limits, within_files
+from planner.ui.guard import Limits, within_files
 from planner.ui.serve import Connection, network_of
 
 HOST = b"host: localhost\r\n"

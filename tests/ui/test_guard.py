@@ -9,8 +9,7 @@ import httpx
 import pytest
 from served import PATIENCE_S, Served, server
 
-from planner.ui.guard import is_loopback
-from planner.ui.limits import Limits
+from planner.ui.guard import Limits, is_loopback
 
 TOKEN = "a long; token=ü"
 

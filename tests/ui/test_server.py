@@ -11,7 +11,7 @@ import httpx
 import pytest
 from served import LONG, OWN_HOST, PATIENCE_S, SMALL, server, until
 
-from planner.ui.limits import Limits
+from planner.ui.guard import Limits
 
 
 def _answered(asks, path):

@@ -14,10 +14,9 @@ from planner.base.software_enums import (
     RecomputedModules,
 )
 from planner.confidence.software import framework_rule
-from planner.validation.columns import MemoryKind
-from planner.validation.models import NotPredicted
-from planner.validation.training.cases import memory_kind, training_case
-from planner.validation.training.evaluate import predict_training_group
+from planner.validation.library import NotPredicted
+from planner.validation.runs import MemoryKind
+from planner.validation.training.cases import memory_kind, predict_training_group, training_case
 
 
 @pytest.mark.parametrize(

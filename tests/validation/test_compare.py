@@ -7,8 +7,7 @@ from sample_runs import row, run_of, runs_of
 from planner.show.terminal import write
 from planner.show.views.validation import reasons_blocks
 from planner.validation.compare import errors, joined, memory_verdicts, regrets
-from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY
-from planner.validation.predict import predict, ranges
+from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY, predict, ranges
 from planner.validation.prediction import MEMORY, Prediction
 from planner.validation.training.cases import training_case
 

@@ -15,10 +15,10 @@ from planner.validation.calibration import (
     measured_runs,
     parameters_of,
     thinned,
+    unit_of,
 )
 from planner.validation.fit import fit
-from planner.validation.fitted_profile import unit_of
-from planner.validation.predict import predict
+from planner.validation.kinds import predict
 
 TIMES = ("_time", "_overhead")
 QUANTITY = "time_per_output_token_s"

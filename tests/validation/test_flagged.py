@@ -8,8 +8,7 @@ import pytest
 from sample_runs import row, runs_of
 
 from planner.validation.compare import errors, joined
-from planner.validation.kinds import STEP_TIME
-from planner.validation.predict import IMPOSSIBLE, predict
+from planner.validation.kinds import IMPOSSIBLE, STEP_TIME, predict
 
 MEASURED = "measured_step_time_s"
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from planner.confidence.software import engine_rule
-from planner.validation.kinds import kind_of
+from planner.validation.kinds import kind_of, why_impossible
 from planner.validation.library import Library
-from planner.validation.predict import why_impossible
 from planner.validation.runs import read_runs
 
 LIBRARY = Library()

@@ -9,7 +9,7 @@ from planner.base.enums import (
 )
 from planner.confidence.software import engine_rule
 from planner.validation.inference.cases import Mode, inference_case
-from planner.validation.models import NotPredicted
+from planner.validation.library import NotPredicted
 from planner.validation.runs import read_runs
 
 

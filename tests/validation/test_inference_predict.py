@@ -9,11 +9,9 @@ from sample_inference import DISAGGREGATED, row, run_of, runs_of
 
 import planner
 from planner.show.views.validation import write_predictions
-from planner.validation.columns import INFERENCE
 from planner.validation.compare import joined
-from planner.validation.kinds import INFERENCE_KIND
-from planner.validation.predict import predict, ranges
-from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
+from planner.validation.kinds import INFERENCE_KIND, predict, ranges
+from planner.validation.runs import INFERENCE, SHIPPED_INFERENCE, Runs, read_runs
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from sample_inference import DISAGGREGATED, row, runs_of
 
 import planner
 from planner.validation.inference import cases
-from planner.validation.predict import predict
+from planner.validation.kinds import predict
 
 QUESTION = {
     "workload": "serve",

@@ -7,8 +7,7 @@ from residuals import cells, held_when_left_out, residuals
 from shipped_intervals import assert_shipped
 
 from planner.validation.compare import errors, memory_verdicts
-from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY
-from planner.validation.predict import ranges
+from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY, ranges
 
 # Recorded errors with a margin: a change that makes one larger has to say so here.
 LARGEST_ERRORS = {

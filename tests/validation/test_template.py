@@ -8,8 +8,7 @@ from planner.__main__ import run
 from planner.base.enums import (
     TemplateKind,
 )
-from planner.validation.columns import INFERENCE, TRAINING, ColumnType
-from planner.validation.runs import read_runs, template
+from planner.validation.runs import INFERENCE, TRAINING, ColumnType, read_runs, template
 
 
 @pytest.mark.parametrize("kind", TemplateKind)

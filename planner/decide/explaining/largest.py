@@ -297,7 +297,9 @@ def methods_of_layouts(request: Request) -> Methods:
     for source, cell in zip(problem.sources, problem.cells, strict=True):
         own = {name: cell.get(name) for name in problem.axes}
         table = only(source)
-        for place in _ordered(table, several):
+        # Those of the first name's first value first.
+        columns = [np.broadcast_to(getattr(table, name), table.size) for name in reversed(several)]
+        for place in np.lexsort(columns) if several else range(table.size):
             one = table.rows(np.array([place]))
             values = {name: glossary()[name].shown(getattr(one, name)[0]) for name in several}
             largest = largest_batch_of(plan, source, one, alone=True)
@@ -316,11 +318,3 @@ def _is_several(values: object) -> bool:
 def _set(request: Request) -> list[str]:
     """The settings that have several values."""
     return [name for name, values in request.settings.items() if _is_several(values)]
-
-
-def _ordered(table: ConfigurationTable, names: Sequence[str]) -> Sequence[int]:
-    """The rows of a table, those of the first name's first value first."""
-    if not names:
-        return range(table.size)
-    columns = [np.broadcast_to(getattr(table, name), table.size) for name in reversed(names)]
-    return [int(place) for place in np.lexsort(columns)]

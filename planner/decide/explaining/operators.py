@@ -10,15 +10,9 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.base.cells import Value
-from planner.base.enums import (
-    AttentionKernels,
-    ComputePrecision,
-    Fp8Recipe,
-)
+from planner.base.enums import AttentionKernels, ComputePrecision, Fp8Recipe
 from planner.base.records import record
-from planner.base.software_enums import (
-    AttentionKernel,
-)
+from planner.base.software_enums import AttentionKernel
 from planner.decide.explaining.steps import FORMULAS, largest_term
 from planner.errors import SearchSpaceError
 from planner.estimators.kernel_work import rates
@@ -73,7 +67,7 @@ class Case:
         return training_format(np.asarray(precision), np.asarray(recipe))
 
 
-@record(kw_only=True)
+@record()
 class Kind:
     """A kind of operator: how long it takes [s], and the terms that it is given by.
 
@@ -142,14 +136,6 @@ def _collective(name: str) -> Callable[[Case], FloatArray]:
     return seconds
 
 
-def _send(case: Case) -> FloatArray:
-    return case.machine.send_time(case["num_bytes"], case["distance"])
-
-
-def _device_copy(case: Case) -> FloatArray:
-    return case.machine.memory_time(2 * case["num_bytes"])
-
-
 def _host_copy(case: Case) -> FloatArray:
     share = case.framework.offloading.host_link_fraction if case.framework else 1.0
     return case.machine.host_copy_time(case["num_bytes"], share)
@@ -160,41 +146,27 @@ def _host_memory(case: Case) -> FloatArray:
     return case.machine.host_memory_time(case["num_bytes"], share)
 
 
-def _drive_copy(case: Case) -> FloatArray:
-    return case.machine.drive_copy_time(case["num_bytes"])
-
-
-def _kind(
-    seconds: Callable[[Case], FloatArray],
-    *sizes: str,
-    words: tuple[str, ...] = (),
-    crosses: bool = False,
-    is_group: bool = False,
-) -> Kind:
-    return Kind(seconds=seconds, sizes=sizes, words=words, crosses=crosses, is_group=is_group)
-
-
 _GROUP = terms_about("message")
+_BYTES = terms_about("message")[:1]
+_MATRICES = (*terms_about("product"), "local_experts", "matrices")
 KINDS: Mapping[str, Kind] = {
-    "gemm": _kind(_gemm, "rows", "columns", "depth", words=_FORMATS),
-    "grouped-gemm": _kind(
-        _grouped_gemm, "rows", "columns", "depth", "local_experts", "matrices", words=_FORMATS
-    ),
-    "attention": _kind(
-        _attention, "sequences", "sequence_length", "heads", "key_value_heads", "head_dim",
-        words=("attention_kernel",),
-    ),
-    "elementwise": _kind(_elementwise, "rows", "columns", "tensors"),
+    "gemm": Kind(_gemm, terms_about("product"), words=_FORMATS),
+    "grouped-gemm": Kind(_grouped_gemm, _MATRICES, words=_FORMATS),
+    "attention": Kind(_attention, terms_about("attended"), words=("attention_kernel",)),
+    "elementwise": Kind(_elementwise, (*terms_about("product")[:2], "tensors")),
     **{
-        name: _kind(_collective(name.replace("-", "_")), *_GROUP, crosses=True, is_group=True)
+        name: Kind(_collective(name.replace("-", "_")), _GROUP, crosses=True, is_group=True)
         for name in ("all-reduce", "custom-all-reduce", "all-gather", "reduce-scatter",
                      "all-to-all")
     },
-    "send": _kind(_send, "num_bytes", "distance", crosses=True),
-    "device-copy": _kind(_device_copy, "num_bytes"),
-    "host-copy": _kind(_host_copy, "num_bytes"),
-    "host-memory": _kind(_host_memory, "num_bytes"),
-    "drive-copy": _kind(_drive_copy, "num_bytes"),
+    "send": Kind(
+        lambda case: case.machine.send_time(case["num_bytes"], case["distance"]),
+        ("num_bytes", "distance"), crosses=True,
+    ),
+    "device-copy": Kind(lambda case: case.machine.memory_time(2 * case["num_bytes"]), _BYTES),
+    "host-copy": Kind(_host_copy, _BYTES),
+    "host-memory": Kind(_host_memory, _BYTES),
+    "drive-copy": Kind(lambda case: case.machine.drive_copy_time(case["num_bytes"]), _BYTES),
 }  # fmt: skip
 """Every kind by the word that users say.
 
@@ -246,7 +218,9 @@ def read_question(
             usual = codes.usual() if asked[name] in (ALL, [ALL], (ALL,)) else asked[name]
             words[name] = [*map(str, read_all(glossary()[name], usual, said(name)))]
         else:
-            sizes[name] = _sizes_asked(name, asked[name], said(name))
+            sizes[name] = [*map(float, read_all(glossary()[name], asked[name], said(name)))]
+            if min(sizes[name]) <= 0:
+                raise SearchSpaceError(f"{said(name)} is more than 0.")
     gpus, frameworks = (
         [*map(str, read_all(glossary()[name], asked[name], said(name)))] if name in asked else []
         for name in ("gpu", "framework")
@@ -275,13 +249,6 @@ def _counts(given: object, said: str) -> list[float]:
     if given in (ALL, [ALL], (ALL,)):
         return [float(count) for count in every_count(None)[1:]]
     return [float(whole(value, said, 1)) for value in several(given, said)]
-
-
-def _sizes_asked(name: str, given: object, said: str) -> list[float]:
-    values = [float(value) for value in read_all(glossary()[name], given, said)]
-    if min(values) <= 0:
-        raise SearchSpaceError(f"{said} is more than 0.")
-    return values
 
 
 def _check(question: OperatorQuestion, said: Said) -> None:

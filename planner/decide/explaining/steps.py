@@ -275,9 +275,7 @@ class Sources:
         cluster = self.plan.request.cluster
         return {
             "gpu": catalogue.load_gpu(gpu).provenance,
-            self.profile_kind: catalogue.load_framework(profile).provenance
-            if self.profile_kind == "framework"
-            else catalogue.load_engine(profile).provenance,
+            self.profile_kind: catalogue.load_profile(self.profile_kind, profile).provenance,
             "cluster": catalogue.load_cluster(cluster).provenance
             if cluster
             else defaultdict(lambda: _DEFAULT_CLUSTER),

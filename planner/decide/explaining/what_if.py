@@ -266,21 +266,17 @@ def _nodes(plan: Plan, found: Evaluation, row: Row, burst: int | None) -> Iterat
     sides = ((-1, "fewer"), (1, "more"))
     for sign, side in sides if own > node else sides[1:]:
         steps = {1: outcome(plan, asked(num_gpus=own + sign * node), burst)}
-        if steps[1].row is None and (further := _next_possible(found, own, sign * node)):
-            steps[further] = outcome(plan, asked(num_gpus=own + sign * further * node), burst)
+        if steps[1].row is None:
+            # The next number of GPUs that the rules allow, where it is near.
+            ahead = np.arange(1.0, min(_MOST_NODES, max(own // node, 2)) + 1)
+            tried = replace(found.candidates.configurations, num_gpus=own + sign * ahead * node)
+            allowed = np.broadcast_to(found.source.broken(tried), tried.shape) == 0
+            for further in map(int, ahead[allowed][:1]):
+                steps[further] = outcome(plan, asked(num_gpus=own + sign * further * node), burst)
         for count, reached in steps.items():
             noun = "node" if count == 1 else "nodes"
             outcomes[f"{count} {noun} {side}: {own + sign * count * node:,} GPUs"] = reached
     yield Sensitivity(name="number of nodes", group="question", outcomes=outcomes)
-
-
-def _next_possible(found: Evaluation, own: int, step: int) -> int:
-    """How many such steps lead to the next number of GPUs that the rules allow; 0: none near."""
-    configurations = found.candidates.configurations
-    steps = np.arange(1.0, min(_MOST_NODES, max(own // abs(step), 2)) + 1)
-    tried = replace(configurations, num_gpus=own + steps * step)
-    allowed = np.flatnonzero(np.broadcast_to(found.source.broken(tried), tried.shape) == 0)
-    return int(steps[allowed[0]]) if allowed.size else 0
 
 
 def _plain(row: Row | None, columns: tuple[str, ...]) -> dict[str, Value] | None:

@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.base.cells import Value, number
-from planner.base.enums import (
-    Contract,
-)
+from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.decide.sizing.fleet import Fleet
-from planner.decide.sizing.serving import fleet_of
+from planner.decide.sizing.searches import fleet_of
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of

@@ -9,9 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.base.cells import Value
-from planner.base.enums import (
-    Contract,
-)
+from planner.base.enums import Contract
 from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.records import record
 from planner.base.units import GIB
@@ -20,9 +18,7 @@ from planner.confidence.intervals import checked_confidence
 from planner.decide.sizing.day import Load, day_of
 from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.floor import DEADLINES
-from planner.decide.sizing.searches import Searches
-from planner.decide.sizing.serving import serving_size
-from planner.decide.sizing.training import TrainingSizer
+from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.question.inputs import read, several
 from planner.question.request import ALL, Request

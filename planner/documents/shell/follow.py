@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from planner.documents.shell.expand import (
@@ -154,13 +154,21 @@ class SimpleCommands:
             return True
         name = words[0].text or ""
         if node.declares:
-            self._declare(name, words[1:], node)
+            if name == "export":
+                names = [word.text or "" for word in words[1:]] + [a.name for a in node.assignments]
+                self.exported.update(dict.fromkeys(names))
+                self._environment = None
             return True
         if name in self.functions:
             return self.call(name, [Element(word.pieces, word.regions) for word in words[1:]])
         self._builtin(name, words)
         if name == "read" and any((word.text or "").startswith("-d") for word in words):
-            self._read_whole(node, words[-1])
+            # ``read -r -d '' NAME <<EOF``: the here-document, as it becomes.
+            bodies = [item.body for item in node.redirections if item.body is not None]
+            if bodies and (words[-1].text or "").isidentifier():
+                pieces = self.expander.text(bodies[-1].parts, bodies[-1].start)
+                put = Variable((Element(pieces),), assigned=(node.start,))
+                self.put(words[-1].text or "", put)
         self._command(node, words)
         if name == "false" or (name == "getopts" and not self.expander.num_arguments):
             return False
@@ -206,12 +214,6 @@ class SimpleCommands:
     def _word(self, variable: Variable, position: int) -> Word:
         start = variable.assigned[-1] if variable.assigned else position
         return variable_word(self.expander, variable, start)
-
-    def _declare(self, name: str, words: Iterable[Word], node: Simple) -> None:
-        if name == "export":
-            names = [word.text or "" for word in words] + [a.name for a in node.assignments]
-            self.exported.update(dict.fromkeys(names))
-            self._environment = None
 
     def _assign(self, assignment: Assignment, declares: str) -> None:
         variable = self._value(assignment)
@@ -276,22 +278,12 @@ class SimpleCommands:
             shown = " ".join(words[1].raw.split()) if len(words) > 1 else "a file"
             self.expander.elsewhere = f" (line {line} reads {shown})"
         elif name == "shift":
-            self._shift(rest)
+            if self.expander.arguments is not None:
+                number = int(rest[0]) if rest and rest[0].isdecimal() and len(rest[0]) < 7 else 1
+                self.expander.arguments = self.expander.arguments[number:]
         elif name == "set" and "--" in rest:
             after = words[rest.index("--") + 2 :]
             self.expander.arguments = tuple(Element(w.pieces, w.regions) for w in after)
-
-    def _read_whole(self, node: Simple, name: Word) -> None:
-        """``read -r -d '' NAME <<EOF``: the here-document, as it becomes."""
-        bodies = [item.body for item in node.redirections if item.body is not None]
-        if bodies and (name.text or "").isidentifier():
-            pieces = self.expander.text(bodies[-1].parts, bodies[-1].start)
-            self.put(name.text or "", Variable((Element(pieces),), assigned=(node.start,)))
-
-    def _shift(self, rest: Sequence[str]) -> None:
-        if self.expander.arguments is not None:
-            number = int(rest[0]) if rest and rest[0].isdecimal() and len(rest[0]) < 7 else 1
-            self.expander.arguments = self.expander.arguments[number:]
 
     # Here-documents
 

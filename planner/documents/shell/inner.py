@@ -174,9 +174,6 @@ class _Inside:
         place = next((piece.start for piece in pieces if piece.start >= 0), None)
         return 0 if place is None else self.outer.count("\n", 0, place) + 1
 
-    def _from(self, position: int) -> Iterator[tuple[int, Piece]]:
-        yield from islice(self.parts, bisect_right(self._ends, position), None)
-
     def _placed(self, piece: Piece) -> Iterator[Piece]:
         """What a piece of a word is in the outer file."""
         if piece.start >= _OUTSIDE:
@@ -200,7 +197,7 @@ class _Inside:
 
     def _range(self, start: int, end: int, quote: str) -> Iterator[Piece]:
         """The outer pieces of some characters of the script; an empty place of no character."""
-        for passed, piece in self._from(start):
+        for passed, piece in islice(self.parts, bisect_right(self._ends, start), None):
             length = 1 if piece.unknown else len(piece.text)
             if passed > end or (passed >= end and end > start):
                 return

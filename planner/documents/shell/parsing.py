@@ -296,7 +296,11 @@ class Lexer:
             self.position = start + 4
             return Parameter(found[0][0], start, start + 4, quoted)
         if found is None:
-            return self._odd_braces(start, quoted=quoted)
+            end = text.find("}", start)
+            if end < 0:
+                raise self.fault("${ is never closed.", start)
+            self.position = end + 1
+            return Run(start, end + 1, quoted)
         self.position = found.end()
         subscript = operator = ""
         if index := _SUBSCRIPT.match(text, self.position):
@@ -325,13 +329,6 @@ class Lexer:
             else:
                 parts += self._special(char, quoted=quoted and char != '"')
         raise self.fault("${ is never closed.", start)
-
-    def _odd_braces(self, start: int, *, quoted: bool) -> Run:
-        end = self.text.find("}", start)
-        if end < 0:
-            raise self.fault("${ is never closed.", start)
-        self.position = end + 1
-        return Run(start, end + 1, quoted)
 
 
 def _ansi_character(found: re.Match[str]) -> str:
@@ -375,7 +372,9 @@ class Parser(Lexer):
         nodes: list[Node] = []
         while True:
             self._lines()
-            if self._at_end_of_list():
+            if self.position >= len(self.text) or self.text[self.position] == ")":
+                return tuple(nodes)
+            if self._ends_clause() or self._reserved() in _ENDS:
                 return tuple(nodes)
             node = self._chain()
             self.blanks()
@@ -387,11 +386,6 @@ class Parser(Lexer):
 
     def _ends_clause(self) -> bool:
         return self.text.startswith((";;", ";&"), self.position)
-
-    def _at_end_of_list(self) -> bool:
-        if self.position >= len(self.text) or self.text[self.position] == ")":
-            return True
-        return self._ends_clause() or self._reserved() in _ENDS
 
     def _lines(self) -> None:
         """Skips blanks, comments and ends of lines, after which here-documents stand."""

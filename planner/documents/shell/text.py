@@ -158,3 +158,171 @@ def shell_word(text: str) -> str:
     if _PLAIN_WORD.fullmatch(text):
         return text
     return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
+# Quotes of a string that is split into words do not keep these from the shell.
+_EXPANDED = re.compile(r"[*?\[\]{}~]")
+_CONTINUED = re.compile(r"[ \t]*\\\r?\n")
+_REST_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(\r?\n|$)")
+_MOST_NEIGHBOURS = 12
+_MOST_REPEATED = 5
+
+Read = Callable[[str], Mapping[str, Given]]
+
+
+def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Edited:
+    """The script ``text`` with options of one command changed.
+
+    Parameters
+    ----------
+    changes : options as ``read`` names them
+    read : the options of the command in a text; called for every text that is tried, so that
+        only what reads back as wanted, everything else unchanged, is taken
+    after : the option that new ones stand behind; else the last ones are tried
+    """
+    unwritten: dict[str, tuple[str, ...] | None] = {}
+    for name, texts in changes.items():
+        options = read(text)
+        given = options.get(name)
+        if (given is None and texts is None) or (given is not None and given.texts == texts):
+            continue
+        if given is None:
+            # Behind what it may stand, the best first.
+            placed = [one for one in options.values() if one.whole is not None]
+            placed.sort(key=lambda one: one.whole or Span(0, 0), reverse=True)
+            places = [*([options[after]] if after in options else []), *placed]
+            candidates = _added(text, name, texts or (), places[:_MOST_NEIGHBOURS])
+        elif texts is None:
+            candidates = _removed(text, given)
+        else:
+            candidates = _changed(text, given, texts)
+        wanted = after_change(_texts(options), name, texts)
+        found = first_that_reads(candidates, wanted, lambda one: _texts(read(one)))
+        if found is None and texts is None:
+            found = _removed_again(text, name, wanted, read)
+        if found is None:
+            unwritten[name] = texts
+        else:
+            text = found
+    return Edited(text=text, unwritten=unwritten)
+
+
+def _texts(options: Mapping[str, Given]) -> dict[str, tuple[str | None, ...]]:
+    return {name: given.texts for name, given in options.items()}
+
+
+def _changed(text: str, given: Given, texts: tuple[str, ...]) -> Iterator[str]:
+    """The value where it stands; else the option written again where it is used."""
+    spans = [span for span in given.spans if span is not None]
+    if len(spans) == len(texts) == len(given.spans):
+        for quoted in _spellings(texts):
+            yield edited(text, dict(zip(spans, quoted, strict=True)))
+    if given.whole is not None:
+        before = text[given.whole.start : given.whole.end]
+        spelt = re.split(r"[=\s]", before, maxsplit=1)[0]
+        for words in _written(
+            (spelt if _PLAIN.fullmatch(spelt) else given.option),
+            texts,
+            joins=_is_joined(given, before),
+        ):
+            yield edited(text, {given.whole: words})
+
+
+def _removed(text: str, given: Given) -> Iterator[str]:
+    whole = given.whole
+    if whole is None:
+        return
+    start, end = _line_start(text, whole.start), whole.end
+    if start is not None:
+        if found := _CONTINUED.match(text, end):
+            yield text[:start] + text[found.end() :]
+        elif found := _REST_OF_LINE.match(text, end):
+            if text[:start].endswith(("\\\n", "\\\r\n")):
+                before = text[:start]
+                if before.endswith(("\\\n", "\\\r\n")):
+                    before = before.rstrip("\r\n")[:-1].rstrip(" \t")
+                yield (before + text[end:])
+            yield text[:start] + text[found.end() :]
+    blanks = len(text[: whole.start]) - len(text[: whole.start].rstrip(" \t"))
+    following = len(text) - end - len(text[end:].lstrip(" \t"))
+    if start is not None:
+        yield text[: whole.start] + text[end + following :]
+    if blanks:
+        yield text[: whole.start - blanks] + text[end:]
+    yield text[: whole.start] + text[end + following :]
+
+
+def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read) -> str | None:
+    """Without an option that the command repeats, of which the last one counts."""
+    for _ in range(_MOST_REPEATED):
+        options = read(text)
+        if name not in options:
+            return text
+
+        def others(one: str) -> dict[str, Texts]:
+            return {option: old for option, old in _texts(read(one)).items() if option != name}
+
+        shorter = first_that_reads(_removed(text, options[name]), wanted, others)
+        if shorter is None:
+            return None
+        text = shorter
+    return None
+
+
+def _added(text: str, name: str, texts: tuple[str, ...], places: list[Given]) -> Iterator[str]:
+    for place in places:
+        if place.whole is None:
+            continue
+        before = text[place.whole.start : place.whole.end]
+        # Parsers of keys take them with hyphens, too, where their neighbours have some.
+        is_key = not (name.startswith("-") or place.option.startswith("-"))
+        spelt = f"--{name}" if is_key and before.startswith("--") else name
+        whole, rest = place.whole, text[place.whole.end :]
+        if rest.startswith("}") and before.count("{") > before.count("}"):  # ${NAME:-DEFAULT}
+            whole = Span(whole.start, whole.end + 1)
+        for words in _written(spelt, texts, joins=_is_joined(place, before)):
+            yield _put_behind(text, whole, words)
+
+
+def _put_behind(text: str, whole: Span, words: str) -> str:
+    start, end = _line_start(text, whole.start), whole.end
+    if start is None:
+        return f"{text[:end]} {words}{text[end:]}"
+    indent = text[start : whole.start]
+    if found := _CONTINUED.match(text, end):
+        return f"{text[: found.end()]}{indent}{words} \\\n{text[found.end() :]}"
+    if text[:start].endswith(("\\\n", "\\\r\n")):
+        return f"{text[:end]} \\\n{indent}{words}{text[end:]}"
+    found = _REST_OF_LINE.match(text, end)
+    if found is not None and found[1]:
+        return f"{text[: found.end()]}{indent}{words}\n{text[found.end() :]}"
+    return f"{text[:end]} {words}{text[end:]}"
+
+
+def _line_start(text: str, position: int) -> int | None:
+    """Where the line begins if nothing but blanks stands before ``position``."""
+    start = text.rfind("\n", 0, position) + 1
+    return start if not text[start:position].strip(" \t") else None
+
+
+def _is_joined(given: Given, before: str) -> bool:
+    """Whether option and value are one word: ``--tp=8``."""
+    return bool(given.texts) and "=" in before.split()[0]
+
+
+def _written(name: str, texts: tuple[str, ...], *, joins: bool) -> Iterator[str]:
+    """An option with its values as words of a shell, in quotes where that is needed."""
+    joins = (joins and len(texts) == 1) or not name.startswith("-")
+    for quoted in _spellings(texts):
+        values = " ".join(quoted)
+        yield f"{name}{'=' if joins else ' '}{values}" if quoted else name
+
+
+def _spellings(texts: tuple[str, ...]) -> Iterator[list[str]]:
+    """Values outside quotes; inside double and inside single ones."""
+    yield [shell_word(text) for text in texts]
+    if all(_PLAIN.fullmatch(text) for text in texts) or any(map(_EXPANDED.search, texts)):
+        return
+    yield [re.sub(r'(["$`\\])', r"\\\1", text) for text in texts]
+    yield [text.replace("'", "'\"'\"'") for text in texts]

@@ -14,13 +14,13 @@ from planner.base.enums import (
     Padding,
 )
 from planner.base.records import record
-from planner.configurations.as_given import NOTHING_GIVEN, AsGiven
+from planner.configurations.enumerate import NOTHING_GIVEN, AsGiven
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.machine import Group, Machine
 from planner.estimators.training.number_bytes import Gradients, compute_bytes, is_wide, widened
 from planner.estimators.training.recomputation import Recomputation
+from planner.formulas.attention import longest_sample, mean_square_length
 from planner.formulas.collectives import partly_hidden
-from planner.formulas.samples import longest_sample, mean_square_length
 from planner.layers.operators import heads_on_rank
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec

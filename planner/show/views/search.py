@@ -1,4 +1,4 @@
-"""What a search found: in about 30 lines, or all of it, and the command that shows a plan again."""
+"""What a search found, or one configuration: in about 30 lines, or all of it, and its command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from planner.base import text
 from planner.base.cells import Row
@@ -34,7 +35,8 @@ from planner.show.page import (
     grid,
     said,
 )  # fmt: skip
-from planner.show.views.details import details_of
+from planner.show.views.details import details_of, memory_blocks
+from planner.show.views.documents import add_estimate
 from planner.show.views.front import front_blocks, limited, of_objective, short_front_blocks
 from planner.show.views.load import load_line
 from planner.show.views.overview import (
@@ -45,6 +47,7 @@ from planner.show.views.overview import (
     question_blocks,
 )
 from planner.show.views.parts import host_words, paged_words
+from planner.show.views.rows import row_files
 from planner.show.views.sure import reached_pairs, short_open_lines, sure_lines, told_names
 from planner.show.views.told import (
     ends_in,
@@ -384,3 +387,45 @@ def _option(term: Term, answer: object, plain: object) -> list[str]:
             str(answer).removesuffix(".0") if isinstance(answer, float) else str(answer),
         ]
     )
+
+
+def estimate_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
+    """The question, the configuration, its memory, its time by part, module and operator."""
+    details = details_of(plan)
+    yield from _head_blocks(plan, found)
+    yield from details.memory_and_speed(plan, found.candidates)
+    yield from details.more(plan, found)
+    yield from assumed_blocks(plan)
+
+
+def misfit_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
+    """The memory of a configuration that is possible but too large for the GPU."""
+    yield from _head_blocks(plan, found)
+    yield from memory_blocks(found.candidates)
+    yield GAP
+
+
+def _head_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
+    yield from question_blocks(plan)
+    yield from defaults_blocks(plan)
+    if line := load_line(plan, found.candidates):
+        yield GAP
+        yield said(line)
+    yield Title(text="The configuration")
+    yield said(settings_text(plan, first_row(found.candidates.columns())), indent="", most=100)
+
+
+def write_estimate(
+    path: Path | None, plan: Plan, found: Evaluation, command: Sequence[str], **more: object
+) -> None:
+    """One JSON object: the manifest, the row, the time by operator, and what there is ``more``.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written.
+    """
+    if path is None:
+        return
+    with row_files(None, path) as files:
+        add_estimate(files, plan, found, command, **more)

@@ -16,7 +16,7 @@ from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.size import Sizes
 from planner.optimize.collector import known_value
 from planner.question.terms import glossary, term_of_column
-from planner.show.page import (
+from planner.show.page import (  # fmt: skip
     BEST,
     GAP,
     TOTAL,
@@ -27,7 +27,7 @@ from planner.show.page import (
     Title,
     fitted,
     said,
-)  # fmt: skip
+)
 from planner.show.views.documents import question_manifest
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.sure import other_formats

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import text
-from planner.base.enums import (
-    Precision,
-)
+from planner.base.enums import Precision
 from planner.base.units import GIB, GIGA, HOUR, KILOWATT_HOUR, MONTH, TERA, YEAR
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.ownership import owned, used_figures
@@ -30,13 +28,7 @@ from planner.specs.model import ModelSpec
 from planner.specs.ownership import ASSUMED, DIMENSIONS, OWNERSHIP, Figure, unknown_owned
 from planner.specs.paths import API_PRICES, SpecKind, api_price_files, beside_specs
 from planner.specs.power import POWER, REGIONS, read_power, read_regions
-from planner.specs.price import (
-    CONTRACTS,
-    CURRENCIES,
-    contracts_of,
-    read_currencies,
-    unknown_gpus,
-)
+from planner.specs.price import CONTRACTS, CURRENCIES, contracts_of, read_currencies, unknown_gpus
 from planner.specs.profile import profile_table
 from planner.specs.reliability import ReliabilitySpec, reliability_table
 from planner.specs.search_space import SearchSpace
@@ -524,23 +516,14 @@ def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
 
 
 def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
-    name = str(path.absolute())
     if kind is None:
         _check_table(path, catalogue)
-    elif kind is SpecKind.GPUS:
-        catalogue.load_gpu(name)
-    elif kind is SpecKind.CLUSTERS:
-        catalogue.load_gpu(catalogue.load_cluster(name).spec.gpu)
-    elif kind is SpecKind.MODELS:
-        catalogue.load_model(name)
-    elif kind is SpecKind.FRAMEWORKS:
-        catalogue.load_framework(name)
-    elif kind is SpecKind.ENGINES:
-        catalogue.load_engine(name)
-    elif kind is SpecKind.RELIABILITY:
-        catalogue.load_reliability(name)
-    else:
+    elif kind is SpecKind.SPACES:
         _check_space(path, catalogue)
+    else:
+        loaded = getattr(catalogue, f"load_{kind.singular.lower()}")(str(path.absolute()))
+        if kind is SpecKind.CLUSTERS:
+            catalogue.load_gpu(loaded.spec.gpu)
 
 
 def _check_table(path: Path, catalogue: Catalogue) -> None:
@@ -564,11 +547,5 @@ def _check_space(path: Path, catalogue: Catalogue) -> None:
         return
     profile = catalogue.load_framework(space.framework).spec
     workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
-    mesh_of(
-        space,
-        {},
-        num_gpus=[_EXAMPLE_GPUS],
-        model=model,
-        framework=profile,
-        workload=workload,
-    )
+    counts = [_EXAMPLE_GPUS]
+    mesh_of(space, {}, num_gpus=counts, model=model, framework=profile, workload=workload)

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from planner.base import text
-from planner.base.enums import (
-    TemplateKind,
-)
+from planner.base.enums import TemplateKind
 from planner.base.files import written_whole
 from planner.base.reading import read_csv
 from planner.base.text import count
@@ -22,13 +21,17 @@ from planner.logs.reading import OUT_OF_MEMORY
 from planner.show.page import GAP, Block, Pairs, Title, grid, said
 from planner.show.theme import axis_label
 from planner.show.views.rows import csv_cell, plain_cell, texts
-from planner.validation.columns import ADDED, MEASURED, PREDICTED, schema_of
+from planner.validation.calibration import unit_of
 from planner.validation.compare import UNKNOWN, Errors, MemoryVerdicts, Row, errors, memory_verdicts
 from planner.validation.kinds import Kind, kind_of
 from planner.validation.logs.compare import Compared, Comparison
 from planner.validation.logs.planned import STATIC, Planned
 from planner.validation.prediction import MEMORY, RATES
-from planner.validation.runs import Runs, read_runs, template
+from planner.validation.runs import ADDED, MEASURED, PREDICTED, Runs, read_runs, schema_of, template
+
+if TYPE_CHECKING:
+    from planner.validation.fit import Errors as Fitted
+    from planner.validation.fit import Fit
 
 _MOST_CHOICES = 12
 _NAME_WIDTH = 31
@@ -344,3 +347,34 @@ def _header(planned: Planned) -> list[str]:
         static = planned.pinned.workload == STATIC
         kind = TemplateKind.STATIC if static else TemplateKind.SERVING
     return list(template(kind)[0])
+
+
+def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Iterator[Block]:
+    """The parameters before and after, how well the runs tell them, and the errors."""
+    yield said(f"{profile}, fitted to {fit.runs} runs", indent="")
+    yield GAP
+    rows = []
+    for one in sorted(fit.fitted, key=lambda one: (one.refused, -one.determined)):
+        unit, scale = unit_of(one.parameter.name)
+        shipped, value = f"{one.parameter.shipped * scale:.4g}", f"{one.value * scale:.4g}"
+        label = one.parameter.label if unit == "1" else f"{one.parameter.label} [{unit}]"
+        told = f"{100 * max(one.determined, 0.0):.0f} %"
+        rows.append((label, shipped, "kept" if one.refused else value, told))
+    yield grid(("parameter", "shipped", "fitted", "told"), rows)
+    yield GAP
+    yield said("told: the share of its prior uncertainty that the runs take away.", indent="")
+    yield said("kept: they do not tell it, and the shipped value stays.", indent="")
+    for name, fitted in ((time, fit.time), ("peak memory", fit.memory)):
+        if fitted is not None:
+            yield Title(text=f"Mean error of the {name} (measurements: {fitted.measurements})")
+            yield Pairs(pairs=_fitted(fitted, fit.folds))
+
+
+def _fitted(errors: Fitted, folds: int) -> dict[str, str]:
+    pairs = {
+        "shipped values": f"{100 * errors.before:.1f} %",
+        "fitted values": f"{100 * errors.after:.1f} %",
+    }
+    if folds >= 2:
+        pairs["fitted, on runs left out"] = f"{100 * errors.left_out:.1f} % ({folds} folds)"
+    return pairs

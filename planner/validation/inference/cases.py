@@ -10,16 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.enums import (
-    CacheType,
-)
+from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.confidence.classes import batching
-from planner.confidence.fits import MemoryErrors, memory_errors
-from planner.confidence.intervals import INFERENCE_TABLES
+from planner.confidence.classes import batching, lacks_of, stated_release
+from planner.confidence.intervals import INFERENCE_TABLES, MemoryErrors, memory_errors
 from planner.confidence.software import EngineRule, engine_rule
-from planner.confidence.unmeasured import lacks_of, stated_release
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
@@ -30,12 +26,17 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS
 from planner.specs.serving import MOST_DRAFTED, ServingWorkload
-from planner.validation.columns import SCHEDULED, MemoryKind
 from planner.validation.inference.deployments import Deployment, configurations, deployment
-from planner.validation.library import Library, spelled, without_variant
-from planner.validation.models import NotPredicted, model_of, run_cluster
+from planner.validation.library import (
+    Library,
+    NotPredicted,
+    model_of,
+    run_cluster,
+    spelled,
+    without_variant,
+)
 from planner.validation.prediction import Case
-from planner.validation.runs import Run
+from planner.validation.runs import SCHEDULED, MemoryKind, Run
 from planner.workloads.engine_options import eager, limited
 
 

@@ -7,10 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from planner.base.enums import (
-    CacheType,
-    Quantization,
-)
+from planner.base.enums import CacheType, Quantization
 from planner.base.records import record
 from planner.confidence.classes import has_experts
 from planner.confidence.software import read_table
@@ -20,9 +17,8 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import compute_precision
-from planner.validation.columns import FOLDER
-from planner.validation.models import NotPredicted
-from planner.validation.runs import Run
+from planner.validation.library import NotPredicted
+from planner.validation.runs import FOLDER, Run
 
 # Bits per weight from which a format of open size is nearer to 8 than to 4 bits.
 _NEARER_EIGHT = 6.0

@@ -8,13 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric
-from planner.base.enums import (
-    CacheType,
-)
+from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.confidence.fits import default_fit_confidence
-from planner.confidence.intervals import INFERENCE_TABLES
+from planner.confidence.intervals import INFERENCE_TABLES, default_fit_confidence
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.burst import (
     emptying_answer,
@@ -421,7 +418,10 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
         latency = in_waves(batch, running, latency, lambda rest: _latency(columns, *times(rest)))
     else:
         latency = latency * batch / running
-    logits = _logits(cases, c)
+    # Of every position where they are computed; a mean over the stages.
+    per_logit = np.array([case.logit_bytes for case in cases])
+    tokens = c.concurrency * setting_of(cases).workload.input_tokens
+    logits = per_logit * tokens * cases[0].model.vocab_size / c.replica_gpus
     kept = 1.0 if scheduler.continuous else batch / c.attention_data_parallel
     return Outcome(
         quantities={
@@ -456,13 +456,6 @@ def _overlap(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatA
     # A stage waits for the last one when as many micro-batches as are kept are under way.
     steps = p + (parts - 1) * np.maximum(p / _IN_FLIGHT, 1.0)
     return np.where(overlapped, steps / (parts * p), 1.0)
-
-
-def _logits(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatArray:
-    """Bytes of the logits of every position where they are computed; a mean over the stages."""
-    per_logit = np.array([case.logit_bytes for case in cases])
-    tokens = c.concurrency * setting_of(cases).workload.input_tokens
-    return per_logit * tokens * cases[0].model.vocab_size / c.replica_gpus
 
 
 Pass = Callable[[Sequence[InferenceCase]], Outcome]

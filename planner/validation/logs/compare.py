@@ -8,9 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.cells import Value
-from planner.base.enums import (
-    LinkKind,
-)
+from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.base.units import UNITS
 from planner.errors import LaunchError
@@ -24,14 +22,12 @@ from planner.logs.reading import (
     steady_state,
 )
 from planner.question.terms import terms_about, terms_of
-from planner.validation.columns import INFERENCE, TRAINING, ColumnType, Schema, is_path
 from planner.validation.inference.cases import Mode
-from planner.validation.kinds import KINDS
+from planner.validation.kinds import KINDS, predict, ranges
 from planner.validation.library import Library
 from planner.validation.logs.planned import STATIC, TRAIN, Planned
-from planner.validation.predict import predict, ranges
 from planner.validation.prediction import MEMORY, RATES, Range
-from planner.validation.runs import Run, Runs
+from planner.validation.runs import INFERENCE, TRAINING, ColumnType, Run, Runs, Schema, is_path
 
 _GIGABIT = UNITS["byte/s"]["Gbit/s"]
 _GIGABYTE = UNITS["byte"]["GB"]
@@ -95,9 +91,9 @@ def unsaid(planned: Planned) -> Iterator[str]:
         return
     if (row.get("weight_offload"), row.get("kv_offload")) not in _OFFLOADED:
         yield "which share of weights and cache is offloaded"
-    if _prefill(row) and row["quantization"] != row["prefill_quantization"]:
+    if row.get("prefill_gpu") and row["quantization"] != row["prefill_quantization"]:
         yield "that prefill and decode workers have different quantizations"
-    if _prefill(row) and row["gpu"] != row["prefill_gpu"]:
+    if row.get("prefill_gpu") and row["gpu"] != row["prefill_gpu"]:
         yield "that prefill workers have another GPU"
 
 
@@ -137,26 +133,29 @@ def _parameters(planned: Planned) -> dict[str, object]:
 
 def _serving(planned: Planned, reading: Reading) -> Mapping[str, object]:
     row, work = planned.row, planned.setting.workload
-    weights, activations, products = _WORDS[str(row["quantization"])]
-    if row["expert_quantization"] == "mxfp4":
-        weights, activations, products = _WORDS["mxfp4"]
-    offloaded = (row.get("weight_offload"), row.get("kv_offload"))
     return {
         "framework": row["engine"],
-        "mode": _mode(planned, reading),
         **_parameters(planned),
-        **_prefill(row),
-        "offload": _OFFLOADED.get(offloaded, ""),
-        "weight_precision": weights,
-        "activation_precision": activations,
-        "gemm_precision": products,
-        "kv_cache_precision": row["kv_cache"],
-        "input_tokens": _length(reading, work, "input_tokens"),
-        "output_tokens": _length(reading, work, "output_tokens"),
+        **_workers(planned, reading),
+        **_formats(row),
+        **{name: _length(reading, work, name) for name in terms_about("length", "serve")},
         **_spread(reading, work),
         **{name: getattr(work, name, None) or "" for name in terms_about("loads")},
         "acceptance_rate": work.acceptance_rate if getattr(work, "draft_tokens", 0) else "",
         **_load(planned, reading),
+    }
+
+
+def _formats(row: Mapping[str, object]) -> dict[str, object]:
+    """Of weights, activations, products and cache, and which of them are on the host."""
+    experts = "mxfp4" if row["expert_quantization"] == "mxfp4" else str(row["quantization"])
+    weights, activations, products = _WORDS[experts]
+    return {
+        "offload": _OFFLOADED.get((row.get("weight_offload"), row.get("kv_offload")), ""),
+        "weight_precision": weights,
+        "activation_precision": activations,
+        "gemm_precision": products,
+        "kv_cache_precision": row["kv_cache"],
     }
 
 
@@ -174,14 +173,6 @@ def _spread(reading: Reading, work: object) -> dict[str, object]:
     if not alike:
         return found
     return {"equal_lengths": 1, **dict.fromkeys(_VARIATIONS, "")}
-
-
-def _mode(planned: Planned, reading: Reading) -> str:
-    if planned.pinned.workload == STATIC:
-        return Mode.STATIC
-    if _prefill(planned.row):
-        return Mode.DISAGGREGATED
-    return Mode.MAX_THROUGHPUT if "all_at_once" in reading.facts else Mode.ONLINE
 
 
 def _load(planned: Planned, reading: Reading) -> dict[str, object]:
@@ -203,13 +194,16 @@ def planned_concurrency(planned: Planned) -> float:
     return float(planned.row["concurrency"]) * float(planned.row.get("replicas") or 1)
 
 
-def _prefill(row: Mapping[str, object]) -> dict[str, object]:
-    """The columns of the workers of a disaggregated plan."""
+def _workers(planned: Planned, reading: Reading) -> dict[str, object]:
+    """How requests are answered, and the columns of the workers of a disaggregated plan."""
+    row, known = planned.row, INFERENCE.columns
+    if planned.pinned.workload == STATIC:
+        return {"mode": Mode.STATIC}
     if row.get("prefill_gpu") is None:
-        return {}
-    known = INFERENCE.columns
+        return {"mode": Mode.MAX_THROUGHPUT if "all_at_once" in reading.facts else Mode.ONLINE}
     own = {name: value for name, value in row.items() if name in known and value is not None}
     return {
+        "mode": Mode.DISAGGREGATED,
         "prefill_num_workers": row["prefill_replicas"],
         "decode_num_workers": row["replicas"],
         **{name: value for name, value in own.items() if name.startswith("prefill_")},

@@ -18,8 +18,8 @@ from planner.optimize.collector import first_row
 from planner.optimize.result_columns import intervals
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
-from planner.validation.columns import MemoryKind
 from planner.validation.prediction import Range
+from planner.validation.runs import MemoryKind
 from planner.workloads.base import Evaluation
 from planner.workloads.pinned import PLAN_FILE, PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration

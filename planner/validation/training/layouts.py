@@ -43,7 +43,7 @@ from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.validation.models import NotPredicted
+from planner.validation.library import NotPredicted
 from planner.validation.runs import Run
 
 

@@ -19,16 +19,15 @@ from planner.show.theme import DARK, LIGHT, THEMES
 from planner.show.views.details import details_of
 from planner.show.views.front import front_points
 from planner.show.views.plots import canvas
-from planner.show.views.plots.curves import Curve, Curves, size_curves, size_title
-from planner.show.views.plots.matrix import Matrix
+from planner.show.views.plots.curves import Curve, Curves, Matrix, size_curves, size_title
 from planner.show.views.plots.parts import part_bars
 from planner.show.views.plots.picture import Picture, draw
 from planner.show.views.plots.predicted import compared_quantities
 from planner.show.views.plots.roofline import kernels_of
 from planner.specs.catalogue import Catalogue
 from planner.validation.compare import Row, joined
+from planner.validation.kinds import predict
 from planner.validation.library import Library
-from planner.validation.predict import predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 from planner.workloads.base import Evaluation
 
@@ -72,11 +71,9 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
         "front",
         "parts",
         "curves",
-        "matrix",
         "predicted",
         "timeline",
         "roofline",
-        "latency",
     ):
         monkeypatch.setattr(f"planner.show.views.plots.{module}.drawing", kept)
 

@@ -10,8 +10,8 @@ from planner.base.files import check_path
 from planner.base.records import record
 from planner.errors import MissingDependencyError, OutputError, SearchSpaceError, did_you_mean
 from planner.question.inputs import whole
+from planner.show.page import PICTURES, USUAL_WIDTH
 from planner.show.theme import DARK, LIGHT, Theme
-from planner.show.views.plots.names import PICTURES, USUAL_WIDTH
 
 ENDINGS = (".png", ".svg")
 LEAST_WIDTH, MOST_WIDTH = 320, 8000
@@ -22,9 +22,9 @@ _DRAWN_BY: Mapping[str, str] = {
     "roofline": "roofline.draw_roofline",
     "timeline": "timeline.draw_timelines",
     "cost": "curves.draw_curves",
-    "matrix": "matrix.draw_matrix",
+    "matrix": "curves.draw_matrix",
     "predicted": "predicted.draw_predicted",
-    "latency": "latency.draw_latencies",
+    "latency": "curves.draw_latencies",
 }
 
 
