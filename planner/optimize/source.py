@@ -194,8 +194,12 @@ class Candidates(ABC):
 
     @property
     def complexity(self) -> IndexArray:
-        """How much about a plan is unusual: 0 for the plainest; broadcasts to ``shape``."""
-        return np.zeros((), dtype=np.intp)
+        """How much about each plan is unusual: 0 for the plainest."""
+        return self.complexity_at(np.arange(math.prod(self.shape))).reshape(self.shape)
+
+    def complexity_at(self, rows: IndexArray) -> IndexArray:
+        """The same of some rows, at flat indices."""
+        return np.zeros(rows.shape, dtype=np.intp)
 
     def moved(self, source: Any) -> Candidates:
         """The same configurations of a source that differs in its site alone."""

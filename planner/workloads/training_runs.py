@@ -239,10 +239,10 @@ class TrainingRuns(Candidates):
         """The same runs on other terms: no prediction depends on them."""
         return replace(self, source=source)
 
-    @cached_property
-    def complexity(self) -> IndexArray:
-        """How much about a plan is unusual: see `planner.workloads.training_runs`."""
-        return complexity(self.configurations, self.estimate.setting, self.estimate.peak_memory)
+    def complexity_at(self, rows: IndexArray) -> IndexArray:
+        """How much about some plans is unusual: see `planner.workloads.training_runs`."""
+        peak = self.at(self.estimate.peak_memory, rows)
+        return complexity(self.configurations.rows(rows), self.estimate.setting, peak)
 
     @cached_property
     def run(self) -> RunCost:
