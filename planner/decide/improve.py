@@ -12,7 +12,7 @@ from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
 from planner.errors import PlannerError
-from planner.optimize.collector import first_row, full_rows
+from planner.optimize.collector import full_rows
 from planner.optimize.problem import Objective, Problem
 from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result_columns import fit_probability
@@ -68,7 +68,7 @@ def best_changes(
     """
     if found.source.mesh is None:
         return []
-    own = first_row(found.candidates.columns())
+    own = found.candidates.row
     problem = _around(plan, own, may_be)
     if problem is None:
         return []

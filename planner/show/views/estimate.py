@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from planner.optimize.collector import first_row
 from planner.show.page import GAP, Block, Title, said
 from planner.show.views.details import details_of, memory_blocks
 from planner.show.views.documents import add_estimate
@@ -40,7 +39,7 @@ def _head_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
         yield GAP
         yield said(line)
     yield Title(text="The configuration")
-    yield said(settings_text(plan, first_row(found.candidates.columns())), indent="", most=100)
+    yield said(settings_text(plan, found.candidates.row), indent="", most=100)
 
 
 def write_estimate(

@@ -12,12 +12,12 @@ from planner.base.cells import Row
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
 from planner.decide.open_facts import MovingFact, moving_facts, widened
-from planner.optimize.collector import first_row, rows_of
+from planner.optimize.collector import rows_of
 from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import full_columns, intervals
-from planner.optimize.source import Candidates, Columns
+from planner.optimize.source import Candidates, Columns, first_row
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_of
 from planner.show.page import (
