@@ -45,6 +45,9 @@ class Drawn:
     def fit_probability_at(self, rows: np.ndarray) -> np.ndarray:
         return self.fits[rows]
 
+    def complexity_at(self, rows: np.ndarray) -> np.ndarray:
+        return self.complexity[rows]
+
 
 VALUES = st.floats(1, 2).map(lambda value: round(value, 2)) | st.just(np.nan)
 FITS = st.sampled_from([1.0, 0.8, 0.5, np.nan])
