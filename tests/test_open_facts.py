@@ -11,8 +11,8 @@ import pytest
 
 import planner
 from planner.decide.open_facts import MOVES, MovingFact, moving_facts, widened
-from planner.optimize.collector import first_row
 from planner.optimize.result_columns import intervals
+from planner.optimize.source import first_row
 from planner.workloads.open_facts import Chosen, open_network
 
 LAYOUT = {"recompute": "full", "precision": "bf16", "zero_stage": 3}

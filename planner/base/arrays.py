@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 from operator import attrgetter
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ Values: TypeAlias = NDArray[np.generic]
 """Numbers, codes or flags of configurations."""
 Item = TypeVar("Item", bound=np.generic)
 
+_FLOAT = np.dtype(np.float64)
 _SMALL = 2**10  # where a new array costs less than to find out whether the old one has room
 
 
@@ -28,7 +29,10 @@ def add(parts: Iterable[Numeric | BoolArray]) -> FloatArray:
     Configurations are open meshes: adding the small arrays first leaves only one
     operation on the full grid per distinct large array. A single part is returned as it is.
     """
-    by_size = [np.asarray(part, dtype=np.float64) for part in parts]
+    by_size: list[Any] = [
+        part if type(part) is np.ndarray and part.dtype is _FLOAT else np.asarray(part, _FLOAT)
+        for part in parts
+    ]
     if len(by_size) > 2:
         by_size.sort(key=attrgetter("size", "ndim"))
     total, own = by_size[0] if by_size else np.zeros(()), False
@@ -87,6 +91,11 @@ def largest(values: Iterable[Numeric]) -> FloatArray:
         else:
             total, own = np.asarray(np.maximum(total, array)), True
     return total
+
+
+def flat(values: NDArray[Item], shape: tuple[int, ...]) -> NDArray[Item]:
+    """The entries of an array that broadcasts to a shape, one after the other."""
+    return np.ravel(values if values.shape == shape else np.broadcast_to(values, shape))
 
 
 def first(values: object) -> float:

@@ -84,7 +84,7 @@ def _show(
     request = _with_limits(given, as_started(given, asked))
     from planner.base.files import check_outputs
     from planner.errors import InfeasibleError
-    from planner.optimize.collector import first_row
+    from planner.optimize.source import first_row
     from planner.show.answers import planned
     from planner.show.terminal import make_console, write
     from planner.show.views.documents import plan_manifest, write_document

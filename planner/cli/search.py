@@ -91,10 +91,9 @@ def search(given: options.Given) -> None:
         save_plan(given["save_plan"], plan, result.recommended)
     if wrapper is not None and result.recommended is not None:
         from planner.cli.launch import write_launch
-        from planner.optimize.result import row_of
         from planner.workloads.pinned import PinnedPlan
 
-        chosen = PinnedPlan.of(plan, row_of(result.recommended)).request()
+        chosen = PinnedPlan.of(plan, result.recommended.row).request()
         write_launch(given, chosen, given["launch"], wrapper, stdout_taken=_takes_stdout(given))
     if result.interrupted:
         from planner.show.views.search import interrupted_message
@@ -106,7 +105,6 @@ def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: b
     """The plan that the search started from, beside what it found."""
     from planner.errors import PlannerError
     from planner.launch.judge import full_row, judged
-    from planner.optimize.result import row_of
     from planner.show.page import GAP, said
     from planner.show.terminal import make_console, write
     from planner.show.views.search import own_line
@@ -116,7 +114,7 @@ def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: b
     except PlannerError:
         return
     if result.recommended is not None:
-        line = own_line(plan, row_of(result.recommended), full_row(found), found.rejected_by)
+        line = own_line(plan, result.recommended.row, full_row(found), found.rejected_by)
         write(make_console(stderr=stdout_taken), [GAP, said(line)])
 
 

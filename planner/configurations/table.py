@@ -140,5 +140,7 @@ def pick(
         return np.repeat(values, len(positions[0]))
     # An index for each axis that it has costs less than a view of the whole shape.
     own = positions[len(shape) - values.ndim :]
+    if values.ndim == 1:
+        return values.take(own[0])
     index = tuple(at if n > 1 else 0 for n, at in zip(values.shape, own, strict=True))
     return np.asarray(values[index])

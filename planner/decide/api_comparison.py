@@ -14,9 +14,9 @@ from planner.base.units import HOUR
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.inference.serving import cached_tokens
 from planner.formulas.money import break_even_rate, cost_per_request, request_cost
-from planner.optimize.collector import first_row, known_value
+from planner.optimize.collector import known_value
 from planner.optimize.result_columns import ends_of, full_columns
-from planner.optimize.source import Candidates
+from planner.optimize.source import Candidates, first_row
 from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
 from planner.workloads.deployments import served
 from planner.workloads.plan import Plan

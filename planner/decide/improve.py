@@ -13,7 +13,7 @@ from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
 from planner.errors import PlannerError
 from planner.estimators.training.share import Setting
-from planner.optimize.collector import first_row, full_rows
+from planner.optimize.collector import full_rows
 from planner.optimize.problem import Objective, Problem
 from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result_columns import fit_probability
@@ -69,7 +69,7 @@ def best_changes(
     """
     if found.source.mesh is None:
         return []
-    own = first_row(found.candidates.columns())
+    own = found.candidates.row
     problem = _around(plan, own, may_be)
     if problem is None:
         return []
@@ -103,7 +103,7 @@ def another_plan(
     """
     if found.source.mesh is None:
         return None
-    own, name = first_row(found.candidates.columns()), found.source.profile
+    own, name = found.candidates.row, found.source.profile
     if best := _best_of(name, plan, own, may_be):
         return best
     others = (_best_of(one, plan, own, may_be) for one in profiles if one != name)

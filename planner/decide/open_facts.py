@@ -12,7 +12,7 @@ import numpy as np
 from planner.base.cells import Row, Value, number
 from planner.base.reading import part_of
 from planner.base.records import record
-from planner.optimize.collector import first_row, known_value
+from planner.optimize.collector import known_value
 from planner.optimize.result_columns import FOLLOWING, intervals
 from planner.optimize.source import Candidates
 from planner.workloads.open_facts import Chosen, OpenFact
@@ -87,7 +87,7 @@ def moving_facts(plan: Plan, candidates: Candidates) -> list[MovingFact]:
     if _code(candidates):
         return []
     chosen = Chosen(request=plan.request, space=plan.space, candidates=candidates)
-    own = first_row(candidates.columns())
+    own = candidates.row
     facts = (_moving(plan, fact, candidates, own) for fact in plan.workload.open_facts(chosen))
     return [fact for fact in facts if fact.moved or fact.does_not_fit]
 
@@ -96,7 +96,7 @@ def _moving(plan: Plan, fact: OpenFact, candidates: Candidates, own: Row) -> Mov
     """What a fact moves, of a plan with the row ``own``; nothing where it moves nothing."""
     first_memory = candidates.source.num_rules + 1
     possible = {words: judged for words, judged in fact.tried.items() if not _code(judged)}
-    rows = [own, *(first_row(judged.columns()) for judged in possible.values())]
+    rows = [own, *(judged.row for judged in possible.values())]
     moved = {
         name: (min(values), max(values))
         for name in _columns(plan, own)

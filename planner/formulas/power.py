@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric
@@ -88,6 +90,7 @@ def range_of_sum(*parts: tuple[float, float, float]) -> tuple[float, float]:
     return float(1 - below / total), float(1 + above / total)
 
 
+@lru_cache(maxsize=1024)
 def range_of_product(*factors: tuple[float, float]) -> tuple[float, float]:
     r"""Factors on a product between which it lies, of those on each of its factors.
 

@@ -384,21 +384,20 @@ def balanced_rate(*, excess: Callable[[FloatArray], FloatArray], most: FloatArra
     above = excess(high)
     low = high * np.exp(-2 * np.maximum(above, 0.0))
     below = excess(low)
-    rate = high
-    was_above = np.zeros_like(high)
+    rate, was_above = high, None
     for _ in range(_RATE_ROUNDS):
         width = above - below
-        back = np.where(width > 0, above / np.where(width > 0, width, 1.0), 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            back = np.where(width > 0, above / width, 0.0)
         rate = high - np.clip(back, 0.0, 1.0) * (high - low)
         found = excess(rate)
         is_above = found > 0
-        twice = np.where(is_above, was_above > 0, was_above < 0)
+        # An end that stays a second time counts half.
+        weight = 1.0 if was_above is None else 1.0 - 0.5 * (is_above == was_above)
         low, high = np.where(is_above, low, rate), np.where(is_above, rate, high)
-        below, above = (
-            np.where(is_above, np.where(twice, below / 2, below), found),
-            np.where(is_above, found, np.where(twice, above / 2, above)),
-        )
-        was_above = np.where(is_above, 1.0, -1.0)
+        below = np.where(is_above, weight * below, found)
+        above = np.where(is_above, found, weight * above)
+        was_above = is_above
     return rate
 
 

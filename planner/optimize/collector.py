@@ -19,7 +19,7 @@ from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Simplest
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import Candidates, Column, Columns, Source, count_codes
+from planner.optimize.source import Candidates, Columns, Source, count_codes, plain
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
 Item = TypeVar("Item")
@@ -65,10 +65,10 @@ class NearestMiss:
         """The configuration, judged again."""
         return self.source.judged(self.configuration)
 
-    @cached_property
+    @property
     def row(self) -> Row:
         """Its result columns."""
-        return first_row(self.candidates.columns())
+        return self.candidates.row
 
 
 class Collector:
@@ -220,11 +220,6 @@ def stacked(tables: Sequence[Columns]) -> Columns:
     return {name: [value for table in full for value in plain(table[name])] for name in names}
 
 
-def plain(values: Column) -> list[Value]:
-    """The values of a column as words, numbers and flags of Python."""
-    return values.tolist() if isinstance(values, np.ndarray) else list(values)
-
-
 def known_value(value: object) -> Any:
     """A value of a column, None where it is a number that is not known."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -234,11 +229,6 @@ def rows_of(table: Mapping[str, Iterable[Item]]) -> Iterator[dict[str, Item]]:
     """The rows of columns, one after the other."""
     for row in zip(*table.values(), strict=True):
         yield dict(zip(table, row, strict=True))
-
-
-def first_row(table: Columns) -> dict[str, Value]:
-    """The first row of columns."""
-    return {name: plain(values[:1])[0] for name, values in table.items()}
 
 
 def full_rows(table: Columns, sources: Sequence[Source]) -> list[dict[str, Value]]:

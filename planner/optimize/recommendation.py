@@ -77,7 +77,7 @@ class Simplest:
         first = _weighed(candidates, rows, predicted, self._best)
         best = min(float(first.min(initial=np.inf)), self._best)
         near = np.flatnonzero((first <= reach(best, FURTHEST)) & np.isfinite(first))
-        complexity: IndexArray = candidates.at(candidates.complexity, rows[near])
+        complexity: IndexArray = candidates.complexity_at(rows[near])
         better = first[near] < self._bounds(complexity)
         near, complexity = near[better], complexity[better]
         if not near.size:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from planner.base.cells import Row, Value, number_in
+from planner.base.cells import Value, number_in
 from planner.base.records import record
-from planner.optimize.collector import NearestMiss, first_row, in_order
+from planner.optimize.collector import NearestMiss, in_order
 from planner.optimize.groups import (
     Group,
     Pieces,
@@ -173,7 +173,7 @@ class SearchResult:
     @cached_property
     def recommended_row(self) -> Mapping[str, Any]:
         """The result columns of the recommended plan; empty if nothing is feasible."""
-        return {} if self.recommended is None else row_of(self.recommended)
+        return {} if self.recommended is None else self.recommended.row
 
     @cached_property
     def _choice(self) -> Choice | None:
@@ -225,7 +225,7 @@ class SearchResult:
                 without[value] = reason
         found.sort(key=lambda one: tuple(one.values))
         found = found if chosen is None else [chosen, *found]
-        rows = [self.recommended_row if one is chosen else row_of(one.judged) for one in found]
+        rows = [self.recommended_row if one is chosen else one.judged.row for one in found]
         losses = [_loss(one.values[0], found[0].values[0]) for one in found]
         return Comparison(
             axis=axis,
@@ -267,8 +267,3 @@ def _loss(value: float, first: float) -> float:
     if value == first:
         return 0.0
     return float(value - first) / abs(float(first)) if first else np.nan
-
-
-def row_of(candidates: Candidates) -> Row:
-    """The result columns of the first of these."""
-    return first_row(candidates.columns())

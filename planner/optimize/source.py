@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Item, Numeric, Values
-from planner.base.cells import Value
+from planner.base.cells import Row, Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.confidence.plans import confidence
@@ -101,6 +101,17 @@ Column: TypeAlias = Sequence[Value] | Values
 Columns: TypeAlias = Mapping[str, Column]
 """One list or array per result column; names of terms with the unit at the end."""
 
+
+def plain(values: Column) -> list[Value]:
+    """The values of a column as words, numbers and flags of Python."""
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def first_row(table: Columns) -> dict[str, Value]:
+    """The first row of columns."""
+    return {name: plain(values[:1])[0] for name, values in table.items()}
+
+
 Need: TypeAlias = tuple[FloatArray, Numeric]
 """Bytes that are needed, and those that may be used."""
 
@@ -163,6 +174,11 @@ class Candidates(ABC):
     def columns(self) -> Columns:
         """The result columns of all rows, flat."""
 
+    @cached_property
+    def row(self) -> Row:
+        """The result columns of the first of them."""
+        return first_row(self.columns())
+
     @property
     def held(self) -> ConfigurationTable:
         """The configurations with what is in memory at once, where requests wait for room."""
@@ -194,8 +210,12 @@ class Candidates(ABC):
 
     @property
     def complexity(self) -> IndexArray:
-        """How much about a plan is unusual: 0 for the plainest; broadcasts to ``shape``."""
-        return np.zeros((), dtype=np.intp)
+        """How much about each plan is unusual: 0 for the plainest."""
+        return self.complexity_at(np.arange(math.prod(self.shape))).reshape(self.shape)
+
+    def complexity_at(self, rows: IndexArray) -> IndexArray:
+        """The same of some rows, at flat indices."""
+        return np.zeros(rows.shape, dtype=np.intp)
 
     def moved(self, source: Any) -> Candidates:
         """The same configurations of a source that differs in its site alone."""

@@ -16,7 +16,7 @@ from planner.decide.open_facts import MovingFact, moving_facts
 from planner.decide.sizing.size import Sizes
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.result import SearchResult, row_of
+from planner.optimize.result import SearchResult
 from planner.question.request import Request
 from planner.show.views.infeasible import infeasible_message
 from planner.workloads.base import Evaluation
@@ -50,7 +50,7 @@ def recommended_of(request: Request) -> PinnedPlan:
     result = exhaustive_search(plan.problem)
     if result.recommended is None:
         raise InfeasibleError(infeasible_message(answered(plan, result), result))
-    return PinnedPlan.of(plan, row_of(result.recommended))
+    return PinnedPlan.of(plan, result.recommended.row)
 
 
 def planned(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from planner.base.enums import Contract
 from planner.base.records import record
@@ -122,21 +123,18 @@ def by_seller(offers: Sequence[Price]) -> dict[str, float]:
     return {seller: median(values) for seller, values in asked.items()}
 
 
-def with_age(offers: Sequence[Price]) -> list[Price]:
-    """Offers of a list, each told whether it is old: a year behind the newest, or undated.
+def are_old(dates: Sequence[str]) -> list[bool]:
+    """Whether each offer of a list is old: a year behind the newest, or undated.
 
     Today's date does not matter, so that answers do not change with it. A list without dates
     has no old offers.
     """
-    months = [month(offer.date) for offer in offers]
-    newest = max((number for number in months if number is not None), default=None)
+    number_of = {date: month(date) for date in set(dates)}
+    newest = max((number for number in number_of.values() if number is not None), default=None)
     if newest is None:
-        return list(offers)
-    ages = [number is None or number < newest - _MONTHS for number in months]
-    return [
-        offer if offer.is_old is is_old else replace(offer, is_old=is_old)
-        for offer, is_old in zip(offers, ages, strict=True)
-    ]
+        return [False] * len(dates)
+    old = {date: number is None or number < newest - _MONTHS for date, number in number_of.items()}
+    return [old[date] for date in dates]
 
 
 @kept
@@ -289,27 +287,29 @@ def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Pr
     """
     offers = records(path, _PRICES, lambda row: (row["gpu"], _offer(row, path, folder)))
     found: dict[str, list[Price]] = {}
-    for (gpu, _), offer in zip(offers, with_age([offer for _, offer in offers]), strict=True):
-        found.setdefault(gpu, []).append(offer)
+    ages = are_old([offer["date"] for _, offer in offers])
+    for (gpu, offer), is_old in zip(offers, ages, strict=True):
+        found.setdefault(gpu, []).append(Price(**offer, is_old=is_old))
     return {gpu: tuple(of_gpu) for gpu, of_gpu in found.items()}
 
 
-def _offer(row: Row, path: Path, folder: Path | None) -> Price:
+def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
+    """The fields of an offer, but for its age."""
     asked = number(row["price_per_gpu_hour"] or row["price"], "price")
     per_unit = row["usd_per_unit"]
     if per_unit is None:
         per_unit = rate(row["currency"], folder)
     value = to_si(asked * per_unit, "USD/h", "usd/s")
-    return Price(
-        value=value,
-        low=value,
-        high=value,
-        source=row["source"] or path.name,
-        date="" if row["date"] == UNDATED else row["date"],
-        contract=row["contract"],
-        provider=row["provider"],
-        region=row["region"],
-    )
+    return {
+        "value": value,
+        "low": value,
+        "high": value,
+        "source": row["source"] or path.name,
+        "date": "" if row["date"] == UNDATED else row["date"],
+        "contract": row["contract"],
+        "provider": row["provider"],
+        "region": row["region"],
+    }
 
 
 _OFFERED = one_of([one for one in Contract if one is not Contract.OWNED])

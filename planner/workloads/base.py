@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric, Values, ranking
+from planner.base.arrays import FloatArray, Numeric, Values, flat, ranking
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.configurations.table import ConfigurationTable, word
@@ -257,10 +257,10 @@ def worded(
     name: str, values: Values, shape: tuple[int, ...], of: str | None = None
 ) -> list[str | float]:
     """The values of the parameter ``of``, or of this name, as they are shown."""
-    flat = np.broadcast_to(values, shape).ravel()
-    if flat.size == 1:
-        return [word(of or name, flat[0])]
-    each, which = ranking(flat)
+    listed = flat(values, shape)
+    if listed.size == 1:
+        return [word(of or name, listed[0])]
+    each, which = ranking(listed)
     words = np.array([word(of or name, value) for value in each], dtype=object)
     shown: list[str | float] = words[which].tolist()
     return shown
@@ -268,9 +268,9 @@ def worded(
 
 def floats(value: object, shape: tuple[int, ...]) -> FloatArray:
     """Numbers, one per row."""
-    return np.broadcast_to(np.asarray(value, dtype=np.float64), shape).ravel()
+    return flat(np.asarray(value, dtype=np.float64), shape)
 
 
 def counts(value: Numeric, shape: tuple[int, ...]) -> list[int]:
     """Whole numbers, one per row."""
-    return [int(number) for number in np.broadcast_to(value, shape).ravel()]
+    return [int(number) for number in flat(np.asarray(value), shape)]

@@ -116,10 +116,10 @@ class Batches(Serving):
     parts: ServingMemory
     batch: StaticBatch
 
-    @property
-    def complexity(self) -> IndexArray:
-        """How much about a plan is unusual: 0 for the plainest."""
-        return batch_complexity(self.source.setting, self.configurations, self.request_latency)
+    def complexity_at(self, rows: IndexArray) -> IndexArray:
+        """How much about some plans is unusual: 0 for the plainest."""
+        latency = self.at(self.request_latency, rows)
+        return batch_complexity(self.source.setting, self.configurations.rows(rows), latency)
 
     @property
     def memory(self) -> tuple[Need, Need]:

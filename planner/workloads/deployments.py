@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, add
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, add
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import GIB, HOUR
@@ -269,9 +270,13 @@ class Deployments(Serving):
         return self.promises.memory_headroom
 
     @property
-    @abstractmethod
     def fit_probability(self) -> FloatArray:
         """The probability that the fullest GPU has the memory that it needs to start."""
+        return self.fit_probability_at(np.arange(math.prod(self.shape))).reshape(self.shape)
+
+    @abstractmethod
+    def fit_probability_at(self, rows: IndexArray) -> FloatArray:
+        """The same of some rows, at flat indices: nothing is computed of the others."""
 
     @property
     def cost_per_hour(self) -> FloatArray:

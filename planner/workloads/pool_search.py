@@ -65,7 +65,7 @@ def _spread(number: int) -> FloatArray:
 Workers = TypeVar("Workers", PrefillWorkers, DecodeWorkers)
 
 # Predictions of so many rows cost little more than those of one.
-_ROWS = 2**13
+_ROWS = 2**15
 _CACHES = len(CacheType)
 _HEADROOM = "memory_headroom"
 

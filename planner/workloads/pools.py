@@ -322,12 +322,11 @@ class PoolDeployments(Deployments):
             return found
         return found + offered.wait_within(share)
 
-    @property
-    def complexity(self) -> IndexArray:
-        """How much about a plan is unusual: more than about any of replicas that do all."""
-        prefill = self.source.space.prefill_setting
-        c = self.configurations
-        return pool_complexity(prefill, self.setting, c, self.num_gpus, self.load)
+    def complexity_at(self, rows: IndexArray) -> IndexArray:
+        """How much about some plans is unusual: more than about any of replicas that do all."""
+        prefill, c = self.source.space.prefill_setting, self.configurations.rows(rows)
+        num_gpus, load = self.at(self.num_gpus, rows), self.at(self.load, rows)
+        return pool_complexity(prefill, self.setting, c, num_gpus, load)
 
     @property
     def memory(self) -> tuple[Need, Need]:
@@ -337,15 +336,18 @@ class PoolDeployments(Deployments):
         cache = cache_of(worker.memory, worker.configurations.concurrency)
         return needed_memory(worker.setting, worker.memory, worker.configurations, cache)
 
-    @property
-    def fit_probability(self) -> FloatArray:
-        """The probability that the fullest GPU of both kinds has the memory it needs.
+    def fit_probability_at(self, rows: IndexArray) -> FloatArray:
+        """The probability that the fullest GPU of both kinds of some plans has the memory.
 
         They run the same model on the same engine: both fit if the one does that fits worse.
         """
-        pools = (self.prefill, self.decode)
-        each = (fit_probability(one.setting, one.memory, one.configurations) for one in pools)
-        return np.minimum(*each)
+
+        def chance(worker: PrefillWorkers | DecodeWorkers) -> FloatArray:
+            c, memory = worker.configurations, worker.memory.mapped(lambda one: self.at(one, rows))
+            c = replace(c, **{name: self.at(values, rows) for name, values in vars(c).items()})
+            return fit_probability(worker.setting, memory, c)
+
+        return np.minimum(chance(self.prefill), chance(self.decode))
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:

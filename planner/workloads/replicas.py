@@ -26,7 +26,7 @@ from planner.estimators.inference.loop import (
     served_at_rate,
     token_time_at_rate,
 )
-from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.serving import prefix_share
 from planner.estimators.inference.setting import ServingSetting
@@ -117,29 +117,24 @@ class ReplicaSource(Source):
         if not possible.size:
             return possible, None, dropped
         with np.errstate(divide="ignore", invalid="ignore"):
-            memory = serving_memory(self.setting, possible)
-            held = self.filled(possible, memory)
-            if held is not possible:
-                memory = serving_memory(self.setting, held)
-            codes = serving_rejections(self.setting, held, memory)
+            held = self.filled(possible)
+            codes = serving_rejections(self.setting, held, serving_memory(self.setting, held))
         if not (codes == 0).any():
             return possible, None, dropped
-        fitting, _, too_large = possible_mesh(possible, codes, number)
-        return fitting, None, dropped + too_large
+        fitting, left, too_large = possible_mesh(possible, codes, number)
+        return fitting, left, dropped + too_large
 
     def judged(
         self, configurations: ServingConfigurations, broken: CodeArray | None = None
     ) -> Replicas:
         """Predictions of every configuration, multiplied by its replicas."""
-        estimate = evaluate_serving(self.setting, configurations)
-        held = self.filled(configurations, estimate.memory)
-        if held is not configurations:
-            estimate = evaluate_serving(self.setting, held)
-            # At a rate, those that have no room are in what piles up.
-            if self.setting.workload.request_rate is None:
-                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                    served = served_at_concurrency(self.setting, configurations, estimate.memory)
-                estimate = replace(estimate, served=served)
+        held = self.filled(configurations)
+        estimate = evaluate_serving(self.setting, held, broken)
+        # At a rate, those that have no room are in what piles up.
+        if held is not configurations and self.setting.workload.request_rate is None:
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                served = served_at_concurrency(self.setting, configurations, estimate.memory)
+            estimate = replace(estimate, served=served)
         found = Replicas(
             source=self,
             configurations=configurations,
@@ -155,14 +150,13 @@ class ReplicaSource(Source):
         """The same source where every request must find room at once."""
         return replace(self, waits=False)
 
-    def filled(
-        self, configurations: ServingConfigurations, memory: ServingMemory
-    ) -> ServingConfigurations:
-        """What engines hold at once: where requests wait, as many as they have room for.
-
-        ``memory`` is that of the configurations.
-        """
-        return filled(self.setting, configurations, memory) if self.waits else configurations
+    def filled(self, configurations: ServingConfigurations) -> ServingConfigurations:
+        """What engines hold at once: where requests wait, as many as they have room for."""
+        if not self.waits:
+            return configurations
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            memory = serving_memory(self.setting, configurations)
+            return filled(self.setting, configurations, memory)
 
     def _promises(self, estimate: ServingEstimate) -> Promises:
         c, served = estimate.configurations, estimate.served
@@ -253,10 +247,10 @@ class Replicas(Deployments):
         )
         return replace(self, estimate=replace(estimate, served=served), promises=promises)
 
-    @property
-    def complexity(self) -> IndexArray:
-        """How much about a plan is unusual: 0 for the plainest."""
-        return replica_complexity(self.setting, self.configurations, self.num_gpus)
+    def complexity_at(self, rows: IndexArray) -> IndexArray:
+        """How much about some plans is unusual: 0 for the plainest."""
+        num_gpus = self.at(self.num_gpus, rows)
+        return replica_complexity(self.setting, self.configurations.rows(rows), num_gpus)
 
     @property
     def memory(self) -> tuple[Need, Need]:
@@ -264,11 +258,11 @@ class Replicas(Deployments):
         memory, held = self.estimate.memory, self.estimate.configurations
         return needed_memory(self.setting, memory, held, cache_of(memory, held.concurrency))
 
-    @property
-    def fit_probability(self) -> FloatArray:
-        """The probability that the fullest GPU has the memory it needs."""
+    def fit_probability_at(self, rows: IndexArray) -> FloatArray:
+        """The probability that the fullest GPU of some plans has the memory it needs."""
         estimate = self.estimate
-        return fit_probability(self.setting, estimate.memory, estimate.configurations)
+        memory = estimate.memory.mapped(lambda values: self.at(values, rows))
+        return fit_probability(self.setting, memory, estimate.configurations.rows(rows))
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:

@@ -15,7 +15,6 @@ from planner.configurations.table import ConfigurationTable
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.ideal import ideal_engine
 from planner.estimators.inference.setting import ServingSetting
-from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates, Source
 from planner.optimize.sureness import sure_factor
 from planner.question.request import Request
@@ -127,7 +126,7 @@ def _brief(row: Mapping[str, object]) -> str:
 
 def _blamed(candidates: Candidates, rule: str) -> str:
     """The degrees and types of a configuration."""
-    row = first_row(candidates.columns())
+    row = candidates.row
     names = ("num_gpus", *_DEGREES.values(), *terms_about("format", "serve"))
     return " ".join(f"{name}={row[name]}" for name in names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import compress
 
 import numpy as np
@@ -321,7 +322,17 @@ def _supported(
     space: Mapping[str, list[float]], framework: FrameworkProfile
 ) -> dict[str, list[float]]:
     """Of each parameter the values that the framework has at all; if it has none, all."""
-    several = {name: values for name, values in space.items() if len(values) > 1}
+    several = tuple((name, tuple(values)) for name, values in space.items() if len(values) > 1)
+    kept = _kept_values(several, framework)
+    return {**space, **{name: list(values) for name, values in kept.items()}}
+
+
+@lru_cache(maxsize=256)
+def _kept_values(
+    choices: tuple[tuple[str, tuple[float, ...]], ...], framework: FrameworkProfile
+) -> Mapping[str, tuple[float, ...]]:
+    """The same of parameters that have several values, as those of most searches are."""
+    several = dict(choices)
     ends = dict(zip(several, np.cumsum([*map(len, several.values())]).tolist(), strict=True))
     rows = {name: slice(end - len(several[name]), end) for name, end in ends.items()}
     plainest = {**TrainingConfigurations.plain(), **_PLAINEST}
@@ -331,10 +342,10 @@ def _supported(
         columns[name][rows[name]] = values
     alone = TrainingConfigurations.of(**{**_PLAINEST, **columns})
     lacking = unsupported(alone, framework)
-    found = dict(space)
+    found = {}
     for name in several.keys() & lacking.keys():
         no = np.broadcast_to(lacking[name], alone.shape)[rows[name]]
-        found[name] = [*compress(several[name], ~no)] or several[name]
+        found[name] = (*compress(several[name], ~no),) or several[name]
     return found
 
 

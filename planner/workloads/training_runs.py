@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, is_among
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, flat, is_among
 from planner.base.cells import Value
 from planner.base.enums import (
     Contract,
@@ -238,10 +238,10 @@ class TrainingRuns(Candidates):
         """The same runs on other terms: no prediction depends on them."""
         return replace(self, source=source)
 
-    @cached_property
-    def complexity(self) -> IndexArray:
-        """How much about a plan is unusual: see `planner.workloads.training_runs`."""
-        return complexity(self.configurations, self.estimate.setting, self.estimate.peak_memory)
+    def complexity_at(self, rows: IndexArray) -> IndexArray:
+        """How much about some plans is unusual: see `planner.workloads.training_runs`."""
+        peak = self.at(self.estimate.peak_memory, rows)
+        return complexity(self.configurations.rows(rows), self.estimate.setting, peak)
 
     @cached_property
     def run(self) -> RunCost:
@@ -379,12 +379,9 @@ class TrainingRuns(Candidates):
         """Configuration, predictions, then memory and time by part."""
         shape = self.shape
         results = {**self._predictions(), **self._memory_parts(), **self._time_parts()}
-        flat = {
-            name: np.broadcast_to(np.asarray(value), shape).ravel()
-            for name, value in results.items()
-        }
+        listed = {name: flat(np.asarray(value), shape) for name, value in results.items()}
         named = repeated(self.source.named, shape)
-        return {**named, **self._configuration(), **flat}
+        return {**named, **self._configuration(), **listed}
 
     def _configuration(self) -> Columns:
         c = self.configurations
@@ -393,7 +390,7 @@ class TrainingRuns(Candidates):
             ("data_parallel", c.data_parallel),
             ("gradient_accumulation_steps", c.num_micro_batches),
         ):
-            table[name] = np.broadcast_to(count, c.shape).ravel().astype(int).tolist()
+            table[name] = flat(count, c.shape).astype(int).tolist()
         return table
 
     def _predictions(self) -> Columns:

@@ -16,7 +16,7 @@ from planner.estimators.training.estimate import broken_rule, evaluate
 from planner.estimators.training.flops import recomputed_flops_per_token
 from planner.estimators.training.saved_activations import layer_bytes
 from planner.estimators.training.share import Setting, Share
-from planner.optimize.collector import first_row
+from planner.optimize.source import first_row
 
 # Llama-3.1 8B: 32 layers of width 4096, 32 heads and 8 key-value heads of 128, 14,336 wide inside.
 H, KV, F, LAYERS, LENGTH = 4096, 8 * 128, 14336, 32, 8192

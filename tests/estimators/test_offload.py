@@ -15,7 +15,7 @@ from planner.base.units import GIB
 from planner.configurations.rule import OUT_OF_HOST_MEMORY
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
-from planner.optimize.collector import first_row
+from planner.optimize.source import first_row
 from planner.show.terminal import write
 from planner.show.views.parts import memory_table
 from planner.specs.catalogue import load_model

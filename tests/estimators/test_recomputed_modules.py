@@ -24,7 +24,7 @@ from planner.estimators.training.estimate import broken_rule, evaluate
 from planner.estimators.training.flops import recomputed_flops_per_token
 from planner.estimators.training.saved_activations import layer_bytes
 from planner.estimators.training.share import Share
-from planner.optimize.collector import first_row
+from planner.optimize.source import first_row
 
 # OPT-1.3B: 24 layers of width 2048, 32 heads, feed-forwards four times as wide, not gated.
 H, HEADS, LENGTH, LAYERS = 2048, 32, 2048, 24

@@ -14,7 +14,6 @@ from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters, tower_parameters
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import model_flops_per_token
-from planner.optimize.result import row_of
 from planner.show.views.documents import save_plan
 from planner.specs.catalogue import load_model
 from planner.specs.paths import SpecKind, spec_folders
@@ -54,7 +53,7 @@ def served(**request: Any) -> dict[str, Any]:
         "output_tokens": 128,
         "settings": {"concurrency": 1},
     }
-    return row_of(planner.estimate(**{**asked, **request}).candidates)
+    return planner.estimate(**{**asked, **request}).candidates.row
 
 
 def part(estimate: Estimate, name: str) -> float:

@@ -17,7 +17,7 @@ from planner.launch.job import Job
 from planner.launch.targets import target_of
 from planner.logs.formats import read_log
 from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step, steady_state
-from planner.optimize.collector import first_row
+from planner.optimize.source import first_row
 from planner.question.request import Request
 from planner.validation.logs.compare import compare
 from planner.validation.logs.planned import Planned

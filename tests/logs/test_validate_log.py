@@ -12,7 +12,7 @@ import pytest
 
 import planner
 from planner.__main__ import run
-from planner.optimize.collector import first_row
+from planner.optimize.source import first_row
 from planner.workloads.given import make_request
 from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration

@@ -9,9 +9,8 @@ import numpy as np
 
 from planner.base.units import GIB
 from planner.configurations.training import NAMES
-from planner.optimize.collector import plain
 from planner.optimize.problem import Problem
-from planner.optimize.source import Candidates
+from planner.optimize.source import Candidates, plain
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 

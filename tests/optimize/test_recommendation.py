@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import planner
 from planner.optimize.recommendation import Simplest, reach
-from planner.optimize.result import row_of
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 
@@ -45,6 +44,9 @@ class Drawn:
 
     def fit_probability_at(self, rows: np.ndarray) -> np.ndarray:
         return self.fits[rows]
+
+    def complexity_at(self, rows: np.ndarray) -> np.ndarray:
+        return self.complexity[rows]
 
 
 VALUES = st.floats(1, 2).map(lambda value: round(value, 2)) | st.just(np.nan)
@@ -87,7 +89,7 @@ QUESTION = {"model": "llama-65b", "num_gpus": 2048, "framework": "megatron-bridg
 
 def test_short_sequences_are_not_split_for_a_tie():
     found = planner.search(**QUESTION)
-    row, fastest = row_of(found.recommended), row_of(found.fastest)
+    row, fastest = found.recommended.row, found.fastest.row
     (cell,) = found.problem.sources
     assert row["context_parallel"] == 1
     assert 1 < row["step_time_s"] / fastest["step_time_s"] <= cell.confidence(2048).layout
@@ -99,9 +101,9 @@ def test_what_published_runs_do_not_judge_has_no_ties():
     asked = {**QUESTION, "objectives": ("memory_headroom",)}
     assert not make_plan(Request(**asked)).problem.has_ties
     found = planner.search(**asked)
-    assert row_of(found.recommended) == row_of(found.fastest)
+    assert found.recommended.row == found.fastest.row
     ideal = planner.search(**QUESTION, ideal=True)
-    mine, fastest = row_of(ideal.recommended), row_of(ideal.fastest)
+    mine, fastest = ideal.recommended.row, ideal.fastest.row
     # What it is slower is less than what it fits surer.
     slower = mine["step_time_s"] / fastest["step_time_s"]
     assert 1 < slower <= mine["fit_probability"] / fastest["fit_probability"]

@@ -15,7 +15,6 @@ import pytest
 import planner
 from planner.base.text import chance
 from planner.base.units import GIB
-from planner.optimize.result import row_of
 from planner.optimize.result_columns import intervals
 from planner.show.views.overview import question_lines
 from planner.show.views.search import recommended_pairs, without_plan_lines
@@ -103,7 +102,7 @@ def test_a_terminal_gets_colours_and_others_none(tmp_path: Path) -> None:
 
 def test_no_memory_is_told_beyond_the_capacity() -> None:
     found = planner.search(model="llama-65b", num_gpus=128, framework="megatron-lm")
-    row = row_of(found.recommended)
+    row = found.recommended.row
     source = found.plan.source_of(row)
     sure = source.confidence(row["num_gpus"])
     capacity = source.setting.machine.gpu.allocatable_memory / GIB
@@ -121,7 +120,7 @@ def test_what_plans_are_chosen_by_is_told(goal: str) -> None:
     found = planner.search(
         model="llama-7b", gpu="h100", num_gpus=8, space="small", objectives=(goal,)
     )
-    row = row_of(found.recommended)
+    row = found.recommended.row
     pairs = recommended_pairs(found.plan, row, None)
     assert goal.replace("_", " ").removeprefix("gpu ") in " ".join(pairs)
     assert ("energy" in pairs) == (goal == "energy")

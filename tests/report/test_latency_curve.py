@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from planner import Request, estimate
-from planner.optimize.collector import first_row
+from planner.optimize.source import first_row
 from planner.show.terminal import write
 from planner.show.views.serving_details import latency_blocks, latency_distribution
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -19,6 +20,7 @@ from planner.specs.price import (
     COLUMNS,
     CONTRACTS,
     Price,
+    are_old,
     contracts_of,
     gpus_of,
     offers_of,
@@ -27,7 +29,6 @@ from planner.specs.price import (
     read_prices,
     typical,
     unknown_gpus,
-    with_age,
 )
 
 H100 = "h100-sxm-80gb"
@@ -119,13 +120,14 @@ def test_old_offers_count_only_where_there_is_no_newer_one() -> None:
         offer(5, "c", "2025-10-31"),
         offer(6, "d", "2026-10-01"),
     ]
-    aged = with_age(listed)
-    assert [one.is_old for one in aged] == [True, True, False, False]
+    ages = are_old([one.date for one in listed])
+    assert ages == [True, True, False, False]
+    aged = [replace(one, is_old=is_old) for one, is_old in zip(listed, ages, strict=True)]
     assert typical(aged).value == 5.5
     old = typical(aged[:2])
     assert (old.value, old.when) == (1.5, "old: 2024-12")
     assert typical(aged[1:2]).when == "old: undated"
-    assert not any(one.is_old for one in with_age([offer(1, date=""), offer(2, date="")]))
+    assert not any(are_old(["", ""]))
 
 
 def test_gpus_with_old_offers_alone_say_so() -> None:

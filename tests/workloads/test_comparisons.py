@@ -11,7 +11,6 @@ import pytest
 import planner
 from planner.errors import SearchSpaceError
 from planner.optimize.pareto import pareto_front
-from planner.optimize.result import row_of
 from planner.optimize.result_columns import full_columns
 from planner.question.request import Request
 from planner.workloads.pinned import PinnedPlan
@@ -29,7 +28,7 @@ def test_gpus_of_training_are_compared_by_their_best_layout() -> None:
     assert compared.losses == pytest.approx([0, 1 - rates[1] / rates[0]])
     for gpu, rate in zip(GPUS, rates, strict=True):
         alone = planner.search(**QUESTION, gpu=gpu, objectives=("throughput",))
-        assert rate == pytest.approx(row_of(alone.recommended)["tokens_per_s"])
+        assert rate == pytest.approx(alone.recommended.row["tokens_per_s"])
     assert float(found.fastest.throughput[0]) == pytest.approx(rates[0])
 
 
@@ -66,7 +65,7 @@ def test_each_value_of_an_axis_has_its_best_plan_or_a_reason(axis: str) -> None:
     for value in asked[axis] if axis != "adapter" else values:
         tuned = {"training_objective": "sft"} if axis == "adapter" else {}
         alone = planner.search(**{**question, **tuned, axis: value})
-        row = row_of(alone.recommended)
+        row = alone.recommended.row
         assert rates[row[axis]] == pytest.approx(row["tokens_per_s"])
 
 
@@ -81,9 +80,9 @@ def test_a_search_takes_the_best_number_of_drafted_tokens() -> None:
     compared = found.comparisons["draft_tokens"].table
     rates = dict(zip(compared["draft_tokens"], compared["output_tokens_per_s"], strict=True))
     for number in (0, 1, 4):
-        alone = row_of(planner.search(**question, draft_tokens=number).recommended)
+        alone = planner.search(**question, draft_tokens=number).recommended.row
         assert rates[number] == pytest.approx(alone["output_tokens_per_s"])
-    best = row_of(found.recommended)
+    best = found.recommended.row
     assert best["draft_tokens"] == max(rates, key=lambda number: rates[number]) > 0
     answers = PinnedPlan.of(found.plan, best).answers
     assert answers["draft_tokens"] == best["draft_tokens"]
@@ -222,9 +221,9 @@ def test_a_reason_is_the_last_rule_that_any_configuration_came_to() -> None:
 
 def test_a_limit_that_the_recommended_plan_keeps_does_not_change_it() -> None:
     asked: dict[str, Any] = {"model": "llama-65b", "num_gpus": 2048}
-    free = row_of(planner.search(**asked).recommended)
+    free = planner.search(**asked).recommended.row
     limit = {"step_time": 1.005 * free["step_time_s"]}
-    assert row_of(planner.search(**asked, constraints=limit).recommended) == free
+    assert planner.search(**asked, constraints=limit).recommended.row == free
 
 
 def test_of_many_gpus_no_defaults_are_told() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.optimize.collector import first_row
+from planner.optimize.source import first_row
 
 # cli99/llm-analysis, examples/llama/README.md: fe=0.7, hbme=0.9, A100-SXM-80GB, 512 tokens in,
 # 32 out, batch 1, w16a16; milliseconds of the prompt and of a token.

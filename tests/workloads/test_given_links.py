@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError
-from planner.optimize.collector import first_row
+from planner.optimize.source import first_row
 
 # cli99/llm-analysis at d841e40, get_latency_fwd_per_tp_comm: an all-reduce among t GPUs takes
 # 2 b s h (t - 1) / t numbers over the bandwidth times its efficiency; two a layer, and as many

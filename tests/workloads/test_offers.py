@@ -10,7 +10,7 @@ import pytest
 
 import planner
 from planner.errors import PlannerError, SearchSpaceError, SpecError
-from planner.optimize.collector import first_row
+from planner.optimize.source import first_row
 from planner.show.views.search import assumed_line
 from planner.specs.catalogue import find
 from planner.specs.price import price_of

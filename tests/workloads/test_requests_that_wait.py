@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.estimators.inference.memory import serving_memory
-from planner.optimize.collector import first_row
+from planner.optimize.source import first_row
 from planner.question.request import Request
 from planner.workloads.plan import evaluated, one_configuration
 

@@ -9,8 +9,7 @@ import pytest
 import planner
 from planner.errors import SpecError
 from planner.launch.read import read_launch
-from planner.optimize.collector import first_row
-from planner.optimize.result import row_of
+from planner.optimize.source import first_row
 from planner.show.views.search import estimate_command
 from planner.workloads.given import make_request
 from planner.workloads.pinned import PinnedPlan
@@ -96,7 +95,7 @@ def test_a_plan_keeps_its_samples() -> None:
     asked = {"model": "llama-7b", "gpu": "h100", "num_gpus": 8, "adapter": "lora"}
     result = planner.search(**asked, num_samples=1000, epochs=2, mean_sample_length=300)
     assert result.recommended is not None
-    best = row_of(result.recommended)
+    best = result.recommended.row
     plan = one_configuration(PinnedPlan.of(result.plan, best).request())
     assert plan.problem.setting.workload.total_tokens == 600_000
     assert first_row(evaluated(plan).table())["cost_usd"] == best["cost_usd"]

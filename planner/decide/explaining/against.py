@@ -13,8 +13,9 @@ from planner.confidence.intervals import Confidence
 from planner.decide.explaining.steps import ExplainedStep, explained_steps
 from planner.decide.explaining.what_if import broken, change
 from planner.decide.open_facts import MovingFact, moving_facts, widened
-from planner.optimize.collector import first_row, known_value
+from planner.optimize.collector import known_value
 from planner.optimize.result_columns import FOLLOWING, intervals
+from planner.optimize.source import first_row
 from planner.question.inputs import full_name
 from planner.question.request import Request
 from planner.question.terms import term_of_column, terms_of

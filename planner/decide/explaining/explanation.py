@@ -22,7 +22,8 @@ from planner.decide.explaining.what_if import (
 )
 from planner.decide.open_facts import MovingFact
 from planner.errors import PlannerError
-from planner.optimize.collector import first_row, known_value
+from planner.optimize.collector import known_value
+from planner.optimize.source import first_row
 from planner.question.terms import terms_about
 from planner.workloads.base import Evaluation
 from planner.workloads.pinned import PinnedPlan

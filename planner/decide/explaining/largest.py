@@ -13,7 +13,7 @@ from planner.base.records import record
 from planner.configurations.table import ConfigurationTable
 from planner.configurations.training import TrainingConfigurations
 from planner.errors import SearchSpaceError
-from planner.optimize.collector import first_row, known_value
+from planner.optimize.collector import known_value
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary
@@ -188,7 +188,7 @@ def _codes(plan: Plan, grown: Grown, numbers: FloatArray) -> CodeArray:
 def _row(grown: Grown, number: int) -> Row:
     """The result columns at one number."""
     source, configurations = grown(np.array([float(number)]))
-    return first_row(source.judged(configurations).columns())
+    return source.judged(configurations).row
 
 
 def _reason(plan: Plan, code: int) -> str:

@@ -15,8 +15,8 @@ import numpy as np
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.errors import PlannerError
-from planner.optimize.collector import first_row, known_value
-from planner.optimize.source import Setting, Source
+from planner.optimize.collector import known_value
+from planner.optimize.source import Setting, Source, first_row
 from planner.question.request import Request
 from planner.specs.checked import unchecked
 from planner.workloads.base import Evaluation

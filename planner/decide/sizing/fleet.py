@@ -14,9 +14,8 @@ from planner.base.records import record
 from planner.base.units import DAY, GIB
 from planner.confidence.intervals import MEDIAN
 from planner.decide.open_facts import MovingFact
-from planner.optimize.collector import first_row
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import Candidates
+from planner.optimize.source import Candidates, first_row
 from planner.optimize.sureness import is_unknown, sure_value
 from planner.question.terms import glossary, terms_about
 from planner.workloads.plan import Plan

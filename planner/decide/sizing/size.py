@@ -23,6 +23,7 @@ from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.question.inputs import read, several
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_about, terms_of
+from planner.specs.cache import steady
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
 from planner.workloads.given import Said
@@ -204,6 +205,7 @@ def contracts_given(given: object, said: str = "contract") -> list[str | None]:
     return [*dict.fromkeys(str(read(term, word, said)) for word in words)]
 
 
+@steady()
 def _sizes(task: Task) -> Sizing:
     """The size under each contract; what they do not change is predicted once."""
     contracts = task.contracts if task.load is None else (None,)

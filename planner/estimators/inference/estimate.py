@@ -62,19 +62,21 @@ class ServingEstimate:
 
 
 def evaluate_serving(
-    setting: ServingSetting, configurations: ServingConfigurations
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    rejected_by: CodeArray | None = None,
 ) -> ServingEstimate:
-    """Predict memory, latency and throughput of every configuration, and what rejects it."""
-    c = configurations
+    """Predict memory, latency and throughput of every configuration, and what rejects it.
+
+    Where ``rejected_by`` is known, the times of what is rejected do not have to be right.
+    """
+    c, counts = configurations, True if rejected_by is None else rejected_by == 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(setting, c)
-        served = served_at_concurrency(setting, c, memory)
+        served = served_at_concurrency(setting, c, memory, counts)
+    codes = serving_rejections(setting, c, memory) if rejected_by is None else rejected_by
     return ServingEstimate(
-        setting=setting,
-        configurations=c,
-        memory=memory,
-        served=served,
-        rejected_by=serving_rejections(setting, c, memory),
+        setting=setting, configurations=c, memory=memory, served=served, rejected_by=codes
     )
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric
+from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.serving import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
@@ -180,16 +180,20 @@ def served_at_concurrency(
     setting: ServingSetting,
     configurations: ServingConfigurations,
     memory: ServingMemory,
+    counts: bool | BoolArray = True,
 ) -> Served:
     """A replica that always holds its ``concurrency`` requests, as far as memory has room.
 
     Requests beyond the room, or beyond the engine's ``max_num_seqs``, wait for a place. The rate
-    is the one at which all that a request meets takes as long as so many of them last.
+    is the one at which all that a request meets takes as long as so many of them last. Of what
+    does not count nothing has to be right.
     """
-    c, scheduler = configurations, setting.engine.scheduler
-    room = np.minimum(memory.most_sequences, scheduler.max_num_seqs * c.attention_data_parallel)
-    places = np.maximum(room, 1.0)
-    running = np.minimum(c.concurrency, places)
+    c, room = configurations, memory.most_sequences
+    at_once = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    places = np.maximum(np.minimum(room, at_once), 1.0)
+    # Without the memory, on which all depends, arrays have the axes that times depend on.
+    waits = np.any(counts & (c.concurrency > room))
+    running = np.minimum(c.concurrency, places if waits else np.maximum(at_once, 1.0))
     costs = phases(setting, c, running)
     work = _work(setting, c, costs, running, places)
     loop = _Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
@@ -287,6 +291,26 @@ class _Loop:
         return self.setting.workload.request_rate is not None
 
     @cached_property
+    def _alike(self) -> FloatArray:
+        """Others that start with a request."""
+        return np.asarray(self.together * np.maximum(self.running - 1, 0.0))
+
+    @cached_property
+    def _behind(self) -> FloatArray:
+        """Seconds of a step in which those wait for each other's prompts."""
+        return np.asarray(self._alike * self.costs.queued / 2 / np.maximum(self.work.steps, 1.0))
+
+    @cached_property
+    def _own(self) -> FloatArray:
+        """Seconds of a step with one's own sequence and those that start with it."""
+        return np.asarray(self.costs.fixed + (1.0 + self._alike) * self.costs.slope)
+
+    @cached_property
+    def _rounded_up(self) -> FloatArray:
+        """What a prompt's steps are short of whole ones."""
+        return np.asarray(np.ceil(self.costs.parts - 1e-9) - self.costs.parts)
+
+    @cached_property
     def _others(self) -> Numeric:
         """Share of the requests that are not one's own."""
         if self._is_open:
@@ -317,7 +341,7 @@ class _Loop:
         step = self._step(rate)
         answer = work.steps * step
         queue = queue_of(setting, self.configurations, work, rate, rate * answer)
-        rounded = (np.ceil(costs.parts - 1e-9) - costs.parts) * queue.decode_step
+        rounded = self._rounded_up * queue.decode_step
         between = _scheduled_after(setting, rate, costs.decode_step(rate * answer))
         wait = queue.wait * (1 - self.together)
         # Long answers meet more of the prompts that an open load sends while others are computed.
@@ -367,13 +391,12 @@ class _Loop:
         """
         costs, work = self.costs, self.work
         others = self._others * rate * (1 - self.together)
-        alike = self.together * np.maximum(self.running - 1, 0.0)
-        noise = steady_noise(work, rate) if self._is_open else 1.0
-        own = costs.fixed + (noise + alike) * costs.slope
-        behind = alike * costs.queued / 2 / np.maximum(work.steps, 1.0)
+        own = self._own
+        if self._is_open:
+            own = costs.fixed + (steady_noise(work, rate) + self._alike) * costs.slope
         crowd = others * work.steps * costs.slope
         stopped = others * self.prompt(others)
-        step = (own + behind) / np.maximum(1 - crowd - stopped, _LEAST_SHARE)
+        step = (own + self._behind) / np.maximum(1 - crowd - stopped, _LEAST_SHARE)
         if not self.setting.engine.scheduler.chunked_prefill:
             return step
         fullest = (own + work.per_step * costs.prefill) / np.maximum(1 - crowd, _LEAST_SHARE)
@@ -386,9 +409,11 @@ def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray
     The first of a batch waits the whole time, those that come meanwhile half of it.
     """
     scheduler = setting.engine.scheduler
+    looks = (scheduler.poll_interval - 1) * step / 2
+    if not scheduler.batch_wait:
+        return looks
     whole = scheduler.batch_wait * step
     others = rate * whole
-    looks = (scheduler.poll_interval - 1) * step / 2
     return looks + whole * (1 + others / 2) / (1 + others)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class Phases:
         """Seconds that a prompt adds in a step with so many."""
         return np.asarray((self.single + self.another * (size - 1)) / size)
 
-    @property
+    @cached_property
     def prefill(self) -> FloatArray:
         """Those where prompts come while one step decodes."""
         return self.prompt(self.gathered)

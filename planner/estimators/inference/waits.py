@@ -39,6 +39,11 @@ class Work:
     steps: FloatArray
     places: FloatArray
 
+    @cached_property
+    def half_full(self) -> FloatArray:
+        """Seconds of half of the prompts that fill a step."""
+        return np.asarray(self.prompt * self.per_step / 2)
+
 
 @record(kw_only=True)
 class Queue:
@@ -184,7 +189,7 @@ def _wait(
     them one after the other, each with its share of the ``step`` beside it.
     """
     before = load * met / 2
-    after = np.minimum(before, work.prompt * work.per_step / 2)
+    after = np.minimum(before, work.half_full)
     share = step / work.per_step
     alone = work.prompt + share
     busy = np.minimum(load * alone / work.prompt, _BUSIEST)

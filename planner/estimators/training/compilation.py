@@ -10,25 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import BoolArray, Numeric
-from planner.base.software_enums import (
-    TorchCompile,
-)
 from planner.estimators.training.share import Share
 from planner.layers.operators import Elementwise
-
-
-def is_other_way(share: Share) -> BoolArray:
-    """Where models are compiled and the profile is of eager ones, or the other way round."""
-    own = share.setting.framework.compilation.default
-    other = TorchCompile.FALSE if own else TorchCompile.TRUE
-    return np.asarray(share.torch_compile == other)
 
 
 def elementwise_tensors(share: Share, op: Elementwise) -> tuple[Numeric, Numeric]:
     """16-bit tensors that the kernels of an operator read and write, forward and backward."""
     framework = share.setting.framework
     own = framework.execution.elementwise_passes
-    other = is_other_way(share)
+    other = share.compiled_otherwise
     if not np.any(other):
         return op.forward * own, op.backward * own
     compilation = framework.compilation
@@ -43,7 +33,7 @@ def elementwise_tensors(share: Share, op: Elementwise) -> tuple[Numeric, Numeric
 def layer_launch_time(share: Share) -> Numeric:
     """Seconds of the host for the forward kernels of one layer."""
     framework = share.setting.framework
-    own, other = framework.execution.layer_launch_time, is_other_way(share)
+    own, other = framework.execution.layer_launch_time, share.compiled_otherwise
     if not np.any(other):
         return own
     compilation = framework.compilation
@@ -56,13 +46,13 @@ def keeps_eager_copies(share: Share) -> BoolArray:
     """Where kernels keep what only eager ones do, beside what the profile counts."""
     if not share.setting.framework.compilation.default:
         return np.zeros((), dtype=np.bool_)
-    return is_other_way(share)
+    return share.compiled_otherwise
 
 
 def kept_activations(share: Share) -> Numeric:
     """What kernels keep for the backward pass over what fused ones keep."""
     framework = share.setting.framework
     own, compiled = framework.memory.kept_activations, framework.compilation.kept_activations
-    if framework.compilation.default or not np.any(is_other_way(share)):
+    if framework.compilation.default or not np.any(share.compiled_otherwise):
         return own
-    return np.where(is_other_way(share), compiled, own)
+    return np.where(share.compiled_otherwise, compiled, own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from planner.estimators.training.share import Setting
 from planner.formulas import goodput as formulas
 from planner.formulas.goodput import calendar_time
 from planner.formulas.money import gpu_seconds, time_to_train
-from planner.specs.reliability import Checkpoints
+from planner.specs.reliability import Checkpoints, ReliabilitySpec
 from planner.specs.site import Site
 
 LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers")
@@ -72,16 +73,22 @@ def goodput(setting: Setting, site: Site, num_gpus: FloatArray, end: str = "typi
     ``end`` chooses among published frequencies of interruptions: ``low`` GPU-time between them,
     ``typical`` or ``high``.
     """
-    spec, n = site.reliability, np.asarray(num_gpus, dtype=np.float64)
+    n = np.asarray(num_gpus, dtype=np.float64)
     first = n.flat[0] if n.size else np.nan
     n = np.asarray(first) if np.all(n == first) else n
-    is_spot = site.contract == Contract.SPOT
+    size, node = checkpoint_size(setting), setting.machine.cluster.gpus_per_node
+    return _goodput(site.reliability, site.contract == Contract.SPOT, size, node, n, end)
+
+
+def _goodput(
+    spec: ReliabilitySpec, is_spot: bool, size: float, node: int, n: FloatArray, end: str
+) -> Goodput:
+    """The same of n GPUs, so many on a ``node``, with checkpoints of a ``size`` [byte]."""
     rate = formulas.interruption_rate(
         num_gpus=n,
         gpu_time_per_interruption=spec.gpu_time("interruption", end),
         gpu_time_per_preemption=spec.gpu_time("preemption", end) if is_spot else np.inf,
     )
-    size, node = checkpoint_size(setting), setting.machine.cluster.gpus_per_node
     write, blocking, interval = _checkpoints(spec.checkpoints, size, np.ceil(n / node), rate)
     recovery = spec.recovery.total + write  # it is read as fast as it is written
     parts = formulas.training_time_parts(
@@ -102,7 +109,7 @@ def goodput(setting: Setting, site: Site, num_gpus: FloatArray, end: str = "typi
         blocking_time=blocking,
         checkpoint_interval=interval,
         recovery_time=recovery,
-        left=dict(zip(LOSSES, (*parts, _at_pace_of_slowest(site, n)), strict=True)),
+        left=dict(zip(LOSSES, (*parts, _at_pace_of_slowest(spec, n)), strict=True)),
     )
 
 
@@ -141,15 +148,25 @@ def checkpoint_size(setting: Setting) -> float:
 
 def calendar_factors(setting: Setting, site: Site, num_gpus: float) -> tuple[float, float]:
     """Between which factors the calendar time lies that published failure rates tell."""
+    is_spot, size = site.contract == Contract.SPOT, checkpoint_size(setting)
+    node = setting.machine.cluster.gpus_per_node
+    return _calendar_factors(site.reliability, is_spot, size, node, float(num_gpus))
+
+
+@lru_cache(maxsize=1024)
+def _calendar_factors(
+    spec: ReliabilitySpec, is_spot: bool, size: float, node: int, num_gpus: float
+) -> tuple[float, float]:
+    """The same: most frameworks save as much, and most contracts are of one fleet."""
     often, typical, rare = (
-        float(goodput(setting, site, np.asarray(num_gpus), end).ratio)
+        float(_goodput(spec, is_spot, size, node, np.asarray(num_gpus), end).ratio)
         for end in ("low", "typical", "high")
     )
     return typical / rare, typical / often
 
 
-def _at_pace_of_slowest(site: Site, num_gpus: FloatArray) -> FloatArray:
-    slow = site.reliability.stragglers
+def _at_pace_of_slowest(spec: ReliabilitySpec, num_gpus: FloatArray) -> FloatArray:
+    slow = spec.stragglers
     if slow is None:
         return np.ones(())
     return formulas.straggler_ratio(

@@ -14,7 +14,7 @@ from planner.base.software_enums import (
 )
 from planner.estimators.machine import Group
 from planner.estimators.training.attention_core import attention_core, index_scores, scan
-from planner.estimators.training.compilation import elementwise_tensors, is_other_way
+from planner.estimators.training.compilation import elementwise_tensors
 from planner.estimators.training.kept_tensors import spared
 from planner.estimators.training.operators import (
     Operator,
@@ -83,7 +83,7 @@ def logit_passes(share: Share) -> FloatArray:
 
 def _kernel(share: Share) -> CodeArray:
     """The loss of each configuration: that of an eager framework is compiled with its model."""
-    compiled = is_other_way(share) & (not share.setting.framework.compilation.default)
+    compiled = share.compiled_otherwise & (not share.setting.framework.compilation.default)
     is_its_own = share.loss_kernel == LossKernel.AUTO
     return np.where(compiled & is_its_own, LossKernel.COMPILED, share.loss_kernel)
 

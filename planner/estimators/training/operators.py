@@ -62,7 +62,8 @@ class Operator:
         if not self.repeatable:
             return np.zeros(())
         share = again.share_of(self.repeated_by, self.parts)
-        if np.any(self.selective):
+        some = self.selective
+        if some if isinstance(some, float) else some.any():
             share = np.where(again.by_share, np.maximum(self.selective, share), share)
         partly = share * self.forward
         return np.where(again.any_full, again.full * (1 - self.spared) * self.forward, partly)

@@ -14,6 +14,7 @@ from planner.base.enums import (
     Padding,
 )
 from planner.base.records import record
+from planner.base.software_enums import TorchCompile
 from planner.configurations.enumerate import NOTHING_GIVEN, AsGiven
 from planner.configurations.training import TrainingConfigurations
 from planner.estimators.machine import Group, Machine
@@ -169,6 +170,13 @@ class Share:
         """What the framework does with gradients in each precision."""
         own = (self.precision, self.main_grads, self.main_params)
         return Gradients.of(self.setting.framework, *own)
+
+    @cached_property
+    def compiled_otherwise(self) -> BoolArray:
+        """Where models are compiled and the profile is of eager ones, or the other way round."""
+        own = self.setting.framework.compilation.default
+        other = TorchCompile.FALSE if own else TorchCompile.TRUE
+        return np.asarray(self.torch_compile == other)
 
     @cached_property
     def tensor_group(self) -> Group:

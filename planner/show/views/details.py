@@ -10,7 +10,6 @@ from planner.base.cells import number_in
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.decide.open_facts import moving_facts
-from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.question.terms import term_of_column
 from planner.show.page import Block, Pairs, Title, said
@@ -80,7 +79,7 @@ def by_module(
 
 def sure_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     """Where 90 % of published runs like the first row would be, if any, and what is open."""
-    row = first_row(candidates.columns())
+    row = candidates.row
     sure = candidates.source.confidence(number_in(row, "num_gpus"))
     facts = moving_facts(plan, candidates)
     lines = open_lines(plan, facts)
@@ -98,7 +97,7 @@ def sure_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
 
 def memory_blocks(candidates: Candidates, of: str = "GPU") -> Iterator[Block]:
     """The memory of the first row by part."""
-    row = first_row(candidates.columns())
+    row = candidates.row
     yield Title(text=f"Memory of the fullest {of}")
     yield memory_table(row, candidates.source.setting.machine)
 
@@ -107,7 +106,7 @@ def _results(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     """The memory, and every other result by its name."""
     yield from memory_blocks(candidates)
     yield Title(text="Speed")
-    row = first_row(candidates.columns())
+    row = candidates.row
     pairs = {
         name.replace("_", " "): f"{value:,.4g}"
         for name, value in row.items()

@@ -16,7 +16,7 @@ from planner.base.version import __version__
 from planner.decide.open_facts import moving_facts
 from planner.optimize.collector import full_rows, known_value
 from planner.optimize.constraints import limit_rows, with_rate
-from planner.optimize.result import Comparison, SearchResult, row_of
+from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.source import Candidates
 from planner.question.request import Request
 from planner.show.views.details import details_of
@@ -69,13 +69,13 @@ def finish_search(
     best, chosen = result.recommended, dict[str, object]()
     if files.has_object and best is not None and (fastest := result.fastest) is not None:
         chosen = {
-            "recommended": PinnedPlan.of(plan, row_of(best)).to_dict(),
+            "recommended": PinnedPlan.of(plan, best.row).to_dict(),
             "recommended_row": full_rows(best.columns(), plan.problem.sources)[0],
             "recommended_limits": _limits(plan, best),
             "recommended_load": load_line(plan, best),
             "recommended_sure": _sureness(plan, best),
             "open_facts": _open_facts(plan, best),
-            "fastest": PinnedPlan.of(plan, row_of(fastest)).to_dict(),
+            "fastest": PinnedPlan.of(plan, fastest.row).to_dict(),
             "fastest_row": full_rows(fastest.columns(), plan.problem.sources)[0],
             "comparisons": {
                 axis: _compared(plan, result, one) for axis, one in result.comparisons.items()
@@ -101,7 +101,7 @@ def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
     """Which published runs the intervals of a plan are of, and the factor within which they do
     not tell layouts apart; empty without any.
     """
-    sure = candidates.source.confidence(number_in(row_of(candidates), "num_gpus"))
+    sure = candidates.source.confidence(number_in(candidates.row, "num_gpus"))
     if sure is None:
         return {}
     factor = float(sure.layout) if plan.problem.has_ties else 1.0
@@ -160,7 +160,7 @@ def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
     """
     if candidates is None:
         return
-    pinned = PinnedPlan.of(plan, row_of(candidates))
+    pinned = PinnedPlan.of(plan, candidates.row)
     with written_whole(path) as file:
         file.write(pinned.to_json() if path.suffix == ".json" else pinned.to_toml())
 

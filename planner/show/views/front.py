@@ -15,10 +15,10 @@ from planner.base import text
 from planner.base.arrays import FloatArray
 from planner.base.cells import number_in
 from planner.base.records import record
-from planner.optimize.collector import first_row, rows_of
-from planner.optimize.result import SearchResult, row_of
+from planner.optimize.collector import rows_of
+from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import ends_of, full_columns
-from planner.optimize.source import Columns
+from planner.optimize.source import Columns, first_row
 from planner.question.terms import glossary, percentile_of, term_of_column, terms_of
 from planner.show.page import (
     BEST,
@@ -325,7 +325,7 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
     if result.recommended is None:
         raise ValueError("The search found no plan.")
     table = full_columns(result.table, plan.problem.sources)
-    one = row_of(result.recommended)
+    one = result.recommended.row
     goals = [of_objective(plan, goal.name, table) for goal in plan.problem.objectives]
     columns = dict.fromkeys((*goals, _MEMORY, *plan.workload.wording.told))
     first, second = [name for name in columns if name in table][:2]

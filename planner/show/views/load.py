@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from planner.base import text
 from planner.base.cells import number_in
 from planner.errors import InfeasibleError
-from planner.optimize.collector import first_row
 from planner.optimize.constraints import with_rate
 from planner.optimize.source import Candidates
 from planner.show.views.told import number_of
@@ -43,7 +42,7 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     the least of those that the capacity reaches the rate and that each limit is kept.
     """
     rate = plan.request.request_rate
-    row = first_row(candidates.columns())
+    row = candidates.row
     capacity = row.get("capacity_requests_per_s")
     if rate is None or capacity is None:
         waiting = _waiting_line(row) if candidates.waits and not row.get("rejected_by") else ""
@@ -76,7 +75,7 @@ def refuse_overload(plan: Plan, candidates: Candidates) -> None:
     rate = plan.request.request_rate
     if rate is None or plan.request.num_requests is not None or not candidates.is_beyond:
         return
-    raise InfeasibleError(_beyond_line(plan, first_row(candidates.columns()), rate))
+    raise InfeasibleError(_beyond_line(plan, candidates.row, rate))
 
 
 def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:

@@ -13,12 +13,12 @@ from planner.base.cells import Row
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
 from planner.decide.open_facts import MovingFact, moving_facts, widened
-from planner.optimize.collector import first_row, rows_of
+from planner.optimize.collector import rows_of
 from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import full_columns, intervals
-from planner.optimize.source import Candidates, Columns
+from planner.optimize.source import Candidates, Columns, first_row
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_of
 from planner.show.page import (
@@ -412,7 +412,7 @@ def _head_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
         yield GAP
         yield said(line)
     yield Title(text="The configuration")
-    yield said(settings_text(plan, first_row(found.candidates.columns())), indent="", most=100)
+    yield said(settings_text(plan, found.candidates.row), indent="", most=100)
 
 
 def write_estimate(

@@ -14,8 +14,8 @@ from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.step import InferenceStep
 from planner.estimators.inference.timeline import step_timeline
 from planner.estimators.timeline.spans import Timeline
-from planner.optimize.collector import first_row, known_value
-from planner.optimize.source import Candidates
+from planner.optimize.collector import known_value
+from planner.optimize.source import Candidates, first_row
 from planner.question.terms import terms_about
 from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, memory_blocks, sure_blocks
@@ -34,7 +34,7 @@ _PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 
 def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
-    row, at_load = first_row(candidates.columns()), candidates.at_load
+    row, at_load = candidates.row, candidates.at_load
     pairs = _speed_pairs(row)
     if not isinstance(at_load, Replicas):
         yield from memory_blocks(candidates, of="decode GPU")
@@ -139,7 +139,7 @@ def _listed(seconds: dict[str, float]) -> str:
 
 
 def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
-    row = first_row(candidates.columns())
+    row = candidates.row
     yield from memory_blocks(candidates)
     yield Title(text="A batch from its start to its end")
     rate = number_in(row, "output_tokens_per_s")
@@ -193,7 +193,7 @@ def _timelines(candidates: Serving) -> list[Timeline]:
 
     Of workers that compute prompts alone it is not told: the row has that of those that decode.
     """
-    row = first_row(candidates.columns())
+    row = candidates.row
     capacity = candidates.source.setting.machine.gpu.allocatable_memory
     apart = row.get("prefill_gpu") is not None
     return [

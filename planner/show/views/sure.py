@@ -10,7 +10,6 @@ from planner.base import text
 from planner.base.cells import number_in
 from planner.confidence.intervals import Confidence
 from planner.decide.open_facts import MovingFact, moving_facts, widened
-from planner.optimize.collector import first_row
 from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
 from planner.optimize.source import Candidates
 from planner.question.terms import glossary, term_of_column
@@ -65,7 +64,7 @@ def sure_pairs(
 
 def told_ends(plan: Plan, candidates: Candidates) -> dict[str, tuple[float, float]]:
     """The ends of the first row's intervals by column as reports tell them, with open facts."""
-    row = first_row(candidates.columns())
+    row = candidates.row
     sure = candidates.source.confidence(number_in(row, "num_gpus"))
     return widened(intervals(row, sure), moving_facts(plan, candidates))
 

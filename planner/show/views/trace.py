@@ -12,7 +12,6 @@ from planner.base.units import GIB
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError
 from planner.estimators.timeline.spans import BUBBLE, MORE, STREAMS, Span, Timeline
-from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.show.theme import DARK, LIGHT
 from planner.show.views.details import details_of
@@ -152,7 +151,7 @@ def write_timeline(
             "it does what: leave out --flops-efficiency."
         )
     question = question_title(plan)
-    words = short_plan(plan, first_row(candidates.columns()))
+    words = short_plan(plan, candidates.row)
     if path.suffix.lower() == ".json":
         write_trace(path, found, {"question": question, "plan": words, "planner": __version__})
         return

@@ -11,7 +11,6 @@ from planner.base.units import GIB, HOUR, TERA
 from planner.estimators.timeline.spans import Timeline
 from planner.estimators.timeline.training import training_timeline
 from planner.estimators.training.step_time import TIME_PARTS, StepTime
-from planner.optimize.collector import first_row
 from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, sure_blocks
 from planner.show.views.parts import electricity_pairs, first, memory_table, parts_table
@@ -38,7 +37,7 @@ def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
 
 def _breakdowns_blocks(runs: TrainingRuns) -> Iterator[Block]:
     """Memory and time of the first row by part; what is hidden behind others is in no part."""
-    row, machine = first_row(runs.columns()), runs.source.setting.machine
+    row, machine = runs.row, runs.source.setting.machine
     memory = {"Memory of the fullest GPU": memory_table(row, machine)}
     total = first(runs.step_time)
     time = parts_table("s", _seconds(runs), "step", total, total, digits=3)
@@ -91,7 +90,7 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
             million = text.dollars(1e6 / tokens * first(runs.cost))
             pairs["cost/Mtok"] = f"{million} per million trained tokens"
         pairs["PFLOP/s-day"] = text.dollars(first(runs.cost_per_pflop_day))
-    pairs |= electricity_pairs(runs, first_row(runs.columns()))
+    pairs |= electricity_pairs(runs, runs.row)
     yield Pairs(pairs=pairs)
 
 

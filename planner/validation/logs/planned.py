@@ -14,8 +14,8 @@ from planner.base.cells import Row
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.errors import PlannerError
-from planner.optimize.collector import first_row
 from planner.optimize.result_columns import intervals
+from planner.optimize.source import first_row
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
 from planner.validation.prediction import Range

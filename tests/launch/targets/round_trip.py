@@ -14,8 +14,9 @@ from planner.launch.job import Job
 from planner.launch.option_table import Role
 from planner.launch.target import Draft, Process, Target
 from planner.launch.understood import Answers, Found, World
-from planner.optimize.collector import known_value, plain, rows_of
+from planner.optimize.collector import known_value, rows_of
 from planner.optimize.result_columns import full_columns
+from planner.optimize.source import plain
 from planner.question.inputs import read
 from planner.question.request import Request
 from planner.question.terms import terms_of

@@ -14,7 +14,6 @@ import pytest
 import planner
 from planner.decide.explaining.steps import explained_steps
 from planner.errors import SearchSpaceError
-from planner.optimize.result import row_of
 from planner.show.theme import DARK, LIGHT, THEMES
 from planner.show.views.details import details_of
 from planner.show.views.front import front_points
@@ -127,7 +126,7 @@ def test_a_front_shows_every_plan_and_the_recommended_one(
     drawn = {tuple(point) for line in points for point in line}
     assert drawn == {*zip(table["step_time_s"], table["peak_memory_gib"], strict=True)}
     (star,) = [line for line in axes.lines if line.get_marker() == "*"]
-    row = row_of(trained.recommended)
+    row = trained.recommended.row
     assert star.get_xydata().tolist() == [[row["step_time_s"], row["peak_memory_gib"]]]
     assert _words(figure)[0].startswith("recommended: ")
     assert any("9 of 10" in words for words in _words(figure))
@@ -159,7 +158,7 @@ def test_one_objective_has_the_memory_beside_it(shown: Shown) -> None:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("width", [400, 640, 800, 1100, 1900])
 def test_parts_add_up_to_the_step_and_the_peak(shown: Shown, trained: Any, width: int) -> None:
-    row = row_of(trained.recommended)
+    row = trained.recommended.row
     time, memory = part_bars(trained.plan, trained.recommended)
     scale = 1.0 if time.unit == "s" else 1e-3
     assert scale * time.total == pytest.approx(row["step_time_s"], rel=1e-12)
@@ -176,7 +175,7 @@ def test_parts_of_serving_are_modules_exchanges_and_waits(shown: Shown, served: 
     assert prefill.title == "Time of a prefill step"
     assert decode.title == "Time of a decode step"
     assert {"attention", "feed_forward", "overhead"} <= set(decode.parts)
-    assert memory.total == pytest.approx(row_of(served.recommended)["peak_memory_gib"])
+    assert memory.total == pytest.approx(served.recommended.row["peak_memory_gib"])
     shown("parts", served.plan, served.recommended)
 
 
@@ -376,7 +375,7 @@ def test_the_same_picture_has_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [320, 900])
 def test_curves_of_latency_go_through_the_percentiles(shown: Shown, width: int) -> None:
     found = planner.estimate(**SERVE, request_rate=10.0)
-    row = row_of(found.candidates)
+    row = found.candidates.row
     (axes,) = shown("latency", found.plan, found.candidates, width=width).axes
     points = [line for line in axes.lines if line.get_marker() == "o"]
     for line, name in zip(

@@ -10,7 +10,6 @@ import numpy as np
 from planner.base import text
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.show.theme import (
     FAMILIES,
@@ -76,7 +75,7 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     columns = min(max(picture.width // _COLUMN, 2), 4)
     lines = [-(-len(bar.parts) // columns) + 2 + picture.is_narrow for bar in bars]
     heights = [_BAR_HEIGHT + _LINE * number + 24 for number in lines]
-    row = first_row(candidates.columns())
+    row = candidates.row
     with drawing(picture, height=sum(heights) + 20) as canvas:
         canvas.title(f"{question_title(plan)}: {short_plan(plan, row)}")
         grid = canvas.grid(len(bars), 1, height_ratios=heights)
@@ -86,7 +85,7 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 
 def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
     """Each kind of step in ms or s, then the memory in GiB; parts of nothing are left out."""
-    row = first_row(candidates.columns())
+    row = candidates.row
     ends = told_ends(plan, candidates)
     bars = []
     for name, times in details_of(plan).times(candidates).items():

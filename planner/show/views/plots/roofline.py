@@ -11,7 +11,6 @@ from planner.base.records import record
 from planner.base.units import TERA
 from planner.decide.explaining.steps import ExplainedStep, explained_steps
 from planner.errors import SearchSpaceError
-from planner.optimize.collector import first_row
 from planner.optimize.source import Candidates
 from planner.show.views.overview import question_title
 from planner.show.views.plots.canvas import Canvas, decades, drawing
@@ -83,7 +82,7 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     height = min(max(0.5 * picture.width, 320), 640)
     with drawing(picture, height=height) as canvas:
         ((axes,),) = canvas.grid(1, 1)
-        row = first_row(candidates.columns())
+        row = candidates.row
         canvas.title(f"{question_title(plan)}: {short_plan(plan, row)}")
         _draw_roof(canvas, axes, computing)
         note = _moving_words(kernels, steps)
