@@ -143,7 +143,7 @@ def test_unsloth_has_its_own_defaults(tmp_path: Path) -> None:
     names = ("adapter", "lora_rank", "lora_targets", "sequence_length", "offload", "num_gpus")
     told = ["qlora", 16, "all_linear", 2048, "activations", 1]
     assert [values[name] for name in names] == told
-    assert values["framework"] == "HF Trainer Triton"
+    assert values["framework"] == "Unsloth"
 
 
 def test_unsloth_trains_all_weights_where_it_is_told_so(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from planner.estimators.training.data_parallel import (
 )
 from planner.estimators.training.layer_operators import logit_bytes
 from planner.estimators.training.model_states import ModelStates
-from planner.estimators.training.number_bytes import Gradients, is_wide
+from planner.estimators.training.number_bytes import WIDE_BYTES, Gradients, is_wide
 from planner.estimators.training.offload import (
     HOST_GRADIENT_BYTES,
     host_bytes,
@@ -440,21 +440,23 @@ def _stage_memory(
         flying = _in_flight(c, parameters.layers.ranks[stage])
         of_tower = np.where(parameters.is_first[stage], images.kept_bytes(), 0.0)
         allocated = allocated + padding * flying * of_tower
-    loss = np.where(parameters.is_last[stage], _loss_bytes(share), 0.0)
     held = _largest_held(whole, counts)
     rebuilt = _rebuilt(share, counts, held)
-    working = np.maximum(_layer_working_set(share, c, held, rebuilt), loss)
     backward = MemoryBreakdown(
         weights=np.where(keeps_weights(c.offload), 0.0, state("weight", stage)),
         gradients=np.where(keeps_gradients(share.setting, c), 0.0, state("gradient", stage)),
         optimizer_states=np.where(keeps_states(c.offload), 0.0, state("optimizer", stage)),
         allocated_activations=allocated,
-        working=working,
+        working=np.zeros(()),
         gathered=_gathered(share, c, parameters, stage),
         communication_buffers=communication_bytes(share.setting, c, parameters, stage),
         reserved=reserved_bytes(share.setting),
         fragmentation_share=np.asarray(memory.fragmentation),
     )
+    free = share.setting.machine.gpu.allocatable_memory - backward.total
+    loss = np.where(parameters.is_last[stage], _loss_bytes(share, free), 0.0)
+    working = np.maximum(_layer_working_set(share, c, held, rebuilt), loss)
+    backward = replace(backward, working=working)
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     built_up = memory.optimizer_temporary or memory.step_gradients
     if not share.setting.framework.states.gradients_persist or built_up:
@@ -552,13 +554,17 @@ def _layer_working_set(
     return late * (rebuilt + layer / 4) + layer_input_bytes(share)
 
 
-def _loss_bytes(share: Share) -> FloatArray:
+def _loss_bytes(share: Share, free: FloatArray) -> FloatArray:
     """Logits and their copies at the peak of the cross-entropy, of all tokens predicted at once.
 
-    Modules of multi-token prediction keep what their norms and their projection read.
+    Some losses take as many tokens at a time as the memory that is ``free`` has room for. Modules
+    of multi-token prediction keep what their norms and their projection read.
     """
-    model = share.setting.model
+    model, memory = share.setting.model, share.setting.framework.memory
     logits = share.tokens * model.head_columns / share.tensor_parallel
+    if memory.loss_room:
+        room = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
+        logits = np.minimum(logits, room / WIDE_BYTES)
     read = share.number_bytes * (2 + 2) * share.own_tokens * model.hidden_size
     each = logits * bytes_per_logit(share.setting, logit_bytes(share))
     return np.asarray(each + model.mtp_num_layers * (each + read))

@@ -356,10 +356,11 @@ def precision_said(said: Said, found: Gathered) -> None:
 def framework_said(said: Said, found: Gathered) -> None:
     """The profile whose predictions are nearest."""
     adapter = found.values["adapter"] != "none"
-    fused = said.of("script", "fused_kernels") == "true" or said.is_on("--use_unsloth")
     if adapter:
         name = "HF Trainer FSDP" if _is_fsdp(said) else "HF Trainer"
-        if fused and not _is_fsdp(said):
+        if said.is_on("--use_unsloth"):
+            name = "Unsloth"
+        elif said.of("script", "fused_kernels") == "true" and not _is_fsdp(said):
             name = "HF Trainer Triton"
     elif said.has_deepspeed or _kind(said) == "DEEPSPEED":
         name = "DeepSpeed"

@@ -57,6 +57,7 @@ _UNPREDICTED = (
     "use_mca",
     "use_adam_mini",
 )
+_OFFLOADED_INPUTS = ("--use_unsloth", "--use_unsloth_gc")
 LLAMA_FACTORY = Dialect.load("llama-factory")
 """Its words for the Trainer's and TRL's."""
 
@@ -106,8 +107,11 @@ def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     if disabled := script.get("--disable_gradient_checkpointing"):
         is_off = sources.text("--disable_gradient_checkpointing") == "true"
         script["--gradient_checkpointing"] = disabled.saying(str(not is_off).lower())
-    if sources.text("--use_unsloth_gc") == "true":
-        script["--activation_offloading"] = script["--use_unsloth_gc"]
+    # Unsloth's own loader and adapters always repeat layers (model_utils/unsloth.py).
+    if sources.text("--use_unsloth") == "true":
+        script["--gradient_checkpointing"] = script["--use_unsloth"]
+    if by := next((one for one in _OFFLOADED_INPUTS if sources.text(one) == "true"), None):
+        script["--activation_offloading"] = script[by]
     if sources.text("--pure_bf16") == "true":
         script["--bf16"] = script["--pure_bf16"]
         script.setdefault("--dtype", script["--pure_bf16"].saying("bfloat16"))

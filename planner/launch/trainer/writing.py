@@ -185,7 +185,7 @@ def script_quantities(job: Job) -> Quantities:
         "adapter": job["adapter"],
         "layer_split": job["layer_split"],
         **adapter_quantities(job),
-        "fused_kernels": job.profile.name == "HF Trainer Triton",
+        "fused_kernels": job.profile.name in ("HF Trainer Triton", "Unsloth"),
         "mtp_num_layers": job["mtp_num_layers"],
         "dropout": job["dropout"],
         "optimizer_name": optimizer_name(job),
