@@ -409,6 +409,8 @@ def _model(options: _Options, calls: Sequence[Call], trainers: Sequence[Call]) -
         for key in _LOADED:
             if key in one.given and one.given[key] != "auto":
                 options.put(key, one.given[key], one.lines.get(key, one.line))
+        if isinstance(spread := one.given.get("device_map"), str):
+            options.state("device_map", spread)
     for one in trainers:
         named = one.given.get("model", _first(one))
         if isinstance(named, str):

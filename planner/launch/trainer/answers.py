@@ -53,6 +53,8 @@ def images_said(said: Said, found: Gathered) -> None:
         found.notes.append("Adapters of the vision tower are not predicted: it is taken as frozen.")
 
 
+# Accelerate's words for layers over the GPUs of one process, which the Trainer refuses in several.
+_SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
 _BATCH = 8
 _UNTOLD = "nothing tells it: one sequence"
 
@@ -96,6 +98,8 @@ def split_said(said: Said, found: Gathered) -> None:
     found.values["expert_parallel"] = said.number("deepspeed", "expert_parallel") or apart
     if gpus is not None:
         found.values["num_gpus"] = gpus
+        if said.texts.get("--device_map") in _SPREAD and gpus > 1 == tp * cp:
+            found.values |= {"layer_split": True, "pipeline_parallel": gpus}
 
 
 def _is_one_process(said: Said) -> bool:
@@ -112,6 +116,7 @@ def batch_said(said: Said, found: Gathered) -> None:
     steps = steps or said.number("accelerate", "deepspeed_accumulation")
     total = said.number("deepspeed", "train_batch_size")
     tp, cp = found.values["tensor_parallel"], found.values["context_parallel"]
+    stages = found.values.get("pipeline_parallel", 1)
     # DeepSpeed counts ranks that split tensors as data parallel ones.
     by_deepspeed = said.of("deepspeed", "tensor_parallel") is not None
     counted = tp if by_deepspeed else 1
@@ -123,7 +128,7 @@ def batch_said(said: Said, found: Gathered) -> None:
         found.ask("num_gpus")
     elif gpus % (tp * cp):
         raise LaunchError(f"{gpus} GPUs cannot be split by {tp} x {cp}: change one of them.")
-    ranks = None if gpus is None else gpus // (tp * cp)
+    ranks = None if gpus is None else gpus // (tp * cp * stages)
     if total and ranks:
         micro, steps = _completed(total, counted * ranks, micro, steps)
     is_told = micro is not None
@@ -205,7 +210,7 @@ def states_said(said: Said, found: Gathered) -> None:
     else:
         level = 0
     gpus = found.values.get("num_gpus")
-    split = found.values["tensor_parallel"]
+    split = found.values["tensor_parallel"] * found.values.get("pipeline_parallel", 1)
     if level and gpus is not None and gpus == split:
         found.notes.append(f"Nothing is sharded over one rank: stage {level} is as none.")
         level = 0
@@ -404,6 +409,7 @@ _USED = (
     *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32"),
     *("--deepspeed", "--fsdp", "--fsdp_config", "--bits", "--num_train_epochs", "--max_samples"),
     *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
+    "--device_map",
 )
 
 

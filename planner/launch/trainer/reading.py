@@ -206,7 +206,16 @@ def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     if sources.text("--quant_bits") or sources.text("--quantization_bit"):
         bits = sources.text("--quant_bits") or sources.text("--quantization_bit") or ""
         script["--quantization_bit"] = stated("--quantization_bit", bits)
+    if sources.text("--tuner_backend") == "unsloth":
+        for option in ("--use_unsloth", "--gradient_checkpointing", "--activation_offloading"):
+            script[option] = stated(option, "true")
     told |= with_defaults(sources, SWIFT)
+    shards = (sources.text("--deepspeed") or "") not in _NO_FILE
+    if sources.worlds[0].is_one_process and not shards and "--use_unsloth" not in script:
+        script.setdefault("--device_map", stated("--device_map", "auto"))
+        told["layer_split"] = (
+            "no NPROC_PER_NODE: ms-swift spreads layers over the GPUs of a process"
+        )
     _batch(sources, told)
     if (sources.text("--deepspeed") or "") in _NO_FILE:
         script.pop("--deepspeed", None)
@@ -230,7 +239,7 @@ def _batch(sources: Sources, told: dict[str, str]) -> None:
     """A micro-batch of 1, and as many of them as make 16 samples, where neither is given."""
     script = sources.script
     micro = sources.text("--per_device_train_batch_size")
-    gpus = gpus_of(sources.worlds[0])
+    gpus = 1 if "--device_map" in script else gpus_of(sources.worlds[0])
     if "--gradient_accumulation_steps" not in script and gpus and (micro or "").isdecimal():
         steps = math.ceil(_TOTAL_BATCH / (int(micro or 1) * gpus))
         given = stated("--gradient_accumulation_steps", str(steps))
