@@ -169,17 +169,24 @@ def update_temporary(share: Share, c: TrainingConfigurations) -> FloatArray:
     """Bytes per parameter that an update builds up at once.
 
     Optimizers in 8 bit go through the parameters one by one [1]_ [2]_, and so does Adafactor; what
-    the framework makes of gradients first, it makes for all.
+    the framework makes of gradients first, it makes for all. When it updates, a flat copy in their
+    own type is gone, and they are too, but for the buffer in which ZeRO-3 has them [3]_.
 
     References
     ----------
     .. [1] bitsandbytes 0.48, optim/optimizer.py: step() calls update_step for each parameter.
     .. [2] pytorch/ao 0.13, optim/adam.py: single_param_adam for each parameter.
+    .. [3] deepspeedai/DeepSpeed 0.19.6, runtime/zero/stage3.py: grad_partitions_flat_buffer, of
+       which the gradients that a step takes are views; stage_1_and_2.py, step: averaged_gradients.
     """
     memory = share.setting.framework.memory
     narrow = is_among(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))
     one_by_one = narrow | (c.optimizer == OptimizerKind.ADAFACTOR)
-    return np.where(one_by_one, 0.0, memory.optimizer_temporary) + memory.step_gradients
+    temporary, made = np.where(one_by_one, 0.0, memory.optimizer_temporary), memory.step_gradients
+    if not made:
+        return temporary
+    gone = share.gradients.kept * np.where(c.zero_stage == ZeroStage.WEIGHTS, 1.0, 2.0)
+    return np.maximum(made, made - gone + temporary)
 
 
 def updated_at_once(
