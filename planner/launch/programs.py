@@ -374,7 +374,9 @@ def _by_unsloth(options: _Options, calls: Sequence[Call]) -> None:
     if not is_whole:
         options.state("use_lora", "true")
         four_bits = given.get("load_in_4bit", True)
-        if four_bits is True and not given.get("load_in_8bit"):
+        if given.get("load_in_8bit") is True:
+            options.state("load_in_8bit", "true")
+        elif four_bits is True:
             options.state("load_in_4bit", "true")
             options.state("use_bnb_nested_quant", "true")
         adapted = {} if peft is None else peft.given

@@ -474,10 +474,14 @@ def _adapter(said: Said, found: Gathered) -> None:
         found.notes.append(f"The weights are stored in 4 bits, as {stored[1]} in its name says.")
     if four_bits and (kind != "none" or not said.is_supervised):
         kind = "qlora"
+    eight_bits = said.is_on(*_IN_8_BITS) or "8" in map(said.texts.get, _BITS)
+    if eight_bits and kind == "lora":
+        kind = "qlora"
+        found.values["quantization_bits"] = 8
+    elif eight_bits and kind == "none":
+        found.notes.append("Weights in 8 bits are frozen: all that are trained are of 16 bits.")
     # Transformers leaves out modules of multi-token prediction.
     found.values |= {"adapter": kind, "mtp_num_layers": 0}
-    if said.is_on(*_IN_8_BITS) or "8" in map(said.texts.get, _BITS):
-        found.notes.append("Weights in 8 bits are not predicted: they are taken as 16 bits.")
     if kind == "none":
         return
     if saved := said.of("script", "saved_modules"):
@@ -485,9 +489,10 @@ def _adapter(said: Said, found: Gathered) -> None:
         if is_one_end(saved):
             found.notes.append(f"{saved} alone is not predicted: embedding and logits are counted.")
     scales = said.of("script", "double_quantization")
-    if kind == "qlora" and scales == "false":
+    in_four = kind == "qlora" and not eight_bits
+    if in_four and scales == "false":
         found.values["double_quantization"] = False
-    elif kind == "qlora" and scales is None and said.is_supervised:
+    elif in_four and scales is None and said.is_supervised:
         reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
         found.assume("double_quantization", False, reason)
     if kind == "qlora" and said.is_supervised:
