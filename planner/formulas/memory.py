@@ -11,6 +11,7 @@ _BLOCK = 64
 _DOUBLE_BLOCK = 256
 
 # 4 bits, an 8-bit scale per block, an fp32 scale per block of scales: 4.127 bits.
+_EIGHT = 8
 NF4_BYTES = 4 / 8 + 1 / _BLOCK + 4 / (_BLOCK * _DOUBLE_BLOCK)
 """Bytes per parameter of NF4 with double quantization (arXiv:2305.14314, section 3)."""
 NF4_SINGLE_BYTES = 4 / 8 + 4 / _BLOCK
@@ -63,17 +64,27 @@ def nf4_bytes(*, double_quantization: bool) -> float:
     return NF4_BYTES if double_quantization else NF4_SINGLE_BYTES
 
 
-def dequantize_bytes(
-    *, parameters: Numeric, passes: Numeric, double_quantization: bool = True
-) -> FloatArray:
-    r"""Traffic of turning 4-bit weights into 16-bit ones: one read and one write, times passes.
+def quantized_bytes(*, bits: int, double_quantization: bool) -> float:
+    r"""Bytes per parameter of frozen weights in 4 bits, `nf4_bytes`, or in 8: 1.
+
+    Scales of 8-bit weights are one number per row [1]_.
+
+    References
+    ----------
+    .. [1] T. Dettmers et al., "LLM.int8(): 8-bit matrix multiplication for transformers at scale,"
+       2022, arXiv:2208.07339, section 2.1.
+    """
+    return 1.0 if bits == _EIGHT else nf4_bytes(double_quantization=double_quantization)
+
+
+def dequantize_bytes(*, parameters: Numeric, passes: Numeric, width: float) -> FloatArray:
+    r"""Traffic of turning quantized weights into 16-bit ones: one read and one write, times passes.
 
     .. math:: N p (b + 2)
 
-    b is `nf4_bytes`. Derived here.
+    b is ``width``, bytes per parameter as `quantized_bytes` has them. Derived here.
     """
-    b = nf4_bytes(double_quantization=double_quantization)
-    return np.asarray(parameters * (b + 2.0) * passes)
+    return np.asarray(parameters * (width + 2.0) * passes)
 
 
 def kept_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArray:

@@ -375,7 +375,9 @@ def _by_unsloth(options: _Options, calls: Sequence[Call]) -> None:
     if not is_whole:
         options.state("use_lora", "true")
         four_bits = given.get("load_in_4bit", True)
-        if four_bits is True and not given.get("load_in_8bit"):
+        if given.get("load_in_8bit") is True:
+            options.state("load_in_8bit", "true")
+        elif four_bits is True:
             options.state("load_in_4bit", "true")
             options.state("use_bnb_nested_quant", "true")
         adapted = {} if peft is None else peft.given
@@ -410,6 +412,8 @@ def _model(options: _Options, calls: Sequence[Call], trainers: Sequence[Call]) -
         for key in _LOADED:
             if key in one.given and one.given[key] != "auto":
                 options.put(key, one.given[key], one.lines.get(key, one.line))
+        if isinstance(spread := one.given.get("device_map"), str):
+            options.state("device_map", spread)
     for one in trainers:
         named = one.given.get("model", _first(one))
         if isinstance(named, str):

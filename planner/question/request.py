@@ -98,6 +98,7 @@ class Request:
     expert_adapters: str | None = None
     modules_to_save: str | None = None
     double_quantization: bool = True
+    quantization_bits: int | None = None
     virtual_tokens: int | None = None
     training_objective: str | None = None
     tuned: bool | None = None

@@ -167,6 +167,11 @@ class Memory:
     """Bytes per logit at the peak of the loss that it has by default."""
     per_logit_fused: BytesOrZero = 4.0
     """The same of a fused loss: 16-bit logits and their gradient, if not more."""
+    loss_room: Share = 0.0
+    """Share of the free memory that 32-bit logits may take, as many tokens at a time as fit; 0: the
+    loss is of all tokens at once."""
+    loss_chunk: BytesOrZero = 0.0
+    """The most that these logits take, however much is free."""
     reserved: BytesOrZero
     """CUDA context, libraries and NCCL buffers of one GPU."""
     communication_buffer: BytesOrZero
@@ -196,6 +201,9 @@ class Memory:
     as what dropout made of it."""
     kept_activations: Ratio = 1.0
     """Activations that the kernels of a layer keep over those that fused ones keep."""
+    remade: tuple[str, ...] = ()
+    """Modules whose outputs its backward kernels make again, and no layer keeps, as recomputation
+    names them."""
     selective_dropped: Share | None = None
     """Share of what a layer keeps that selective recomputation drops; ``selective_share`` of its
     execution where not given."""

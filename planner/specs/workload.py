@@ -80,7 +80,8 @@ class TrainingWorkload:
 
     ``global_batch_size`` is the default in sequences; a search space may list others.
     ``modules_to_save`` are trained whole beside an adapter. ``double_quantization``: scales of
-    4-bit weights are quantized too. ``virtual_tokens`` are those of prompt and prefix tuning.
+    4-bit weights are quantized too. ``quantization_bits``: of the frozen weights of QLoRA, 4 or 8.
+    ``virtual_tokens`` are those of prompt and prefix tuning.
     ``mean_sample_length`` and ``sample_length_deviation`` are those of samples that do not fill
     their sequences, which cut off longer ones. ``pipeline_layout``: layers of each chunk of a
     pipeline as Megatron-Core writes them, or their numbers; as the framework deals them where
@@ -103,6 +104,7 @@ class TrainingWorkload:
     expert_adapters: ExpertAdapters = ExpertAdapters.NONE
     modules_to_save: SavedModules = SavedModules.NONE
     double_quantization: bool = True
+    quantization_bits: Annotated[int, Interval(ge=4, le=8)] = 4
     virtual_tokens: Annotated[int, Interval(ge=0, le=100_000)] = 0
     padding: Padding = Padding.PACKED
     mean_sample_length: Annotated[int, Interval(ge=0, le=100_000_000)] = 0

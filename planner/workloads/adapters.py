@@ -29,6 +29,7 @@ from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 
 # Where nobody says so, and the most: the rank of MLPerf's task, the tokens of PEFT's examples.
+_BITS = (4, 8)
 _COUNTS = {"lora_rank": (16, 100_000), "virtual_tokens": (20, 100_000)}
 
 # Beside the words of a set: what names of modules stand for it (`planner.base.adapter_names`).
@@ -75,6 +76,10 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
         }
     if kind is AdapterKind.QLORA:
         fields["double_quantization"] = request.double_quantization
+        bits = request.quantization_bits or _BITS[0]
+        if bits not in _BITS:
+            raise SearchSpaceError(f"quantization_bits is 4 or 8, not {bits}.")
+        fields["quantization_bits"] = bits
     targets = request.lora_targets
     if targets is None:
         targets = AdapterTargets.ATTENTION
@@ -130,6 +135,8 @@ def adapter_answers(work: TrainingWorkload) -> dict[str, Value]:
         found["modules_to_save"] = str(work.modules_to_save)
     if not work.double_quantization:
         found["double_quantization"] = False
+    if work.quantization_bits != _BITS[0]:
+        found["quantization_bits"] = work.quantization_bits
     return found
 
 
@@ -186,7 +193,8 @@ def _refuse_useless(request: Request, kind: AdapterKind) -> None:
     has_virtual = kind in (AdapterKind.PROMPT, AdapterKind.PREFIX)
     may_save = kind is not AdapterKind.NONE or request.modules_to_save == "none"
     is_qlora = kind is AdapterKind.QLORA
-    others = (may_save, ""), (has_virtual, ": prompt or prefix"), (is_qlora, ": qlora")
+    of_qlora = (is_qlora, ": qlora")
+    others = (may_save, ""), (has_virtual, ": prompt or prefix"), of_qlora, of_qlora
     needed = dict.fromkeys(terms_about("low_rank"), (kind.is_low_rank, ": lora or qlora"))
     needed |= zip(terms_about("of_adapter"), others, strict=True)
     for name, (suits, which) in needed.items():

@@ -79,3 +79,51 @@ def test_a_plan_tells_an_eager_loss_whose_logits_fill_the_gpu() -> None:
         "loss_kernel"
         not in make_plan(Request(model="llama-7b", sequence_length=1_024, **asked)).defaults
     )
+
+
+@pytest.mark.parametrize(("gpu", "fp32_logits"), [("t4", None), ("h100-sxm", 4 * GIB)])
+def test_the_loss_of_unsloth_takes_what_half_of_the_free_memory_holds(
+    gpu: str, fp32_logits: float | None
+) -> None:
+    """unsloth_zoo/fused_losses: at most 4 GiB in 32 bits, and as many logits in 16 beside them."""
+    request = Request(
+        model="llama-3.1-8b",
+        gpu=gpu,
+        num_gpus=1,
+        framework="unsloth",
+        adapter="qlora",
+        sequence_length=32_768,
+        global_batch_size=2,
+        settings={"recompute": "full", "offload": "activations", "precision": "fp16"},
+    )
+    setting = make_plan(request).problem.setting
+    row = evaluated(one_configuration(request)).table()
+    size = {
+        name: float(np.ravel(values)[0]) * GIB for name, values in row.items() if "_gib" in name
+    }
+    loss = size["memory_working_gib"]
+    padding = 1 + setting.framework.memory.fragmentation
+    free = setting.machine.gpu.allocatable_memory - (size["peak_memory_gib"] - padding * loss)
+    assert loss == pytest.approx(6 / 4 * (fp32_logits or free / 2), rel=1e-6)
+
+
+def test_kernels_of_unsloth_keep_no_input_of_the_last_matrix() -> None:
+    """unsloth/kernels/fast_lora.py: LoRA_MLP keeps its input and both halves of the gate."""
+    kept = {}
+    for framework in ("unsloth", "hf-trainer-triton"):
+        request = Request(
+            model="llama-2-7b",
+            gpu="h100-sxm",
+            num_gpus=1,
+            framework=framework,
+            adapter="lora",
+            lora_targets="all_linear",
+            sequence_length=1_024,
+            global_batch_size=1,
+            settings={"recompute": "none"},
+        )
+        profile = make_plan(request).problem.setting.framework.memory
+        row = evaluated(one_configuration(request)).table()
+        size = float(np.ravel(row["memory_activations_gib"])[0]) * GIB
+        kept[framework] = size / profile.kept_activations
+    assert kept["hf-trainer-triton"] - kept["unsloth"] == pytest.approx(32 * 1_024 * 2 * 11_008)

@@ -131,6 +131,23 @@ def test_a_mapping_for_deepspeed_is_its_file(tmp_path: Path) -> None:
     assert told == {"framework": "DeepSpeed", "zero_stage": 3, "offload": "optimizer"}
 
 
+@pytest.mark.parametrize(("word", "split"), [("auto", (True, 2, 4)), ("cuda:0", (None, None, 8))])
+def test_a_device_map_spreads_layers_over_the_gpus(
+    tmp_path: Path, word: str, split: tuple[object, ...]
+) -> None:
+    """Two GPUs, and a batch of 2 x 2 for each process."""
+    path = tmp_path / "train.py"
+    path.write_text(
+        "from transformers import *\nfrom trl import *\nfrom peft import *\n"
+        f"m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', device_map='{word}')\n"
+        "a = SFTConfig(per_device_train_batch_size=2, gradient_accumulation_steps=2)\n"
+        "SFTTrainer(model=m, args=a, peft_config=LoraConfig(r=8))\n"
+    )
+    values = read_launch(path, num_gpus="2").values
+    names = ("layer_split", "pipeline_parallel", "global_batch_size")
+    assert tuple(values.get(name) for name in names) == split
+
+
 def test_unsloth_has_its_own_defaults(tmp_path: Path) -> None:
     values = _trained(
         tmp_path,
@@ -143,7 +160,7 @@ def test_unsloth_has_its_own_defaults(tmp_path: Path) -> None:
     names = ("adapter", "lora_rank", "lora_targets", "sequence_length", "offload", "num_gpus")
     told = ["qlora", 16, "all_linear", 2048, "activations", 1]
     assert [values[name] for name in names] == told
-    assert values["framework"] == "HF Trainer Triton"
+    assert values["framework"] == "Unsloth"
 
 
 def test_unsloth_trains_all_weights_where_it_is_told_so(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ ADAPTERS = (
     "qlora:1:all_linear",
     "lora:8:attention:embeddings",
     "qlora:4:attention:plain",
+    "qlora:4:attention:eight",
     "prompt:64",
     "prefix:100",
 )
@@ -82,7 +83,8 @@ FRAMEWORKS = tuple(name for name in ALL_FRAMEWORKS if name not in ALIKE)
 def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") -> Setting:
     """``adapter``: its kind, rank and targets, joined by colons; on any framework.
 
-    Modules to save may follow, or ``plain`` for scales in 32 bits; of virtual tokens their number.
+    Modules to save may follow, ``plain`` for scales in 32 bits, or ``eight`` for 8 bits; of virtual
+    tokens their number.
     """
     kind, *rest = adapter.split(":")
     asked: dict[str, Any] = {"adapter": kind}
@@ -92,6 +94,7 @@ def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") ->
         asked |= {"lora_rank": int(rest[0]), "lora_targets": rest[1]}
         asked["modules_to_save"] = "embeddings" if "embeddings" in rest else None
         asked["double_quantization"] = "plain" not in rest
+        asked["quantization_bits"] = 8 if "eight" in rest else None
     of_adapters = framework if kind == "none" else "hf-trainer"
     request = Request(
         model=model,

@@ -66,15 +66,16 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
         each = world.framework.memory.adapter_input
         for name, matrix in thin_matrices(world, layout, group).items():
             kept[f"{name}_adapter_input"] = each * tokens(world, layout) * matrix.depth
-    names = modules(layout) if recompute == "selective" else set()
+    told = modules(layout) if recompute == "selective" else set()
     if recompute in ("mlp", "moe", "attention", "shared_experts"):
-        names = {recompute}
+        told = {recompute}
+    names = told | set(world.framework.memory.remade)
     kept = {
         what: size
         for what, size in kept.items()
         if not any(remade(group, name, what) for name in names)
     }
-    if recompute == "selective" and not names and repeats_outputs(world, layout):
+    if recompute == "selective" and not told and repeats_outputs(world, layout):
         # moe_act, layernorm and mla_up_proj of Megatron-Core; shared experts keep theirs
         kept |= {"projection_input": 0, "block_input": 0, "expert_down_inputs": 0}
         if group.attention and group.attention.kind == "latent":
@@ -82,9 +83,9 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     dropped = world.framework.memory.selective_dropped
     if dropped is None:
         dropped = world.framework.execution.selective_share
-    again = dropped if recompute == "selective" and not names else 0.0
+    again = dropped if recompute == "selective" and not told else 0.0
     again_too = {block(group)} if recompute == "feed_forward" else set()
-    of_share = recompute == "selective" and not names and dropped
+    of_share = recompute == "selective" and not told and dropped
     beside = 0.0 if of_share else _eager_copies(world, layout, group, names | again_too)
     copies = kept_activations(world, layout)
     return (1 - again) * copies * sum(kept.values()) + again * layer_input + beside

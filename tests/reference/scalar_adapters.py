@@ -44,8 +44,10 @@ def saves(world: World) -> bool:
     return frozen(world) and world.workload.modules_to_save == "embeddings"
 
 
-def nf4(world: World) -> float:
-    """Without double quantization an fp32 scale per block of 64."""
+def quantized(world: World) -> float:
+    """8 bits; or 4, without double quantization with an fp32 scale per block of 64."""
+    if world.workload.quantization_bits == 8:
+        return 1.0
     return NF4 if world.workload.double_quantization else (64 * 4 + 32) / (64 * 8)
 
 
@@ -144,7 +146,7 @@ def adapter_times(
             feed_forward_parameters(world.model, group, layout),
         )
         for name, (count, kernels) in zip(("attention", "feed_forward"), parts, strict=True):
-            traffic = (nf4(world) + 2) * passes * count
+            traffic = (quantized(world) + 2) * passes * count
             time = elementwise(world, traffic) + (kernels - 1) * latency
             times[f"{name}_dequantize"] = (time, time) if kernels else (0.0, 0.0)
     return times
@@ -220,7 +222,7 @@ def weight_bytes(world: World, layout: Layout) -> tuple[float, float]:
     if not frozen(world):
         return (world.framework.states.weight_on_wire,) * 2
     if world.workload.adapter == "qlora":
-        return nf4(world), 2.0
+        return quantized(world), 2.0
     return COMPUTE_BYTES[layout.precision], 2.0
 
 

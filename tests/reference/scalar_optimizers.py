@@ -59,7 +59,10 @@ def update_traffic(world: World, layout: Layout) -> float:
 
 def update_temporary(world: World, layout: Layout) -> float:
     """Optimizers in 8 bit and Adafactor take one parameter after the other."""
-    memory = world.framework.memory
-    if layout.optimizer == "adafactor" or layout.optimizer_state_precision in ("fp8", "int8"):
-        return memory.step_gradients
-    return memory.step_gradients + memory.optimizer_temporary
+    memory, own = world.framework.memory, 0.0
+    if layout.optimizer != "adafactor" and layout.optimizer_state_precision not in ("fp8", "int8"):
+        own = float(memory.optimizer_temporary)
+    if not memory.step_gradients:
+        return own
+    gone = of_gradients(world, layout, "gradient") * (1 if layout.zero_stage == 3 else 2)
+    return max(memory.step_gradients, memory.step_gradients - gone + own)

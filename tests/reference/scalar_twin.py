@@ -332,21 +332,27 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
     working = largest / 4 + rebuilt.get(layout.recompute, 0)
     working *= memory.sharded_copies if layout.zero_stage == 3 else 1.0
     working += input_bytes
-    if stage == layout.pipeline_parallel - 1:
-        tokens = layout.micro_batch_size * world.workload.sequence_length / layout.context_parallel
-        vocabulary = model.vocab_size / layout.tensor_parallel
-        loss = logit_bytes(world, layout) * tokens * vocabulary
-        read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
-        working = max(working, loss + model.mtp_num_layers * (loss + read))
     whole = _states(world, layout, stage) | {
         "communication_buffers": buffers(world, layout, stage),
         "reserved": reserved(world),
     }
+    gathered_now = gathered(world, layout, stage)
+    if stage == layout.pipeline_parallel - 1:
+        tokens = layout.micro_batch_size * world.workload.sequence_length / layout.context_parallel
+        logits = tokens * model.vocab_size / layout.tensor_parallel
+        if memory.loss_room:
+            lasting = sum(size for name, size in whole.items() if name != "temporary")
+            taken = lasting + gathered_now + (1 + memory.fragmentation) * activations
+            free = max(world.gpu.allocatable_memory - taken, 0.0)
+            logits = min(logits, min(memory.loss_room * free, memory.loss_chunk) / 4)
+        loss = logit_bytes(world, layout) * logits
+        read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
+        working = max(working, loss + model.mtp_num_layers * (loss + read))
     temporary = at_once(world, layout, whole.pop("temporary"), stage)
     loss_or_backward = whole | {
         "activations": activations,
         "working": working,
-        "gathered": gathered(world, layout, stage),
+        "gathered": gathered_now,
         "fragmentation": memory.fragmentation * (activations + working),
     }
     if not world.framework.states.gradients_persist and layout.num_micro_batches == 1:

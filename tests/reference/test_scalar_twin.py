@@ -31,7 +31,7 @@ from scalar_machine import Layout, World
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.estimators.training.share import Setting
 
-FRAMEWORKS_OF_ADAPTERS = ["hf-trainer", "nemo", "megatron-bridge", "fsdp", "torchtitan"]
+FRAMEWORKS_OF_ADAPTERS = ["hf-trainer", "unsloth", "nemo", "megatron-bridge", "fsdp", "torchtitan"]
 MODELS_OF_ADAPTERS = [
     "llama-7b",
     "mixtral-8x7b",

@@ -267,7 +267,7 @@ def test_adapters_take_the_profile_and_the_rank_of_their_run(library):
     [
         ("hf-peft-deepspeed", "hf-trainer"),
         ("HF Trainer/TRL (fms-hf-tuning)", "hf-trainer"),
-        ("HF Trainer + Unsloth", "hf-trainer-triton"),
+        ("HF Trainer + Unsloth", "unsloth"),
         ("fms-hf-tuning+none", "hf-trainer"),
         ("fms-hf-tuning+accelerated-peft-bnb-foak", "hf-trainer-triton"),
         ("fms-hf-tuning+foak-fast-kernels-liger", "hf-trainer-triton"),

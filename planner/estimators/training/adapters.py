@@ -17,7 +17,7 @@ from planner.base.records import record
 from planner.estimators.parameters import layer_parameters
 from planner.estimators.training.operators import Operator, expert_pairs
 from planner.estimators.training.share import Setting, Share
-from planner.formulas.memory import adapter_parameters, dequantize_bytes
+from planner.formulas.memory import adapter_parameters, dequantize_bytes, quantized_bytes
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Product, Split
 from planner.specs.model import LayerGroup, ModelSpec
@@ -285,15 +285,14 @@ def _dequantizations(share: Share, group: LayerGroup) -> Iterator[Operator]:
         ("feed_forward_dequantize", local, feed_forward),
     )
     execution, machine = share.setting.framework.execution, share.setting.machine
-    passes = execution.dequantize_passes
+    passes, workload = execution.dequantize_passes, share.setting.workload
+    width = quantized_bytes(
+        bits=workload.quantization_bits, double_quantization=workload.double_quantization
+    )
     for name, parameters, kernels in sizes:
         if not kernels:
             continue
-        traffic = dequantize_bytes(
-            parameters=parameters,
-            passes=passes,
-            double_quantization=share.setting.workload.double_quantization,
-        )
+        traffic = dequantize_bytes(parameters=parameters, passes=passes, width=width)
         time = machine.memory_time(traffic, kernels=kernels)
         yield Operator(
             name=name,

@@ -17,7 +17,7 @@ from planner.estimators.machine import Group
 from planner.estimators.training.number_bytes import Gradients, compute_bytes, widened
 from planner.estimators.training.sharding import StageParameters, sharded
 from planner.estimators.training.share import Setting
-from planner.formulas.memory import nf4_bytes
+from planner.formulas.memory import quantized_bytes
 from planner.specs.workload import TrainingWorkload
 
 END_BYTES = 2.0
@@ -32,7 +32,11 @@ def end_bytes(precision: CodeArray) -> Numeric:
 def layer_weight_bytes(workload: TrainingWorkload, precision: CodeArray) -> FloatArray:
     """Bytes per frozen parameter of a layer: as it is quantized, or multiplied."""
     if workload.adapter is AdapterKind.QLORA:
-        return np.asarray(nf4_bytes(double_quantization=workload.double_quantization))
+        return np.asarray(
+            quantized_bytes(
+                bits=workload.quantization_bits, double_quantization=workload.double_quantization
+            )
+        )
     return compute_bytes(precision)
 
 

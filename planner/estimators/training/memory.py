@@ -26,7 +26,7 @@ from planner.estimators.training.data_parallel import (
 )
 from planner.estimators.training.layer_operators import logit_bytes
 from planner.estimators.training.model_states import ModelStates
-from planner.estimators.training.number_bytes import Gradients, is_wide
+from planner.estimators.training.number_bytes import WIDE_BYTES, Gradients, is_wide
 from planner.estimators.training.offload import (
     HOST_GRADIENT_BYTES,
     host_bytes,
@@ -169,17 +169,24 @@ def update_temporary(share: Share, c: TrainingConfigurations) -> FloatArray:
     """Bytes per parameter that an update builds up at once.
 
     Optimizers in 8 bit go through the parameters one by one [1]_ [2]_, and so does Adafactor; what
-    the framework makes of gradients first, it makes for all.
+    the framework makes of gradients first, it makes for all. When it updates, a flat copy in their
+    own type is gone, and they are too, but for the buffer in which ZeRO-3 has them [3]_.
 
     References
     ----------
     .. [1] bitsandbytes 0.48, optim/optimizer.py: step() calls update_step for each parameter.
     .. [2] pytorch/ao 0.13, optim/adam.py: single_param_adam for each parameter.
+    .. [3] deepspeedai/DeepSpeed 0.19.6, runtime/zero/stage3.py: grad_partitions_flat_buffer, of
+       which the gradients that a step takes are views; stage_1_and_2.py, step: averaged_gradients.
     """
     memory = share.setting.framework.memory
     narrow = is_among(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))
     one_by_one = narrow | (c.optimizer == OptimizerKind.ADAFACTOR)
-    return np.where(one_by_one, 0.0, memory.optimizer_temporary) + memory.step_gradients
+    temporary, made = np.where(one_by_one, 0.0, memory.optimizer_temporary), memory.step_gradients
+    if not made:
+        return temporary
+    gone = share.gradients.kept * np.where(c.zero_stage == ZeroStage.WEIGHTS, 1.0, 2.0)
+    return np.maximum(made, made - gone + temporary)
 
 
 def updated_at_once(
@@ -440,21 +447,23 @@ def _stage_memory(
         flying = _in_flight(c, parameters.layers.ranks[stage])
         of_tower = np.where(parameters.is_first[stage], images.kept_bytes(), 0.0)
         allocated = allocated + padding * flying * of_tower
-    loss = np.where(parameters.is_last[stage], _loss_bytes(share), 0.0)
     held = _largest_held(whole, counts)
     rebuilt = _rebuilt(share, counts, held)
-    working = np.maximum(_layer_working_set(share, c, held, rebuilt), loss)
     backward = MemoryBreakdown(
         weights=np.where(keeps_weights(c.offload), 0.0, state("weight", stage)),
         gradients=np.where(keeps_gradients(share.setting, c), 0.0, state("gradient", stage)),
         optimizer_states=np.where(keeps_states(c.offload), 0.0, state("optimizer", stage)),
         allocated_activations=allocated,
-        working=working,
+        working=np.zeros(()),
         gathered=_gathered(share, c, parameters, stage),
         communication_buffers=communication_bytes(share.setting, c, parameters, stage),
         reserved=reserved_bytes(share.setting),
         fragmentation_share=np.asarray(memory.fragmentation),
     )
+    free = share.setting.machine.gpu.allocatable_memory - backward.total
+    loss = np.where(parameters.is_last[stage], _loss_bytes(share, free), 0.0)
+    working = np.maximum(_layer_working_set(share, c, held, rebuilt), loss)
+    backward = replace(backward, working=working)
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     built_up = memory.optimizer_temporary or memory.step_gradients
     if not share.setting.framework.states.gradients_persist or built_up:
@@ -552,13 +561,17 @@ def _layer_working_set(
     return late * (rebuilt + layer / 4) + layer_input_bytes(share)
 
 
-def _loss_bytes(share: Share) -> FloatArray:
+def _loss_bytes(share: Share, free: FloatArray) -> FloatArray:
     """Logits and their copies at the peak of the cross-entropy, of all tokens predicted at once.
 
-    Modules of multi-token prediction keep what their norms and their projection read.
+    Some losses take as many tokens at a time as the memory that is ``free`` has room for. Modules
+    of multi-token prediction keep what their norms and their projection read.
     """
-    model = share.setting.model
+    model, memory = share.setting.model, share.setting.framework.memory
     logits = share.tokens * model.head_columns / share.tensor_parallel
+    if memory.loss_room:
+        room = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
+        logits = np.minimum(logits, room / WIDE_BYTES)
     read = share.number_bytes * (2 + 2) * share.own_tokens * model.hidden_size
     each = logits * bytes_per_logit(share.setting, logit_bytes(share))
     return np.asarray(each + model.mtp_num_layers * (each + read))

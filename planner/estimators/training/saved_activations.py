@@ -37,7 +37,7 @@ def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
     layer_input = layer_input_bytes(share)
     kept = whole - _remade_bytes(share, group)
     if repeated and np.any(again.by_share):
-        beside = _eager_copies(share, _layer(share, group).kept)
+        beside = _eager_copies(share, _kept(share, group))
         rest = (1 - repeated) * (kept - beside) + repeated * layer_input
         kept = np.where(again.by_share, rest, kept)
     tensors = kept_tensor_bytes(share, group, again.saved | again.offloaded)
@@ -52,7 +52,7 @@ def layer_input_bytes(share: Share) -> FloatArray:
 
 def all_bytes(share: Share, group: LayerGroup) -> FloatArray:
     """Bytes of everything that a layer keeps for its backward pass."""
-    return _sum(share, _layer(share, group).kept) + _adapter_bytes(share, group)
+    return _sum(share, _kept(share, group)) + _adapter_bytes(share, group)
 
 
 def remade_at_once(share: Share, group: LayerGroup) -> FloatArray:
@@ -60,17 +60,25 @@ def remade_at_once(share: Share, group: LayerGroup) -> FloatArray:
     again, found = share.recomputation, np.zeros(())
     for module in ("attention", "mlp", "moe", "shared_experts"):
         if module in again.some:
-            made = [kept for kept in _layer(share, group).kept if module in kept.remade_by]
+            made = [kept for kept in _kept(share, group) if module in kept.remade_by]
             inside = _sum(share, made)
             found = np.maximum(found, np.where(again.repeats((module,)), inside, 0.0))
     return found
+
+
+def _kept(share: Share, group: LayerGroup) -> tuple[Kept, ...]:
+    """What a layer keeps, but for what the framework's backward kernels make again themselves."""
+    every = _layer(share, group).kept
+    if not (remade := set(share.setting.framework.memory.remade)):
+        return every
+    return tuple(kept for kept in every if remade.isdisjoint(kept.remade_by))
 
 
 def _remade_bytes(share: Share, group: LayerGroup) -> FloatArray:
     """What recomputation of modules does without."""
     again = share.recomputation
     kinds: dict[tuple[str, ...], list[Kept]] = {}
-    for kept in _layer(share, group).kept:
+    for kept in _kept(share, group):
         by = tuple(name for name in kept.remade_by if name in again.some)
         if by and not (by == ("core_attn",) and np.all(share.flash_attention)):
             kinds.setdefault(by, []).append(kept)

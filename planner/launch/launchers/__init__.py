@@ -24,6 +24,8 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
 
 _OWN_LAUNCHERS = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner")
+# Of these what starts one process where no variable says how many.
+_ALONE = ("swift",)
 
 GPUS_OF_COPY = "GPUS_OF_COPY"
 """The variable that lists the GPUs of a copy in batch scripts that are written here."""
@@ -100,17 +102,16 @@ def _inner(script: Script, one: Peeled, rounds: int) -> Inner:
     if rounds > 1:
         copies = stated("the loop", str(rounds), one.words[0].line)
     world = replace(world_of(one.layers, devices), copies=copies)
-    if (
-        world.num_nodes is None
-        and world.num_gpus is None
-        and ((one.words[0].text or "").rpartition("/")[2] in _OWN_LAUNCHERS)
-    ):
+    program = (one.words[0].text or "").rpartition("/")[2]
+    processes = _variable(one, "NPROC_PER_NODE")
+    if world.num_nodes is None and world.num_gpus is None and program in _OWN_LAUNCHERS:
         world = replace(
             world,
             num_nodes=_variable(one, "NNODES"),
-            gpus_per_node=_variable(one, "NPROC_PER_NODE") or world.gpus_per_node,
+            gpus_per_node=processes or world.gpus_per_node,
         )
-    is_one = one.by_python and not (one.is_launched or one.layers)
+    is_alone = program in _ALONE and devices is not None and processes is None
+    is_one = (one.by_python or is_alone) and not (one.is_launched or one.layers)
     world = replace(world, is_one_process=is_one or None)
     own = one.environment.get(GPUS_OF_COPY)
     if own is not None and (share := visible(own)) is not None:

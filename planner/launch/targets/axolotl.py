@@ -83,9 +83,17 @@ _LOSSES = {
 }
 
 
+_CUT = "CutCrossEntropyPlugin"
+"""The plugin whose ``cut_cross_entropy`` is on unless it is switched off."""
+
+
 def _loss(documents: list[Found], values: Mapping[str, object]) -> Words:
     """How the loss is computed: kernels of adapters say nothing of it."""
     named = [word for key, word in _LOSSES.items() if text_of_key(documents, key) == "true"]
+    if _CUT in (text_of_key(documents, "plugins") or "") and (
+        text_of_key(documents, "cut_cross_entropy") != "false"
+    ):
+        named = [_LOSSES["cut_cross_entropy"]]
     if not named:
         return {"loss_kernel": "auto"} if "loss_kernel" in values else {}
     found: Words = {"loss_kernel": named[0]}

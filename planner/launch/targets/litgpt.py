@@ -135,11 +135,11 @@ def _adapter(reading: Reading, found: Gathered, is_whole: bool) -> None:
         values.pop("lora_rank", None)
         return
     quantized = told(reading, "quantize") or ""
-    values["adapter"] = "qlora" if quantized.startswith(("bnb.nf4", "bnb.fp4")) else "lora"
-    if values["adapter"] == "qlora":
-        values["double_quantization"] = quantized.endswith("-dq")
+    values["adapter"] = "qlora" if quantized else "lora"
+    if quantized.startswith("bnb.int8"):
+        values["quantization_bits"] = 8
     elif quantized:
-        found.notes.append(f"{quantized}: weights in 8 bits are taken as 16 bits.")
+        values["double_quantization"] = quantized.endswith("-dq")
     found.assume("lora_rank", _RANK, f"no lora_r: {_RANK} is LitGPT's")
     chosen = [
         word

@@ -19,6 +19,7 @@ from planner.launch.targets.rollouts import (
     put_megatron_split,
     put_objective,
     put_plain,
+    put_token_budget,
     require_ranks,
     with_words,
 )
@@ -27,6 +28,8 @@ from planner.launch.understood import Answers, Found, Gathered, Reading
 _PROGRAMS = ("run_grpo.py", "run_grpo_math.py", "run_sft.py", "run_dpo.py")
 _OTHERS = ("sft", "dpo", "rm")
 _DTENSOR, _MEGATRON = "policy.dtensor_cfg.", "policy.megatron_cfg."
+_BY_TOKENS = {"policy.sequence_packing": True, "policy.dynamic_batching": False}
+"""Whether grpo_math_1B.yaml has them."""
 _SECTIONS = (
     *("grpo.", "loss_fn.", "policy.", "data.", "env.", "logger.", "checkpointing.", "cluster."),
     *("sft.", "dpo.", "rm.", "defaults", "--config"),
@@ -170,7 +173,16 @@ def _gpus(reading: Reading, found: Gathered) -> None:
             found.notes.append(f"Of {total} GPUs {apart} generate alone: {total - apart} train.")
             total -= apart
     values["num_gpus"] = total
-    require_ranks(reading, found, total)
+    _token_budget(reading, found, total // require_ranks(reading, found, total))
+
+
+def _token_budget(reading: Reading, found: Gathered, copies: int) -> None:
+    """Tokens of a micro-batch where sequences are packed, or batched by their lengths."""
+    for way, usual in _BY_TOKENS.items():
+        tokens = number(reading, f"{way}.train_mb_tokens")
+        if tokens and flag(reading, f"{way}.enabled", default=usual):
+            batch = int(found.values["global_batch_size"])
+            put_token_budget(found, tokens, None if batch % copies else batch // copies)
 
 
 def _updates(reading: Reading, found: Gathered) -> None:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from planner.launch.target import Target, changes_nothing, gathered
 from planner.launch.targets.rollouts import (
     flag,
-    micro_batch,
     number,
     of_sections,
     put_lora,
     put_objective,
     put_plain,
+    put_token_budget,
     told,
     with_words,
 )
@@ -146,11 +146,7 @@ def _batch(reading: Reading, found: Gathered, gpus: int | None) -> None:
     if flag(reading, *_DYNAMIC):
         budget = (number(reading, *_BUDGET) or 16192) * sizes["context_parallel"]
         share = batch // copies if copies and batch % copies == 0 else None
-        size = micro_batch(budget, int(values["sequence_length"]), share)
-        values["micro_batch_size"] = size
-        found.notes.append(
-            f"Micro-batches of up to {budget:,} tokens: taken as {size} of full length."
-        )
+        put_token_budget(found, budget, share)
         return
     found.put("micro_batch_size", number(reading, *_MICRO))
     found.assume("micro_batch_size", 4, "4 is OpenRLHF's --micro_train_batch_size")

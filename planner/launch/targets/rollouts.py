@@ -107,12 +107,16 @@ def put_objective(found: Gathered, has_reference: bool) -> None:
         found.notes.append("No divergence from a reference model is in it: it has none, as DAPO.")
 
 
-def micro_batch(tokens: int, length: int, share: int | None) -> int:
-    """The most sequences of full length in a budget of tokens that divide a rank's share."""
-    most = max(tokens // length, 1)
-    if not share:
-        return most
-    return max(size for size in range(1, min(most, share) + 1) if share % size == 0)
+def put_token_budget(found: Gathered, tokens: int, share: int | None) -> None:
+    """Micro-batches of so many tokens: the most sequences of full length that they hold.
+
+    They divide a rank's ``share`` of the sequences, where that is known.
+    """
+    most = max(tokens // int(found.values["sequence_length"]), 1)
+    sizes = range(1, min(most, share) + 1) if share else (most,)
+    size = max(size for size in sizes if not share or share % size == 0)
+    found.values["micro_batch_size"] = size
+    found.notes.append(f"Micro-batches of up to {tokens:,} tokens: taken as {size} of full length.")
 
 
 def of_sections(reading: Reading, sections: tuple[str, ...]) -> frozenset[str]:

@@ -17,13 +17,13 @@ from planner.launch.targets.rollouts import (
     flag,
     fsdp_profile,
     is_hidden,
-    micro_batch,
     number,
     of_sections,
     put_lora,
     put_megatron_split,
     put_objective,
     put_plain,
+    put_token_budget,
     require_ranks,
     told,
     with_words,
@@ -240,11 +240,7 @@ def _batch(reading: Reading, found: Gathered, length: int | None) -> None:
         values["total_tokens"] = steps * generated * (answers_each or 1) * length
     if flag(reading, f"{_ACTOR}use_dynamic_bsz") and length:
         budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
-        size = micro_batch(budget * int(values["context_parallel"]), length, share)
-        values["micro_batch_size"] = size
-        found.notes.append(
-            f"Micro-batches of up to {budget:,} tokens a GPU: taken as {size} of full length."
-        )
+        put_token_budget(found, budget * int(values["context_parallel"]), share)
     else:
         _told_micro_batch(reading, found, copies)
 
@@ -256,6 +252,11 @@ def _told_micro_batch(reading: Reading, found: Gathered, copies: int | None) -> 
     if micro is None and whole and copies:
         micro = max(whole // copies, 1)
     found.need("micro_batch_size", micro)
+    if flag(reading, f"{_MODEL}use_remove_padding"):
+        found.notes.append(
+            "Padding is removed, so that micro-batches of answers below max_response_length hold "
+            "fewer tokens than predicted: use_dynamic_bsz bounds them."
+        )
 
 
 _BUDGET = 16384

@@ -53,6 +53,8 @@ def images_said(said: Said, found: Gathered) -> None:
         found.notes.append("Adapters of the vision tower are not predicted: it is taken as frozen.")
 
 
+# Accelerate's words for layers over the GPUs of one process, which the Trainer refuses in several.
+_SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
 _BATCH = 8
 _UNTOLD = "nothing tells it: one sequence"
 
@@ -96,6 +98,8 @@ def split_said(said: Said, found: Gathered) -> None:
     found.values["expert_parallel"] = said.number("deepspeed", "expert_parallel") or apart
     if gpus is not None:
         found.values["num_gpus"] = gpus
+        if said.texts.get("--device_map") in _SPREAD and gpus > 1 == tp * cp:
+            found.values |= {"layer_split": True, "pipeline_parallel": gpus}
 
 
 def _is_one_process(said: Said) -> bool:
@@ -112,6 +116,7 @@ def batch_said(said: Said, found: Gathered) -> None:
     steps = steps or said.number("accelerate", "deepspeed_accumulation")
     total = said.number("deepspeed", "train_batch_size")
     tp, cp = found.values["tensor_parallel"], found.values["context_parallel"]
+    stages = found.values.get("pipeline_parallel", 1)
     # DeepSpeed counts ranks that split tensors as data parallel ones.
     by_deepspeed = said.of("deepspeed", "tensor_parallel") is not None
     counted = tp if by_deepspeed else 1
@@ -123,7 +128,7 @@ def batch_said(said: Said, found: Gathered) -> None:
         found.ask("num_gpus")
     elif gpus % (tp * cp):
         raise LaunchError(f"{gpus} GPUs cannot be split by {tp} x {cp}: change one of them.")
-    ranks = None if gpus is None else gpus // (tp * cp)
+    ranks = None if gpus is None else gpus // (tp * cp * stages)
     if total and ranks:
         micro, steps = _completed(total, counted * ranks, micro, steps)
     is_told = micro is not None
@@ -205,7 +210,7 @@ def states_said(said: Said, found: Gathered) -> None:
     else:
         level = 0
     gpus = found.values.get("num_gpus")
-    split = found.values["tensor_parallel"]
+    split = found.values["tensor_parallel"] * found.values.get("pipeline_parallel", 1)
     if level and gpus is not None and gpus == split:
         found.notes.append(f"Nothing is sharded over one rank: stage {level} is as none.")
         level = 0
@@ -356,10 +361,11 @@ def precision_said(said: Said, found: Gathered) -> None:
 def framework_said(said: Said, found: Gathered) -> None:
     """The profile whose predictions are nearest."""
     adapter = found.values["adapter"] != "none"
-    fused = said.of("script", "fused_kernels") == "true" or said.is_on("--use_unsloth")
     if adapter:
         name = "HF Trainer FSDP" if _is_fsdp(said) else "HF Trainer"
-        if fused and not _is_fsdp(said):
+        if said.is_on("--use_unsloth"):
+            name = "Unsloth"
+        elif said.of("script", "fused_kernels") == "true" and not _is_fsdp(said):
             name = "HF Trainer Triton"
     elif said.has_deepspeed or _kind(said) == "DEEPSPEED":
         name = "DeepSpeed"
@@ -403,6 +409,7 @@ _USED = (
     *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32"),
     *("--deepspeed", "--fsdp", "--fsdp_config", "--bits", "--num_train_epochs", "--max_samples"),
     *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
+    "--device_map",
 )
 
 
@@ -467,10 +474,14 @@ def _adapter(said: Said, found: Gathered) -> None:
         found.notes.append(f"The weights are stored in 4 bits, as {stored[1]} in its name says.")
     if four_bits and (kind != "none" or not said.is_supervised):
         kind = "qlora"
+    eight_bits = said.is_on(*_IN_8_BITS) or "8" in map(said.texts.get, _BITS)
+    if eight_bits and kind == "lora":
+        kind = "qlora"
+        found.values["quantization_bits"] = 8
+    elif eight_bits and kind == "none":
+        found.notes.append("Weights in 8 bits are frozen: all that are trained are of 16 bits.")
     # Transformers leaves out modules of multi-token prediction.
     found.values |= {"adapter": kind, "mtp_num_layers": 0}
-    if said.is_on(*_IN_8_BITS) or "8" in map(said.texts.get, _BITS):
-        found.notes.append("Weights in 8 bits are not predicted: they are taken as 16 bits.")
     if kind == "none":
         return
     if saved := said.of("script", "saved_modules"):
@@ -478,9 +489,10 @@ def _adapter(said: Said, found: Gathered) -> None:
         if is_one_end(saved):
             found.notes.append(f"{saved} alone is not predicted: embedding and logits are counted.")
     scales = said.of("script", "double_quantization")
-    if kind == "qlora" and scales == "false":
+    in_four = kind == "qlora" and not eight_bits
+    if in_four and scales == "false":
         found.values["double_quantization"] = False
-    elif kind == "qlora" and scales is None and said.is_supervised:
+    elif in_four and scales is None and said.is_supervised:
         reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
         found.assume("double_quantization", False, reason)
     if kind == "qlora" and said.is_supervised:

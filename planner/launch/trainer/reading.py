@@ -57,6 +57,7 @@ _UNPREDICTED = (
     "use_mca",
     "use_adam_mini",
 )
+_OFFLOADED_INPUTS = ("--use_unsloth", "--use_unsloth_gc")
 LLAMA_FACTORY = Dialect.load("llama-factory")
 """Its words for the Trainer's and TRL's."""
 
@@ -106,8 +107,11 @@ def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     if disabled := script.get("--disable_gradient_checkpointing"):
         is_off = sources.text("--disable_gradient_checkpointing") == "true"
         script["--gradient_checkpointing"] = disabled.saying(str(not is_off).lower())
-    if sources.text("--use_unsloth_gc") == "true":
-        script["--activation_offloading"] = script["--use_unsloth_gc"]
+    # Unsloth's own loader and adapters always repeat layers (model_utils/unsloth.py).
+    if sources.text("--use_unsloth") == "true":
+        script["--gradient_checkpointing"] = script["--use_unsloth"]
+    if by := next((one for one in _OFFLOADED_INPUTS if sources.text(one) == "true"), None):
+        script["--activation_offloading"] = script[by]
     if sources.text("--pure_bf16") == "true":
         script["--bf16"] = script["--pure_bf16"]
         script.setdefault("--dtype", script["--pure_bf16"].saying("bfloat16"))
@@ -202,7 +206,16 @@ def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     if sources.text("--quant_bits") or sources.text("--quantization_bit"):
         bits = sources.text("--quant_bits") or sources.text("--quantization_bit") or ""
         script["--quantization_bit"] = stated("--quantization_bit", bits)
+    if sources.text("--tuner_backend") == "unsloth":
+        for option in ("--use_unsloth", "--gradient_checkpointing", "--activation_offloading"):
+            script[option] = stated(option, "true")
     told |= with_defaults(sources, SWIFT)
+    shards = (sources.text("--deepspeed") or "") not in _NO_FILE
+    if sources.worlds[0].is_one_process and not shards and "--use_unsloth" not in script:
+        script.setdefault("--device_map", stated("--device_map", "auto"))
+        told["layer_split"] = (
+            "no NPROC_PER_NODE: ms-swift spreads layers over the GPUs of a process"
+        )
     _batch(sources, told)
     if (sources.text("--deepspeed") or "") in _NO_FILE:
         script.pop("--deepspeed", None)
@@ -226,7 +239,7 @@ def _batch(sources: Sources, told: dict[str, str]) -> None:
     """A micro-batch of 1, and as many of them as make 16 samples, where neither is given."""
     script = sources.script
     micro = sources.text("--per_device_train_batch_size")
-    gpus = gpus_of(sources.worlds[0])
+    gpus = 1 if "--device_map" in script else gpus_of(sources.worlds[0])
     if "--gradient_accumulation_steps" not in script and gpus and (micro or "").isdecimal():
         steps = math.ceil(_TOTAL_BATCH / (int(micro or 1) * gpus))
         given = stated("--gradient_accumulation_steps", str(steps))

@@ -103,18 +103,25 @@ def lora_modules(job: Job) -> tuple[str, ...]:
     return (*ends, *others)
 
 
+_EIGHT = 8
+
+
 def adapter_quantities(job: Job) -> Words:
     """What scripts of peft are told of low-rank adapters; nothing without one."""
     names = ("lora_rank", "lora_modules", "saved_modules", "double_quantization")
     if job["lora_rank"] is None or not has_adapter(job):
         return dict.fromkeys(names)
     saves = job["modules_to_save"] == "embeddings"
+    in_eight = job["quantization_bits"] == _EIGHT
     return {
+        **({"adapter": "lora", "quantization_bits": _EIGHT} if in_eight else {}),
         "lora_rank": job["lora_rank"],
         "lora_modules": " ".join(lora_modules(job)),
         "saved_modules": " ".join(_ENDS) if saves else None,
         "double_quantization": (
-            None if job["adapter"] != "qlora" else job["double_quantization"] is not False
+            job["double_quantization"] is not False
+            if job["adapter"] == "qlora" and not in_eight
+            else None
         ),
     }
 
@@ -185,7 +192,7 @@ def script_quantities(job: Job) -> Quantities:
         "adapter": job["adapter"],
         "layer_split": job["layer_split"],
         **adapter_quantities(job),
-        "fused_kernels": job.profile.name == "HF Trainer Triton",
+        "fused_kernels": job.profile.name in ("HF Trainer Triton", "Unsloth"),
         "mtp_num_layers": job["mtp_num_layers"],
         "dropout": job["dropout"],
         "optimizer_name": optimizer_name(job),

@@ -304,7 +304,7 @@ def _as_run(
     """
     memory, execution = shipped.memory, shipped.execution
     if rule.per_logit is not None:
-        memory = replace(memory, per_logit=rule.per_logit)
+        memory = replace(memory, per_logit=rule.per_logit, loss_room=0.0)
     if adapter is not AdapterKind.NONE and run.flag("fp8_activation_inputs"):
         memory = replace(memory, fp8_activation_inputs=True)
     if dispatcher := run.word("token_dispatcher"):

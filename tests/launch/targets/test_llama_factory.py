@@ -35,6 +35,14 @@ def test_every_layer_is_repeated_unless_it_is_disabled(tmp_path: Path) -> None:
     assert off["recompute"] == "none"
 
 
+def test_unsloth_repeats_layers_whatever_is_disabled(tmp_path: Path) -> None:
+    """`get_unsloth_peft_model` of LLaMA-Factory asks for its checkpoints."""
+    text = f"{ADAPTER}disable_gradient_checkpointing: true\nuse_unsloth: true\n"
+    found = read(tmp_path, text)
+    names = ("framework", "recompute", "offload")
+    assert [found[name] for name in names] == ["Unsloth", "full", "activations"]
+
+
 @pytest.mark.parametrize("more", ["quantization_bit: 4\n", ""])
 def test_a_default_that_is_stated_changes_nothing(tmp_path: Path, more: str) -> None:
     found = read(tmp_path, ADAPTER + more)

@@ -98,6 +98,28 @@ def test_nodes_of_nemo_rl_that_generate_alone_do_not_train(tmp_path: Path) -> No
     assert read(tmp_path, text, "b.yaml").values["num_gpus"] == 8
 
 
+@pytest.mark.parametrize(
+    ("lines", "micro"),
+    [
+        ("  train_micro_batch_size: 2\n", 2),
+        ("  sequence_packing:\n    enabled: true\n    train_mb_tokens: 4096\n", 4096 // 512),
+        ("  dynamic_batching:\n    enabled: true\n    train_mb_tokens: 1536\n", 2),  # of 32
+        ("  sequence_packing:\n    enabled: false\n    train_mb_tokens: 4096\n", 4),
+    ],
+)
+def test_a_micro_batch_of_nemo_rl(tmp_path: Path, lines: str, micro: int) -> None:
+    """512 sequences of 512 tokens on 16 GPUs, where a file says nothing."""
+    text = _NEMO.replace("cluster:", f"{lines}cluster:")
+    assert read(tmp_path, text, "a.yaml").values["micro_batch_size"] == micro
+
+
+def test_answers_without_padding_are_told(tmp_path: Path) -> None:
+    micro = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2"
+    bare = "actor_rollout_ref.model.use_remove_padding=True "
+    assert "Padding is removed" in " ".join(read(tmp_path, _VERL + bare + micro).notes)
+    assert "Padding is removed" not in " ".join(read(tmp_path, _VERL + micro).notes)
+
+
 def test_a_file_of_nemo_rl_whose_first_is_not_beside_it_says_so(tmp_path: Path) -> None:
     found = read(tmp_path, f"defaults: grpo_math_1B.yaml\n{_NEMO}", "a.yaml")
     assert "grpo_math_1B.yaml is not beside it" in " ".join(found.notes)

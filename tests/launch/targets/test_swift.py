@@ -55,6 +55,30 @@ def test_words_of_its_own_are_read(tmp_path: Path) -> None:
     assert found["training_objective"] == "dpo"
 
 
+@pytest.mark.parametrize(
+    ("before", "more", "split"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1", "", (True, 2, 8)),
+        ("CUDA_VISIBLE_DEVICES=0,1 NPROC_PER_NODE=2", "", (None, None, 16)),
+        ("CUDA_VISIBLE_DEVICES=0,1", "--deepspeed zero2", (None, None, 16)),
+        ("CUDA_VISIBLE_DEVICES=0", "", (None, None, 8)),
+    ],
+)
+def test_layers_are_spread_over_the_gpus_of_one_process(
+    tmp_path: Path, before: str, more: str, split: tuple[object, ...]
+) -> None:
+    """swift/model/utils.py, get_default_device_map; a batch of 1 x 8 for each process."""
+    found = read(tmp_path, f"{before} swift sft {MODEL} {BATCH} {more}\n")
+    names = ("layer_split", "pipeline_parallel", "global_batch_size")
+    assert tuple(found.get(name) for name in names) == split
+
+
+def test_kernels_of_unsloth_come_with_its_checkpoints(tmp_path: Path) -> None:
+    found = read(tmp_path, f"CUDA_VISIBLE_DEVICES=0 swift sft {MODEL} --tuner_backend unsloth\n")
+    names = ("framework", "recompute", "offload")
+    assert [found[name] for name in names] == ["Unsloth", "full", "activations"]
+
+
 def test_pre_training_trains_all(tmp_path: Path) -> None:
     assert read(tmp_path, f"NPROC_PER_NODE=2 swift pt {MODEL} {BATCH}\n")["adapter"] == "none"
 

@@ -379,7 +379,7 @@ def test_a_public_yaml_of_axolotl() -> None:
     }
     answers = _read("axolotl", config)
     wanted = {
-        "adapter": "lora",
+        "adapter": "qlora",
         "lora_rank": 32,
         "lora_targets": "all_linear",
         "global_batch_size": 64,
@@ -390,7 +390,7 @@ def test_a_public_yaml_of_axolotl() -> None:
         "framework": "HF Trainer",
     }
     assert wanted.items() <= answers.values.items()
-    assert any("8 bits" in note for note in answers.notes)
+    assert answers.values["quantization_bits"] == 8
     assert not answers.asked
 
 
