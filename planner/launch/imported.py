@@ -320,7 +320,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     require_counts(reading)
     answers = target.answers(reading)
     values = {name: value for name, value in answers.values.items() if value is not None}
-    notes = [*answers.notes, *_repeated(target, found)]
+    notes = [*found.notes, *answers.notes, *_repeated(target, found)]
     catalogue = Catalogue(specs)
     if "model" not in values and answers.shape is not None:
         model, told = _model(

@@ -22,6 +22,7 @@ from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.launchers.fronts import served_by_properties
+from planner.launch.launchers.inferencex import environment_of
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.loads import (
     REQUESTS,
@@ -137,10 +138,16 @@ def _of_script(path: Path, text: str) -> Iterator[Found]:
     if (modelfile := modelfile_of(text, path.name)) is not None:
         yield modelfile
         return
-    script = read_script(text, {}, path.name)
+    environment, note = environment_of(path, text)
+    script = read_script(text, environment, path.name)
     if text.lstrip().startswith("-"):
         yield from _of_arguments(path, script)
         return
+    for found in _of_commands(path, script):
+        yield replace(found, notes=(note,)) if note else found
+
+
+def _of_commands(path: Path, script: Script) -> Iterator[Found]:
     for inner in inner_commands(script):
         yield from _requests(path, script, inner)
         target = started(inner.words)
@@ -406,7 +413,7 @@ def _of_containers(path: Path, text: str) -> Iterator[Found]:
     containers = containers_of(text, path.name) or tasks_of(text, path.name)
     brought = config_maps(text, path.name) if containers else {}
     for container in containers:
-        script = script_of(container, text, path.name)
+        script = script_of(container, container.text or text, path.name)
         script = replace(script, files={**brought, **script.files})
         for inner in inner_commands(script):
             yield from _requests(path, script, inner)
@@ -421,7 +428,16 @@ def _of_containers(path: Path, text: str) -> Iterator[Found]:
                     words=tuple(words),
                     world=_within(inner.world, container.world, path.name),
                 )
-                yield of_command(path, script, placed, target)
+                if container.load:
+                    yield Found(
+                        target=REQUESTS,
+                        name=path.name,
+                        text=script.text,
+                        line=inner.line,
+                        options=container.load,
+                    )
+                command = of_command(path, script, placed, target)
+                yield replace(command, deployment=container.deployment)
 
 
 def _within(own: World, around: World, name: str) -> World:
