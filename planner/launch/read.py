@@ -18,8 +18,10 @@ from planner.documents.shell.values import computed
 from planner.documents.tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError, PlannerError
 from planner.launch.arguments import read_arguments, told_in
+from planner.launch.charts import in_chart, installed
 from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
+from planner.launch.launchers.charts import chart_around, values_in
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.launchers.fronts import served_by_properties
 from planner.launch.launchers.inferencex import environment_of
@@ -153,6 +155,8 @@ def _of_commands(path: Path, script: Script) -> Iterator[Found]:
         target = started(inner.words)
         if target is None:
             yield from _of_started(path, script, inner, None)
+            for place, one in installed(path, inner.words, _of_yaml):
+                yield replace(one, path=place)
             continue
         inner.require_agreement(path.name)
         command = of_command(path, script, inner, target)
@@ -593,7 +597,16 @@ def read_launch(
 
 def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
     text = text or text_of(path)
-    found = [(path, one) for one in launches(path, text)]
+    chart = chart_around(path) if path.suffix.lower() in _YAML else None
+    try:
+        found = [(path, one) for one in launches(path, text)]
+    except LaunchError:
+        if chart is None:
+            raise
+        found = []
+    if not found and chart is not None:
+        is_of_values = path.parent == chart
+        found = in_chart(chart, values_in(text, path.name) if is_of_values else None, _of_yaml)
     if not found:
         raise LaunchError(nothing_found(path, text))
     return found
@@ -601,6 +614,8 @@ def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
 
 def _of_folder(folder: Path) -> list[tuple[Path, Found]]:
     """What the files of a folder start, without those that the commands of others read."""
+    if (chart := chart_around(folder)) is not None and (own := in_chart(chart, None, _of_yaml)):
+        return own
     every: dict[Path, list[Found]] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() not in _OF_FOLDERS or not path.is_file():
