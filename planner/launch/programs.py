@@ -13,7 +13,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from planner.documents.python import Call, Untold, Value, word_of_shell
 from planner.documents.shell.text import Given, stated
@@ -143,8 +143,12 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
     LaunchError
         It trains something that is not predicted.
     """
+    defaults = {key: one for call in calls if call.ends("set_defaults")
+                for key, one in call.given.items()}  # fmt: skip
     for call in calls:
         tool = _engine(call, calls)
+        if tool and call.rest and not call.given:  # all that a parser of engine arguments gives
+            call = replace(call, given=defaults)
         if tool and not (call.rest and not call.given):
             yield _served(call, tool, text, name)
         elif call.ends(*_OF_RAY) and call.given:

@@ -23,7 +23,7 @@ from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.charts import chart_around, values_in
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
-from planner.launch.launchers.fronts import served_by_properties
+from planner.launch.launchers.fronts import served_by_properties, served_by_triton
 from planner.launch.launchers.inferencex import environment_of
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.loads import (
@@ -59,6 +59,7 @@ PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
 _OF_TRAINER = ("transformers", "deepspeed", "accelerate")
 _PROGRAM, _NOTEBOOK, _PAGE, _PROPERTIES = ".py", ".ipynb", ".html", ".properties"
+_TRITON = ".pbtxt"
 _FENCED = re.compile(
     r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^ *(?P=fence)",
     re.MULTILINE | re.DOTALL,
@@ -128,6 +129,15 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
         for found in _of_script(path, served_by_properties(text)):
             yield replace(found, text=text, options=_unplaced(found.options))
         return
+    if path.suffix.lower() == _TRITON:
+        options = path.parent / "1" / "model.json"  # of its backend for vLLM
+        if options.is_file():
+            for found in _all_of(options, text_of(options)):
+                yield replace(found, path=options)
+            return
+        for found in _of_script(path, served_by_triton(text)):
+            yield replace(found, text=text, options=_unplaced(found.options))
+        return
     if path.suffix.lower() == _PAGE:
         raise LaunchError(
             f"{path}: is a page: put the command that it shows into a file of its own, such as "
@@ -156,7 +166,7 @@ def _of_commands(path: Path, script: Script) -> Iterator[Found]:
         if target is None:
             yield from _of_started(path, script, inner, None)
             for place, one in installed(path, inner.words, _of_yaml):
-                yield replace(one, path=place)
+                yield replace(one, path=place, name=place.name)
             continue
         inner.require_agreement(path.name)
         command = of_command(path, script, inner, target)
@@ -235,7 +245,7 @@ def _of_prose(path: Path, text: str) -> Iterator[Found]:
             found = [*read(path, blank + code)]
         except LaunchError:
             continue
-        yield from (replace(one, text=text) for one in found)
+        yield from (replace(one, text=text) if one.path is None else one for one in found)
 
 
 def _of_program(path: Path, text: str) -> Iterator[Found]:
@@ -599,7 +609,7 @@ def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
     text = text or text_of(path)
     chart = chart_around(path) if path.suffix.lower() in _YAML else None
     try:
-        found = [(path, one) for one in launches(path, text)]
+        found = [(one.path or path, one) for one in launches(path, text)]
     except LaunchError:
         if chart is None:
             raise
