@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from planner.base.records import record
 from planner.documents.template_functions import FUNCTIONS, Refused, Value, is_true, shown
-from planner.errors import LaunchError
+from planner.errors import LaunchError, PlannerError
 
 _ACTION = re.compile(
     r"\{\{(?P<left>-(?=\s))?\s*(?:/\*.*?\*/|(?P<code>(?:\"(?:\\.|[^\"\\\n])*\"|`[^`]*`|[^\"`]){0,5000}?))"
@@ -232,6 +232,8 @@ class _Run:
                     self._do(part, scope)
                 except _NotUnderstood as why:
                     self.left_out.append(f"line {part.line}: {why}")
+                except RecursionError:
+                    self.left_out.append(f"line {part.line}: a value that is in itself")
 
     def put(self, text: str, line: int, *, is_of_template: bool = False) -> None:
         self.output.append((text, line, is_of_template))
@@ -377,7 +379,7 @@ class _Run:
             return FUNCTIONS[name](*arguments)
         except Refused as error:
             raise LaunchError(f"the chart refuses these values: {error}") from None
-        except (TypeError, ValueError, KeyError, IndexError, ArithmeticError, AttributeError):
+        except (PlannerError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
             raise _NotUnderstood(f"{name} is given what it does not take") from None
 
 

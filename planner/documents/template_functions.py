@@ -146,7 +146,7 @@ def _printed(form: Value, *arguments: Value) -> str:
 
 def _until(start: Value, stop: Value = None, step: Value = 1) -> list[int]:
     first, last = (0, _whole(start)) if stop is None else (_whole(start), _whole(stop))
-    return [*range(first, last, _whole(step) or 1)][:_MOST]
+    return [*range(first, last, _whole(step) or 1)[:_MOST]]
 
 
 def _divided(a: Value, b: Value) -> Value:
@@ -249,7 +249,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "substr": _cut,
     "replace": lambda old, new, text: shown(text).replace(shown(old), shown(new)),
     "nospace": lambda text: "".join(shown(text).split()),
-    "repeat": lambda number, text: (shown(text) * _whole(number))[:_MOST],
+    "repeat": lambda number, text: (shown(text)[:_MOST] * min(_whole(number), _MOST))[:_MOST],
     "contains": lambda part, text: shown(part) in shown(text),
     "hasPrefix": lambda part, text: shown(text).startswith(shown(part)),
     "hasSuffix": lambda part, text: shown(text).endswith(shown(part)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,6 @@ from planner.base import reading
 from planner.documents.shell import Word
 from planner.documents.shell.text import LARGEST, Given
 from planner.errors import LaunchError
-from planner.launch.arguments import told_in
 from planner.launch.launchers.charts import (
     Document,
     chart_around,
@@ -30,8 +29,10 @@ _FILES = ("-f", "--values")
 _SETS = ("--set", "--set-string", "--set-file")
 _FLAGS = ("--install", "-i", "--wait", "--create-namespace", "--atomic", "--debug", "--dry-run")
 _MOST_ABOVE = 7
+_OUTSIDE = "$OUTSIDE"
+"""In place of what a command takes from its environment."""
 _MOST_TOLD = 3
-_PAIR = re.compile(r"([\w.\[\]\\/-]+)=((?:\\.|[^,])*)(?:,|$)")
+_PAIR = re.compile(r"([\w.\[\]\\/$-]+)=((?:\\.|[^,])*)(?:,|$)")
 
 
 def in_chart(
@@ -67,7 +68,10 @@ def in_chart(
 def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Path, Found]]:
     """What a command of Helm installs: a chart that stands near it, or values of one that is
     elsewhere; nothing of any other command."""
-    texts = [told_in(word) for word in words]
+    texts = [
+        "".join(_OUTSIDE if one.unknown else one.text for one in word.pieces) or (word.text or "")
+        for word in words
+    ]
     if texts[:1] != ["helm"] or not {*texts[1:2]} & {*_INSTALLS}:
         return []
     values: dict[str, Any] = {}
@@ -84,7 +88,8 @@ def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Pat
                 text = reading.read_text(file, LARGEST, LaunchError)
                 values = overlaid(values, values_in(text, file.name))
         elif option in _SETS:
-            for name, text in _PAIR.findall(given):
+            pairs = _PAIR.findall(given)
+            for name, text in pairs if option == "--set-file" else _told(pairs):
                 file = _near(path, text) if option == "--set-file" else None
                 own = reading.read_text(file, LARGEST, LaunchError) if file else _value(text)
                 values = overlaid(values, _below(name, own))
@@ -106,15 +111,19 @@ def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Pat
 
 def _near(path: Path, name: str) -> Path | None:
     """A file or folder that a command names, in the folder of its file or above it."""
-    plain = name.rpartition("}/")[2] if "$" in name else name
-    plain = re.sub(r"^\$\w+/", "", plain).strip("\"'").removeprefix("./")
-    if not plain or plain.startswith("/") or ".." in Path(plain).parts:
+    plain = name.rpartition(f"{_OUTSIDE}/")[2].strip("\"'").removeprefix("./")
+    if not plain or _OUTSIDE in plain or plain.startswith("/") or ".." in Path(plain).parts:
         return None
     for folder in path.absolute().parents[:_MOST_ABOVE]:
         with suppress(OSError):
             if (folder / plain).exists():
                 return folder / plain
     return None
+
+
+def _told(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Without those whose values text alone does not tell: the chart's own hold."""
+    yield from ((name, text) for name, text in pairs if _OUTSIDE not in f"{name}{text}")
 
 
 def _value(text: str) -> object:
