@@ -198,6 +198,14 @@ class Imported:
         """What the file starts."""
         return self.answers.workload
 
+    def has_model(self, specs: Path | None) -> bool:
+        """Whether its model can be had."""
+        try:
+            Catalogue(specs).load_model(str(self.values.get("model", "")))
+        except (PlannerError, OSError, ValueError):
+            return False
+        return True
+
     def of(self, status: Status) -> list[Line]:
         """The options of which this became."""
         return [line for line in self.lines if line.status is status]

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from planner.base import reading
+from planner.documents.prose import blocks_of, without_prompts
 from planner.documents.python import Call, calls_of, cells_of, program_and_shell
 from planner.documents.shell import HereDocument, Script, Word
 from planner.documents.shell.text import LARGEST, Given, stated
@@ -60,17 +61,9 @@ PROSE = (".md", ".rst", ".markdown")
 _OF_TRAINER = ("transformers", "deepspeed", "accelerate")
 _PROGRAM, _NOTEBOOK, _PAGE, _PROPERTIES = ".py", ".ipynb", ".html", ".properties"
 _TRITON = ".pbtxt"
-_FENCED = re.compile(
-    r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^ *(?P=fence)",
-    re.MULTILINE | re.DOTALL,
-)
-_DIRECTIVE = re.compile(
-    r"^\.\. code(?:-block)?:: *(?P<language>[\w+-]*)[^\n]*\n(?P<body>(?: *\n|[ \t]+[^\n]*\n)+)",
-    re.MULTILINE,
-)
 _OF_FOLDERS = (".sh", ".bash", ".slurm", ".sbatch", *_DOCUMENTS)
 _HEAD = re.compile(r'(?:[ \t]*(?:#[^\n]*)?\n)*[rR]?"""(?P<body>.*?)"""', re.DOTALL)
-_PROMPT = re.compile(r"^( *)[$#>] (?=\S)", re.MULTILINE)
+_OF_PYTHON = ("python", "py", "python3")
 _OF_SHELLS = ("", "bash", "sh", "shell", "console", "shell-session", "zsh", "text")
 _POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
 # What shells do beside starting programs.
@@ -230,22 +223,29 @@ def _program_beside(path: Path, words: Sequence[Word]) -> tuple[Path, str] | Non
 
 
 def _of_prose(path: Path, text: str) -> Iterator[Found]:
-    """What the blocks of code in a text for people start; blocks that are none are passed over."""
-    for block in (*_FENCED.finditer(text), *_DIRECTIVE.finditer(text)):
-        language, body = block["language"].lower(), block["body"]
+    """What the blocks of code in a text for people start; blocks that are none are passed over.
+
+    Programs among them count where no command does.
+    """
+    found = [*_of_blocks(path, text, (*_OF_SHELLS, *(one.lstrip(".") for one in _YAML)))]
+    yield from found or _of_blocks(path, text, _OF_PYTHON)
+
+
+def _of_blocks(path: Path, text: str, languages: Sequence[str]) -> Iterator[Found]:
+    for language, code in blocks_of(text, languages):
+        read = _of_calls if language in _OF_PYTHON else _of_yaml
         if language in _OF_SHELLS:
-            read, code = _of_script, _PROMPT.sub(r"\1  ", body)
-        elif f".{language}" in _YAML:
-            read, code = _of_yaml, body
-        else:
-            continue
-        # Places in the code are those in the text.
-        blank = re.sub(r"[^\n]", " ", text[: block.start("body")])
+            read, code = _of_script, without_prompts(code)
         try:
-            found = [*read(path, blank + code)]
+            found = [*read(path, code)]
         except LaunchError:
             continue
         yield from (replace(one, text=text) if one.path is None else one for one in found)
+
+
+def _of_calls(path: Path, text: str) -> Iterator[Found]:
+    """What the calls of Python in a text for people start."""
+    yield from found_in(calls_of(text, path.name), text, path.name)
 
 
 def _of_program(path: Path, text: str) -> Iterator[Found]:
@@ -575,7 +575,7 @@ def read_launch(
 ) -> Imported:
     """The launch in a file or a folder; of several the one of this ``number``, counted from 1.
 
-    Without a number the first that tells its model, with a note of the others.
+    Without a number the first whose model is known, with a note of the others.
 
     ``num_gpus`` and ``gpu`` are those on which the user starts it, whatever the file says;
     ``text`` is read in place of that of the file.
@@ -597,7 +597,9 @@ def read_launch(
         raise errors[0]
     several = joined(distinct(found))
     if number is None:
-        known = next((one for one in several if "model" in one.values), several[0])
+        named = [one for one in several if "model" in one.values]
+        loaded = (one for one in named if not named[1:] or one.has_model(specs))
+        known = next(loaded, (named or several)[0])
         return _noted(_complete(known, specs), several)
     if not 1 <= number <= len(several):
         listed = "".join(f"\n  {words}" for words in _places(several))

@@ -406,8 +406,8 @@ def test_a_batch_smaller_than_a_node_is_taken_on_fewer_gpus(tmp_path: Path) -> N
 
 
 def test_a_layout_from_outside_is_the_widest_where_none_fits(tmp_path: Path) -> None:
-    """1,342 GB of 16-bit weights need 17 H100; degrees up to 8 are tried."""
-    text = "vllm serve deepseek-ai/DeepSeek-V3.1 --dtype bfloat16 --tensor-parallel-size $TP\n"
+    """685 GB of fp8 weights are more than 8 H100 have; degrees up to 8 are tried."""
+    text = "vllm serve deepseek-ai/DeepSeek-V3.1 --tensor-parallel-size $TP\n"
     found = asked(tmp_path / "s.sh", text, gpu="h100").question()
 
     assert found.imported.values["tensor_parallel"] == 8
