@@ -243,10 +243,10 @@ _NUMBER = r"v?(?P<number>\d+\.\d+(?:\.\d+)*)"
 # products that hold the engine count versions of their own.
 _PLACES = {
     "vllm": (
-        rf"\bvllm-openai(?:-\w+)*:{_NUMBER}",
+        rf"(?<!lmcache/)\bvllm-openai(?:-\w+)*:{_NUMBER}",
         rf"\bvllm/vllm-[\w-]+:{_NUMBER}",
         rf"\bq9t5s3a7/vllm[\w-]*:{_NUMBER}",
-        rf"\brepository:\s*\S*\bvllm-openai\S*\s+tag:\s*[\"']?{_NUMBER}",
+        rf"\brepository:\s*(?!\S*lmcache/)\S*\bvllm-openai\S*\s+tag:\s*[\"']?{_NUMBER}",
         rf"\bvllm(?:\[[\w,-]+\])?\s*[=~]=\s*{_NUMBER}",
         rf"#[^\n]*\bvllm(?:\s+version)?[\s:=-]+{_NUMBER}",
     ),
