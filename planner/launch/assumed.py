@@ -41,7 +41,7 @@ _SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
 _DOUBLED = 11
 _BESIDE = (2, 4)
 _SHRINKS = 0.97
-_OUT = "out_of_memory"
+_OUT, _COUNT = "out_of_memory", "gpu_count"
 _SPEEDS = ("tokens_per_s", "output_tokens_per_s")
 
 
@@ -59,12 +59,14 @@ class OnGpus:
     rejected_by: str
 
     @property
-    def rank(self) -> tuple[bool, bool, float]:
-        """Greater is better: what runs, the faster; what does not fit, the smaller; the others."""
+    def rank(self) -> tuple[bool, int, float]:
+        """Greater is better: what runs, the faster; what does not fit, the smaller; what breaks
+        another rule; a layout that does not go with the number of GPUs."""
         if self.rejected_by:
-            return False, self.rejected_by == _OUT, -self.peak_memory
+            kind = {_OUT: 2, _COUNT: 0}.get(self.rejected_by, 1)
+            return False, kind, -self.peak_memory
         speed = next((self.row[name] for name in _SPEEDS if self.row.get(name)), 0.0)
-        return True, False, float(str(speed))
+        return True, 0, float(str(speed))
 
     @property
     def peak_memory(self) -> float:
@@ -269,6 +271,10 @@ class LaunchFile:
         best = max(one.rank[:2] for one in tried)
         chosen = next(one for one in tried if one.rank[:2] == best)
         why = "the fewest on which it fits" if best[0] else "the fewest that its layout takes"
+        if not best[0] and {*SPLITS} & {*chosen.imported.assumed}:
+            least = max(one.rank for one in tried)
+            chosen = next(one for one in tried if one.rank == least)
+            why = "the fewest that bring the memory of each down, and it does not fit there"
         why += ", in whole nodes" if step > 1 else ""
         values = {"num_gpus": chosen.num_gpus}
         imported = chosen.imported.completed(values, {"num_gpus": why})

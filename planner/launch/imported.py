@@ -198,6 +198,14 @@ class Imported:
         """What the file starts."""
         return self.answers.workload
 
+    def has_model(self, specs: Path | None) -> bool:
+        """Whether its model can be had."""
+        try:
+            Catalogue(specs).load_model(str(self.values.get("model", "")))
+        except (PlannerError, OSError, ValueError):
+            return False
+        return True
+
     def of(self, status: Status) -> list[Line]:
         """The options of which this became."""
         return [line for line in self.lines if line.status is status]
@@ -320,7 +328,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     require_counts(reading)
     answers = target.answers(reading)
     values = {name: value for name, value in answers.values.items() if value is not None}
-    notes = [*answers.notes, *_repeated(target, found)]
+    notes = [*found.notes, *answers.notes, *_repeated(target, found)]
     catalogue = Catalogue(specs)
     if "model" not in values and answers.shape is not None:
         model, told = _model(

@@ -20,7 +20,9 @@ def distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
             (
                 at
                 for at, (other, _) in enumerate(kept)
-                if one.target is other.target and one.values == other.values
+                if one.target is other.target
+                and one.values == other.values
+                and one.found.deployment == other.found.deployment
             ),
             None,
         )
@@ -44,7 +46,8 @@ def joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     for at, (one, _) in enumerate(found):
         kinds = [name in one.values for name in REPLICAS]
         if kinds.count(True) == 1:
-            pools.setdefault(one.values.get("model"), ([], []))[kinds.index(True)].append(at)
+            which = one.found.deployment, one.values.get("model")
+            pools.setdefault(which, ([], []))[kinds.index(True)].append(at)
     pairs = [
         both
         for decode, prefill in pools.values()

@@ -1,7 +1,8 @@
 """Programs in Python and notebooks: what their calls start, as options of the tools they call.
 
 Read as text, never run. Sources of names and defaults: vLLM 0.33 ``vllm/entrypoints/llm.py``;
-SGLang 0.5 ``srt/entrypoints/engine.py``; TensorRT-LLM ``llmapi/llm.py``; PEFT 0.21
+SGLang 0.5 ``srt/entrypoints/engine.py``; TensorRT-LLM ``llmapi/llm.py``; LMDeploy 0.16
+``lmdeploy/api.py`` and ``messages.py``; PEFT 0.21
 ``tuners/lora/config.py`` and ``utils/other.py``; Transformers 5 ``utils/quantization_config.py``;
 Unsloth at 0050c73, ``unsloth/models/loader.py`` (``from_pretrained``: 4 bits, 2,048 tokens) and
 ``llama.py`` (``get_peft_model``: rank 16, all matrices, checkpoints of layers in host memory).
@@ -13,7 +14,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from planner.documents.python import Call, Untold, Value, word_of_shell
 from planner.documents.shell.text import Given, stated
@@ -21,7 +22,7 @@ from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
 from planner.launch.ray_serve import CONFIG
 from planner.launch.target import Target
-from planner.launch.targets import target_of
+from planner.launch.targets import readers, target_of
 from planner.launch.understood import ONGOING, Found, World
 from planner.launch.xtuner import trained_by_xtuner
 
@@ -29,8 +30,14 @@ _ENGINES = {
     "vllm": ("LLM", "AsyncEngineArgs", "EngineArgs"),
     "sglang": ("Engine", "ServerArgs"),
     "tensorrt_llm": ("LLM",),
+    "lmdeploy": ("pipeline",),
 }
-_TARGETS = {"vllm": "vllm", "sglang": "sglang", "tensorrt_llm": "tensorrt-llm"}
+_TARGETS = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "tensorrt_llm": "tensorrt-llm",
+    "lmdeploy": "lmdeploy",
+}
 _FIRST = {"vllm": "model", "sglang": "model_path", "tensorrt_llm": "model"}
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 _TRL = {
@@ -69,7 +76,8 @@ _OF_SGLANG = {"model_path", "tp_size", "mem_fraction_static"}
 _POOLS = ("prefill", "decode")
 
 KNOWN = (
-    "LLM and EngineArgs of vLLM, Engine of SGLang, LLM of TensorRT-LLM, LLMConfig of Ray Serve, "
+    "LLM and EngineArgs of vLLM, Engine of SGLang, LLM of TensorRT-LLM, pipeline of LMDeploy, "
+    "LLMConfig of Ray Serve, "
     "TrainingArguments of Transformers, SFTConfig, DPOConfig and their like of TRL, "
     "FastLanguageModel of Unsloth"
 )
@@ -144,8 +152,12 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
     LaunchError
         It trains something that is not predicted.
     """
+    defaults = {key: one for call in calls if call.ends("set_defaults")
+                for key, one in call.given.items()}  # fmt: skip
     for call in calls:
         tool = _engine(call, calls)
+        if tool and call.rest and not call.given:  # all that a parser of engine arguments gives
+            call = replace(call, given=defaults)
         if tool and not (call.rest and not call.given):
             yield _served(call, tool, text, name)
         elif call.ends(*_OF_RAY) and call.given:
@@ -218,10 +230,13 @@ def _engine(call: Call, calls: Sequence[Call]) -> str:
 
 
 def _served(call: Call, tool: str, text: str, name: str) -> Found:
-    options = _Options(target=target_of(_TARGETS[tool]))
-    if call.positional:
+    options = _Options(target=readers()[_TARGETS[tool]])
+    named = stated("", call.name.rpartition(".")[2], call.line)
+    if tool == "lmdeploy":  # the model is a word of its commands
+        named = _given("", call.given.get("model_path", _first(call)), call.line)
+    elif call.positional:
         options.put(_FIRST[tool], call.positional[0], call.line)
-    for key, value in call.given.items():
+    for key, value in _of_lmdeploy(call.given) if tool == "lmdeploy" else call.given.items():
         line = call.lines.get(key, call.line)
         inner = dict(value.given) if isinstance(value, Call) else value
         if tool == "tensorrt_llm" and isinstance(inner, dict):
@@ -240,8 +255,16 @@ def _served(call: Call, tool: str, text: str, name: str) -> Found:
         line=call.line,
         options=options.known,
         unknown=tuple(unknown),
-        positional=(stated("", call.name.rpartition(".")[2], call.line),),
+        positional=(named,),
     )
+
+
+def _of_lmdeploy(given: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+    """The options of a pipeline's engine, whose class says which one it is."""
+    for value in given.values():
+        if isinstance(value, Call) and value.ends("TurbomindEngineConfig", "PytorchEngineConfig"):
+            yield from value.given.items()
+            yield "backend", "pytorch" if value.ends("PytorchEngineConfig") else "turbomind"
 
 
 def _pool_of(config: Call, calls: Sequence[Call]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from planner.base import reading
+from planner.documents.prose import blocks_of, without_prompts
 from planner.documents.python import Call, calls_of, cells_of, program_and_shell
 from planner.documents.shell import HereDocument, Script, Word
 from planner.documents.shell.text import LARGEST, Given, stated
@@ -18,10 +19,13 @@ from planner.documents.shell.values import computed
 from planner.documents.tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError, PlannerError
 from planner.launch.arguments import read_arguments, told_in
+from planner.launch.charts import in_chart, installed
 from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
+from planner.launch.launchers.charts import chart_around, values_in
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
-from planner.launch.launchers.fronts import served_by_properties
+from planner.launch.launchers.fronts import served_by_properties, served_by_triton
+from planner.launch.launchers.inferencex import environment_of
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.loads import (
     REQUESTS,
@@ -56,17 +60,10 @@ PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
 _OF_TRAINER = ("transformers", "deepspeed", "accelerate")
 _PROGRAM, _NOTEBOOK, _PAGE, _PROPERTIES = ".py", ".ipynb", ".html", ".properties"
-_FENCED = re.compile(
-    r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^ *(?P=fence)",
-    re.MULTILINE | re.DOTALL,
-)
-_DIRECTIVE = re.compile(
-    r"^\.\. code(?:-block)?:: *(?P<language>[\w+-]*)[^\n]*\n(?P<body>(?: *\n|[ \t]+[^\n]*\n)+)",
-    re.MULTILINE,
-)
+_TRITON = ".pbtxt"
 _OF_FOLDERS = (".sh", ".bash", ".slurm", ".sbatch", *_DOCUMENTS)
 _HEAD = re.compile(r'(?:[ \t]*(?:#[^\n]*)?\n)*[rR]?"""(?P<body>.*?)"""', re.DOTALL)
-_PROMPT = re.compile(r"^( *)[$#>] (?=\S)", re.MULTILINE)
+_OF_PYTHON = ("python", "py", "python3")
 _OF_SHELLS = ("", "bash", "sh", "shell", "console", "shell-session", "zsh", "text")
 _POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
 # What shells do beside starting programs.
@@ -125,6 +122,15 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
         for found in _of_script(path, served_by_properties(text)):
             yield replace(found, text=text, options=_unplaced(found.options))
         return
+    if path.suffix.lower() == _TRITON:
+        options = path.parent / "1" / "model.json"  # of its backend for vLLM
+        if options.is_file():
+            for found in _all_of(options, text_of(options)):
+                yield replace(found, path=options)
+            return
+        for found in _of_script(path, served_by_triton(text)):
+            yield replace(found, text=text, options=_unplaced(found.options))
+        return
     if path.suffix.lower() == _PAGE:
         raise LaunchError(
             f"{path}: is a page: put the command that it shows into a file of its own, such as "
@@ -137,15 +143,23 @@ def _of_script(path: Path, text: str) -> Iterator[Found]:
     if (modelfile := modelfile_of(text, path.name)) is not None:
         yield modelfile
         return
-    script = read_script(text, {}, path.name)
+    environment, note = environment_of(path, text)
+    script = read_script(text, environment, path.name)
     if text.lstrip().startswith("-"):
         yield from _of_arguments(path, script)
         return
+    for found in _of_commands(path, script):
+        yield replace(found, notes=(note,)) if note else found
+
+
+def _of_commands(path: Path, script: Script) -> Iterator[Found]:
     for inner in inner_commands(script):
         yield from _requests(path, script, inner)
         target = started(inner.words)
         if target is None:
             yield from _of_started(path, script, inner, None)
+            for place, one in installed(path, inner.words, _of_yaml):
+                yield replace(one, path=place, name=place.name)
             continue
         inner.require_agreement(path.name)
         command = of_command(path, script, inner, target)
@@ -209,22 +223,29 @@ def _program_beside(path: Path, words: Sequence[Word]) -> tuple[Path, str] | Non
 
 
 def _of_prose(path: Path, text: str) -> Iterator[Found]:
-    """What the blocks of code in a text for people start; blocks that are none are passed over."""
-    for block in (*_FENCED.finditer(text), *_DIRECTIVE.finditer(text)):
-        language, body = block["language"].lower(), block["body"]
+    """What the blocks of code in a text for people start; blocks that are none are passed over.
+
+    Programs among them count where no command does.
+    """
+    found = [*_of_blocks(path, text, (*_OF_SHELLS, *(one.lstrip(".") for one in _YAML)))]
+    yield from found or _of_blocks(path, text, _OF_PYTHON)
+
+
+def _of_blocks(path: Path, text: str, languages: Sequence[str]) -> Iterator[Found]:
+    for language, code in blocks_of(text, languages):
+        read = _of_calls if language in _OF_PYTHON else _of_yaml
         if language in _OF_SHELLS:
-            read, code = _of_script, _PROMPT.sub(r"\1  ", body)
-        elif f".{language}" in _YAML:
-            read, code = _of_yaml, body
-        else:
-            continue
-        # Places in the code are those in the text.
-        blank = re.sub(r"[^\n]", " ", text[: block.start("body")])
+            read, code = _of_script, without_prompts(code)
         try:
-            found = [*read(path, blank + code)]
+            found = [*read(path, code)]
         except LaunchError:
             continue
-        yield from (replace(one, text=text) for one in found)
+        yield from (replace(one, text=text) if one.path is None else one for one in found)
+
+
+def _of_calls(path: Path, text: str) -> Iterator[Found]:
+    """What the calls of Python in a text for people start."""
+    yield from found_in(calls_of(text, path.name), text, path.name)
 
 
 def _of_program(path: Path, text: str) -> Iterator[Found]:
@@ -406,7 +427,7 @@ def _of_containers(path: Path, text: str) -> Iterator[Found]:
     containers = containers_of(text, path.name) or tasks_of(text, path.name)
     brought = config_maps(text, path.name) if containers else {}
     for container in containers:
-        script = script_of(container, text, path.name)
+        script = script_of(container, container.text or text, path.name)
         script = replace(script, files={**brought, **script.files})
         for inner in inner_commands(script):
             yield from _requests(path, script, inner)
@@ -421,7 +442,16 @@ def _of_containers(path: Path, text: str) -> Iterator[Found]:
                     words=tuple(words),
                     world=_within(inner.world, container.world, path.name),
                 )
-                yield of_command(path, script, placed, target)
+                if container.load:
+                    yield Found(
+                        target=REQUESTS,
+                        name=path.name,
+                        text=script.text,
+                        line=inner.line,
+                        options=container.load,
+                    )
+                command = of_command(path, script, placed, target)
+                yield replace(command, deployment=container.deployment)
 
 
 def _within(own: World, around: World, name: str) -> World:
@@ -545,7 +575,7 @@ def read_launch(
 ) -> Imported:
     """The launch in a file or a folder; of several the one of this ``number``, counted from 1.
 
-    Without a number the first that tells its model, with a note of the others.
+    Without a number the first whose model is known, with a note of the others.
 
     ``num_gpus`` and ``gpu`` are those on which the user starts it, whatever the file says;
     ``text`` is read in place of that of the file.
@@ -567,7 +597,9 @@ def read_launch(
         raise errors[0]
     several = joined(distinct(found))
     if number is None:
-        known = next((one for one in several if "model" in one.values), several[0])
+        named = [one for one in several if "model" in one.values]
+        loaded = (one for one in named if not named[1:] or one.has_model(specs))
+        known = next(loaded, (named or several)[0])
         return _noted(_complete(known, specs), several)
     if not 1 <= number <= len(several):
         listed = "".join(f"\n  {words}" for words in _places(several))
@@ -577,7 +609,16 @@ def read_launch(
 
 def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
     text = text or text_of(path)
-    found = [(path, one) for one in launches(path, text)]
+    chart = chart_around(path) if path.suffix.lower() in _YAML else None
+    try:
+        found = [(one.path or path, one) for one in launches(path, text)]
+    except LaunchError:
+        if chart is None:
+            raise
+        found = []
+    if not found and chart is not None:
+        is_of_values = path.parent == chart
+        found = in_chart(chart, values_in(text, path.name) if is_of_values else None, _of_yaml)
     if not found:
         raise LaunchError(nothing_found(path, text))
     return found
@@ -585,6 +626,8 @@ def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
 
 def _of_folder(folder: Path) -> list[tuple[Path, Found]]:
     """What the files of a folder start, without those that the commands of others read."""
+    if (chart := chart_around(folder)) is not None and (own := in_chart(chart, None, _of_yaml)):
+        return own
     every: dict[Path, list[Found]] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() not in _OF_FOLDERS or not path.is_file():

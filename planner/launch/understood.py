@@ -53,7 +53,8 @@ class Found:
     ``vllm serve`` among them. ``files`` are documents that the same text writes (here-documents),
     or that stand beside it at ``path``, by the name that options call them. ``text`` and ``name``
     are those of the file in which the spans are. ``load`` are the requests that the file sends, by
-    term.
+    term; ``deployment`` tells what is started together from the other things in the file, where
+    that has several. ``notes`` say where what is not in the file comes from.
     """
 
     target: str
@@ -68,6 +69,8 @@ class Found:
     world: World = field(default_factory=World)
     files: Mapping[str, Found] = field(default_factory=dict)
     load: Mapping[str, Given] = field(default_factory=dict)
+    deployment: int = 0
+    notes: tuple[str, ...] = ()
     path: Path | None = None
 
 
@@ -240,10 +243,10 @@ _NUMBER = r"v?(?P<number>\d+\.\d+(?:\.\d+)*)"
 # products that hold the engine count versions of their own.
 _PLACES = {
     "vllm": (
-        rf"\bvllm-openai(?:-\w+)*:{_NUMBER}",
+        rf"(?<!lmcache/)\bvllm-openai(?:-\w+)*:{_NUMBER}",
         rf"\bvllm/vllm-[\w-]+:{_NUMBER}",
         rf"\bq9t5s3a7/vllm[\w-]*:{_NUMBER}",
-        rf"\brepository:\s*\S*\bvllm-openai\S*\s+tag:\s*[\"']?{_NUMBER}",
+        rf"\brepository:\s*(?!\S*lmcache/)\S*\bvllm-openai\S*\s+tag:\s*[\"']?{_NUMBER}",
         rf"\bvllm(?:\[[\w,-]+\])?\s*[=~]=\s*{_NUMBER}",
         rf"#[^\n]*\bvllm(?:\s+version)?[\s:=-]+{_NUMBER}",
     ),

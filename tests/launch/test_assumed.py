@@ -403,3 +403,21 @@ def test_a_batch_smaller_than_a_node_is_taken_on_fewer_gpus(tmp_path: Path) -> N
 
     assert found.imported.values["num_gpus"] == 4
     assert found.imported.values["adapter"] == "lora"
+
+
+def test_a_layout_from_outside_is_the_widest_where_none_fits(tmp_path: Path) -> None:
+    """685 GB of fp8 weights are more than 8 H100 have; degrees up to 8 are tried."""
+    text = "vllm serve deepseek-ai/DeepSeek-V3.1 --tensor-parallel-size $TP\n"
+    found = asked(tmp_path / "s.sh", text, gpu="h100").question()
+
+    assert found.imported.values["tensor_parallel"] == 8
+    assert found.request.num_gpus == 8
+    assert "does not fit there" in found.imported.assumed["num_gpus"]
+
+
+def test_of_a_format_without_kernels_the_layout_goes_with_its_gpus(tmp_path: Path) -> None:
+    """TensorRT-LLM has no kernels of NVFP4 for Hopper: no layout runs, and one is shown."""
+    text = "trtllm-serve nvidia/Qwen3.5-397B-A17B-NVFP4 --tp_size $TP --max_seq_len 8192\n"
+    found = asked(tmp_path / "s.sh", text, gpu="h100").question()
+
+    assert found.request.num_gpus == found.imported.values["tensor_parallel"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import product
 
 from planner.base.records import record
 from planner.documents.shell import HereDocument
@@ -112,6 +113,9 @@ class Container:
     ``words`` are program and arguments, with the program of the image where the file names none;
     a shell's ``-c`` is not yet looked into. ``role`` is that of a worker of a disaggregated
     service: ``prefill`` or ``decode``. ``is_follower``: another container leads the job it is of.
+    ``load`` are the requests that are sent to it, by the words of `planner.launch.loads`.
+    ``deployment`` tells those of one service from those of others in the file; ``text`` is the
+    part of the file that is about it, in the lines where it stands, empty of the whole.
     """
 
     name: str
@@ -121,6 +125,9 @@ class Container:
     world: World = field(default_factory=World)
     role: str = ""
     is_follower: bool = False
+    load: Mapping[str, Given] = field(default_factory=dict)
+    deployment: int = 0
+    text: str = ""
     line: int = 1
 
 
@@ -179,6 +186,8 @@ def _containers(text: str, name: str) -> Iterator[Container]:
                 yield from _of_graph(service, found)
             for component in document.get("spec", "components").entries():
                 yield from _of_component(component)
+        elif kind == "VLLMRuntime":
+            yield _of_runtime_of_stack(document.get("spec"))
         elif kind == "LLMInferenceService":
             yield from _of_service(document.get("spec"))
         elif document.get("spec", "predictor", "model", "modelFormat", "name").text == _RUNTIME:
@@ -415,26 +424,11 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
 
 def _of_values(place: Place) -> Container:
     """A model of the values of vLLM's production-stack, whose keys are options of the server."""
-    config = place.get("vllmConfig")
-    url = place.get("modelURL")
-    options: list[Word] = []
-    for key, option in _OF_VALUES.items():
-        if (value := config.get(key)).text:
-            options += [plain_word(option, value.line), word_at(value.pieces, value)]
-    caches = config.get("enablePrefixCaching").text == "true"
-    options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
-    if place.get("enableLoRA").text == "true":
-        options.append(plain_word("--enable-lora", place.line))
-    options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
     cache = place.get("lmcacheConfig")
     return Container(
         name=place.get("name").text or "",
         image=place.get("repository").text or "",
-        words=(
-            *(plain_word(word, place.line) for word in ("vllm", "serve")),
-            word_at(url.pieces, url),
-            *options,
-        ),
+        words=_of_stack(place, place.get("modelURL"), place.get("vllmConfig")),
         world=World(
             gpus_per_node=place.get("requestGPU").given("requestGPU"),
             copies=place.get("replicaCount").given("replicaCount"),
@@ -442,6 +436,37 @@ def _of_values(place: Place) -> Container:
         role=_OF_NIXL.get(cache.get("nixlRole").text or cache.get("kvRole").text or "", ""),
         line=place.line,
     )
+
+
+def _of_runtime_of_stack(spec: Place) -> Container:
+    """The servers that the operator of the same stack is asked for."""
+    model, deployed = spec.get("model"), spec.get("deploymentConfig")
+    return Container(
+        name="",
+        image=deployed.get("image", "name").text or "",
+        words=_of_stack(model, model.get("modelURL"), model, spec.get("vllmConfig")),
+        world=World(
+            gpus_per_node=deployed.get("resources", "gpu").given("gpu"),
+            copies=deployed.get("replicas").given("replicas"),
+        ),
+        line=spec.line,
+    )
+
+
+def _of_stack(place: Place, url: Place, *configs: Place) -> tuple[Word, ...]:
+    """The command of a model of the stack, with the keys of its ``configs`` as options."""
+    options: list[Word] = []
+    for config, (key, option) in product(configs, _OF_VALUES.items()):
+        if (value := config.get(key)).text:
+            options += [plain_word(option, value.line), word_at(value.pieces, value)]
+    caches = any(config.get("enablePrefixCaching").text == "true" for config in configs)
+    options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
+    if any(each.get("enableLoRA").text == "true" for each in (place, *configs)):
+        options.append(plain_word("--enable-lora", place.line))
+    for config in configs:
+        options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
+    program = (plain_word(word, place.line) for word in ("vllm", "serve"))
+    return (*program, word_at(url.pieces, url), *options)
 
 
 def _parallel(place: Place) -> Iterator[Word]:

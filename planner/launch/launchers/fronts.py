@@ -1,7 +1,8 @@
-"""Programs that start a known server under words of their own: Xinference, DJL Serving."""
+"""Programs that start a known server under words of their own: Xinference, DJL Serving, Triton."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -42,6 +43,16 @@ _OF_TRTLLM = {
     "max_rolling_batch_size": "--max_batch_size",
     "max_num_tokens": "--max_num_tokens",
 }
+# triton-inference-server/tensorrtllm_backend, docs/model_config.md: parameters of a model.
+_OF_TRITON = {
+    "max_beam_width": "--max_beam_width",
+    "kv_cache_free_gpu_mem_fraction": "--kv_cache_free_gpu_memory_fraction",
+    "enable_chunked_context": "--enable_chunked_prefill",
+}
+_FIELD = re.compile(r"^\s*(?P<name>backend|max_batch_size)\s*:\s*\"?(?P<value>\w+)", re.MULTILINE)
+_PARAMETER = re.compile(
+    r"key\s*:\s*\"(?P<name>\w+)\"\s*,?\s*value\s*:?\s*\{\s*string_value\s*:\s*\"(?P<value>[^\"]*)\""
+)
 _NO_OPTIONS = ("model_id", "rolling_batch", "entryPoint", "mpi_mode", "output_formatter")
 
 
@@ -110,3 +121,26 @@ def served_by_properties(text: str) -> str:
             lines.append(f"{option} {'' if value == 'true' else shlex.quote(value)} \\")
     start = " ".join((*program, shlex.quote(known["model_id"])))
     return "\n".join((f"{start} {lines[0]}", *lines[1:]))
+
+
+def served_by_triton(text: str) -> str:
+    """The command of the engine that a model's ``config.pbtxt`` starts; empty of other backends.
+
+    Its folder is that of an engine, whose own config alone tells how it is split.
+
+    >>> served_by_triton('backend: "tensorrtllm"\\nmax_batch_size: 64\\nparameters: {\\n'
+    ...     '  key: "gpt_model_path"\\n  value: { string_value: "/m/llama-3-8b" }\\n}')
+    'trtllm-serve /m/llama-3-8b --tp_size $TP --max_batch_size 64'
+    """
+    fields = {one["name"]: one["value"] for one in _FIELD.finditer(text)}
+    known = {one["name"]: one["value"] for one in _PARAMETER.finditer(text)}
+    if fields.get("backend") != "tensorrtllm" or "gpt_model_path" not in known:
+        return ""
+    words = ["trtllm-serve", known["gpt_model_path"], "--tp_size", "$TP"]
+    if fields.get("max_batch_size", "0") != "0":
+        words += ["--max_batch_size", fields["max_batch_size"]]
+    for name, option in _OF_TRITON.items():
+        value = known.get(name, "").lower()
+        if value not in ("", "false") and "$" not in value:
+            words += [option] if value == "true" else [option, value]
+    return " ".join(word if word.startswith("$") else shlex.quote(word) for word in words)

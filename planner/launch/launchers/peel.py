@@ -173,13 +173,15 @@ def joined(words: Sequence[Word]) -> Word:
     return replace(words[0], pieces=tuple(pieces), span=None)
 
 
-def script_of(document: HereDocument, outer: Script) -> tuple[Command, ...]:
+def script_of(
+    document: HereDocument, environment: Mapping[str, Word], outer: Script
+) -> tuple[Command, ...]:
     """The commands of a here-document that a shell is given."""
     pieces: Pieces = (Piece(document.text, document.span.start, document.span.end),)
     if document.expanded:
         pieces = document.pieces
     name = f"{outer.name}:{document.line}, the script inside"
-    return read_inner(pieces, {}, outer.text, name).commands
+    return read_inner(pieces, environment, outer.text, name).commands
 
 
 def _pieces(word: Word) -> Pieces:
@@ -190,6 +192,7 @@ _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")
 _PYTHON_VALUED = ("-W", "-X")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
 _MOST_NESTED = 6
+_SCRIPTS = (".sh", ".bash")
 _STARTING = ("slurm", "torchrun", "deepspeed", "mpi", "dashes", "remote")
 _ACCELERATE_MODULE = "accelerate.commands.launch"
 
@@ -263,6 +266,10 @@ def peeled(
                 yield from following
                 return
             state = following
+        elif name.endswith(_SCRIPTS):
+            own = _documents(script, state, state.words)
+            yield from (state,) if own is None else _all(script, state, own, depth)
+            return
         else:
             yield state
             return
@@ -417,13 +424,14 @@ def _documents(script: Script, state: Peeled, rest: Sequence[Word]) -> Sequence[
     name = rest[0].text if rest else None
     if name is not None:
         for known, document in script.files.items():
-            if known == name or known == name.removeprefix("./"):
-                return script_of(document, script)
+            # That of a ConfigMap is mounted in some folder.
+            if known in (name, name.removeprefix("./"), name.rpartition("/")[2]):
+                return script_of(document, state.environment, script)
         return None
     first, last = state.words[0].line, state.words[-1].line + 1
     for known, document in script.files.items():
         if known.startswith("<<") and first <= document.line <= last + 1:
-            return script_of(document, script)
+            return script_of(document, state.environment, script)
     return None
 
 

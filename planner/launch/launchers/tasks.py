@@ -1,8 +1,8 @@
-"""Servers that YAML of other tools tells: SkyPilot, KubeAI, Truss, srt-slurm, llm-d.
+"""Servers that YAML of other tools tells: SkyPilot, KubeAI, Truss, llm-d.
 
 Sources: skypilot-org/skypilot, docs, Task YAML and environment variables (0.10);
-substratusai/kubeai, docs/reference/kubernetes-api.md (0.21); basetenlabs/truss, config.yaml (0.9);
-NVIDIA/srt-slurm, recipes/, whose sections are options of each worker's engine;
+substratusai/kubeai, docs/reference/kubernetes-api.md (0.21); basetenlabs/truss, config.yaml (0.9)
+and, of its engines, basetenlabs/truss-examples (2026-04);
 llm-d-incubation/llm-d-modelservice, README.md (0.3), and llm-d/llm-d-deployer, charts (1.0), whose
 values tell the workers of both kinds.
 """
@@ -10,10 +10,11 @@ values tell the workers of both kinds.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from planner.documents.shell.inner import read_inner
 from planner.documents.shell.text import stated
-from planner.documents.shell.values import Pieces, Word
+from planner.documents.shell.values import Pieces
 from planner.documents.yaml_places import Place, documents
 from planner.launch.launchers.containers import (
     Container,
@@ -26,20 +27,24 @@ from planner.launch.launchers.containers import (
     word_at,
 )
 from planner.launch.launchers.gpu_words import gpu_called
-from planner.launch.understood import World
+from planner.launch.launchers.inferencex import entries_of
+from planner.launch.launchers.recipes import options_of, recipes_of
+from planner.launch.understood import LENGTHS, World
 
 _SKY = "SKYPILOT_"
 _CACHE = "/app/model_cache/"
-# Keys of a recipe, and the words that start their engine.
-_ENGINES = {
-    "sglang_config": ("python3", "-m", "sglang.launch_server", "--model-path"),
-    "vllm_config": ("vllm", "serve", "--model"),
-    "trtllm_config": ("trtllm-serve",),
+# Keys of trt_llm.build and trt_llm.runtime, and what quantization_type begins with.
+_OF_TRT_LLM = {
+    "tensor_parallel_count": "--tp_size",
+    "tensor_parallel_size": "--tp_size",
+    "max_seq_len": "--max_seq_len",
+    "max_batch_size": "--max_batch_size",
+    "max_num_tokens": "--max_num_tokens",
+    "kv_cache_free_gpu_mem_fraction": "--kv_cache_free_gpu_memory_fraction",
 }
-_WORKERS = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
+_ALGORITHMS = {"fp8": "FP8", "fp4": "NVFP4"}
 _KINDS = ("prefill", "decode")
 _PARALLELISM = {"tensor": "--tensor-parallel-size", "data": "--data-parallel-size"}
-_OWN_MODEL = ("model-path", "model")
 
 
 def tasks_of(text: str, name: str) -> tuple[Container, ...]:
@@ -61,10 +66,13 @@ def _tasks(document: Place, name: str) -> Iterator[Container]:
         yield _of_kubeai(document.get("spec"))
     elif document.get("docker_server", "start_command").text:
         yield _of_truss(document, name)
+    elif document.get("trt_llm", "build").is_mapping:
+        yield _of_trt_llm(document)
     elif pools := _pools_at(document):
         yield from _of_pools(*pools)
-    elif document.get("backend").is_mapping and resources.get("gpu_type").text:
-        yield from _of_recipe(document)
+    else:
+        yield from recipes_of(document)
+        yield from entries_of(document)
 
 
 def _counted(place: Place) -> World:
@@ -149,13 +157,45 @@ def _of_truss(document: Place, name: str) -> Container:
     )
 
 
+def _of_trt_llm(document: Place) -> Container:
+    """An engine of TensorRT-LLM that Truss builds, or starts as its second stack does."""
+    place = document.get("trt_llm")
+    build, runtime = place.get("build"), place.get("runtime")
+    repository = build.get("checkpoint_repository", "repo")
+    words = [plain_word("trtllm-serve", build.line), word_at(repository.pieces, repository)]
+    for section, key in product((build, runtime), _OF_TRT_LLM):
+        if (value := section.get(key)).text:
+            words += [plain_word(_OF_TRT_LLM[key], value.line), word_at(value.pieces, value)]
+    kind = build.get("quantization_type")
+    stored, _, cache = (kind.text or "no_quant").partition("_")
+    if stored != "no":
+        algorithm = _ALGORITHMS.get(stored) if cache in ("", "kv") else kind.text
+        words += [plain_word(one, kind.line) for one in ("--quantization", algorithm or stored)]
+    if cache == "kv":
+        words += [plain_word(one, kind.line) for one in ("--kv_cache_dtype", "fp8")]
+    drafts = build.get("speculator", "num_draft_tokens")
+    if drafts.text:
+        words.append(plain_word(f"speculative_config.max_draft_len={drafts.text}", drafts.line))
+    words += options_of(runtime.get("patch_kwargs"), "")
+    encoder = build.get("base_model")
+    is_encoder = (encoder.text or "").startswith("encoder")
+    return Container(
+        name="",
+        image="",
+        words=tuple(words),
+        world=_counted(document.get("resources", "accelerator")),
+        load={LENGTHS[1]: stated("base_model", "1", encoder.line)} if is_encoder else {},
+        line=build.line,
+    )
+
+
 def _pools_at(document: Place) -> tuple[Place, Place] | None:
     """Where values of llm-d tell their workers, and the model of these."""
     for place in (document, document.get("spec")):
         artifacts = place.get("modelArtifacts")
         if artifacts.is_mapping and any(place.get(kind).is_mapping for kind in _KINDS):
-            is_hub = (artifacts.get("uri").text or "").startswith("hf://")
-            name = artifacts.get("name")
+            uri, name = artifacts.get("uri").text or "", artifacts.get("name")
+            is_hub = uri.startswith("hf://") and "{{" not in uri  # a template of the name
             return place, artifacts.get("uri") if is_hub or not name.text else name
     for place in (document, document.get("llm-d")):
         sample = place.get("sampleApplication")
@@ -206,47 +246,3 @@ def _of_pools(values: Place, model: Place) -> Iterator[Container]:
             role=kind if len(pools) == len(_KINDS) else "",
             line=pool.line,
         )
-
-
-def _of_recipe(document: Place) -> Iterator[Container]:
-    """The workers of a recipe of srt-slurm, each kind with the options of its engine."""
-    resources = document.get("resources")
-    for engine, program in _ENGINES.items():
-        for kind, words in _WORKERS.items():
-            section = document.get("backend", engine, kind)
-            if not section.is_mapping:
-                continue
-            served = [section.get(f"served{dash}model{dash}name") for dash in "-_"]
-            named = [one for one in served if one.text]
-            model = next(iter(named), document.get("model", "path"))
-            yield Container(
-                name=kind,
-                image=document.get("model", "container").text or "",
-                words=(
-                    *(plain_word(word, section.line) for word in program),
-                    word_at(model.pieces, model),
-                    *_options(section, "" if engine == "trtllm_config" else "--"),
-                ),
-                world=World(
-                    gpu=resources.get("gpu_type").text,
-                    copies=resources.get(f"{words}_workers").given("workers"),
-                ),
-                role=kind if kind == words else "",
-                line=section.line,
-            )
-
-
-def _options(section: Place, dashes: str, above: str = "") -> Iterator[Word]:
-    """The keys of a section as options of a command, or as ``key=value`` words of a document."""
-    for key, value in section.items():
-        own = above + (key.replace("_", "-") if dashes else key)
-        if value.is_mapping and not dashes:
-            yield from _options(value, dashes, f"{own}.")
-        elif value.text is None or own in _OWN_MODEL:
-            continue
-        elif not dashes:
-            yield plain_word(f"{own}={value.text}", value.line)
-        elif value.text.lower() != "false":
-            yield plain_word(f"{dashes}{own}", value.line)
-            if value.text.lower() != "true":
-                yield word_at(value.pieces, value)

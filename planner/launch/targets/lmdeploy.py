@@ -21,8 +21,9 @@ _UNKNOWN = "h100"
 
 
 def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of LMDeploy."""
-    return [word.rsplit("/", 1)[-1] for word in words[:3]] == _COMMAND
+    """Whether a command starts a server of LMDeploy, as a program or as a module."""
+    own = words[words[:1] == ["-m"] :][:3]
+    return [word.rsplit("/", 1)[-1] for word in own] == _COMMAND
 
 
 def answers(reading: Reading) -> Answers:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from planner.base.units import GIB
 from planner.launch.served import (
     Drafted,
     Engine,
     Told,
     fraction,
+    gpu_kind,
     server_told,
     whole,
 )
@@ -29,6 +31,14 @@ _SHARE = 0.9
 _FIRST, _SECOND, _THIRD = (1,), (2,), (3,)
 _LONGEST = {_FIRST: 2048, _SECOND: 4096}
 _MORE = 50
+# TFLOP/s of 16 bit that the launcher takes of each card that it knows.
+_CARDS = {"rtx4090": 82, "t4": 65, "l4-": 121, "l40-": 181, "l40s": 363, "a10g": 125, "a40": 149,
+          "h100-sxm-80gb": 900, "h100-nvl": 900, "a100-sxm": 312, "a100-pcie-80gb": 312,
+          "h200": 989}  # fmt: skip
+_FEWEST, _WIGGLE_ROOM = 100, 0.95
+_AS_COMPUTED = (
+    "--max-batch-prefill-tokens is by default from 3.0 on what these cards compute in a second"
+)
 
 
 def starts(words: Sequence[str]) -> bool:
@@ -90,13 +100,48 @@ def layout(told: Told, _: ModelSpec | None) -> int:
 
 
 def _batch(told: Told, model: ModelSpec | None, _: int) -> None:
-    """The tokens of a prefill where the command gives none: before 3 they follow the prompt."""
+    """The tokens of a prefill where the command gives none: before 3 they follow the prompt, from
+    then on what the card computes in a second."""
     reading, version = told.reading, version_of(NAME, told.reading.found)
+    if reading.value("max_num_batched_tokens") is not None:
+        return
     longest = whole(reading.value("longest_prompt"))
-    is_second = version is not None and _SECOND <= version.parts < _THIRD
-    if reading.value("max_num_batched_tokens") is None and is_second and longest:
-        why = f"--max-batch-prefill-tokens is the longest prompt and {_MORE} by default in 2.x"
-        told.assume("max_num_batched_tokens", longest + _MORE, why)
+    if version is not None and version.parts < _THIRD:
+        if version.parts >= _SECOND and longest:
+            why = f"--max-batch-prefill-tokens is the longest prompt and {_MORE} by default in 2.x"
+            told.assume("max_num_batched_tokens", longest + _MORE, why)
+    elif model is not None and (tokens := _prefill_tokens(told, model)):
+        told.assume("max_num_batched_tokens", tokens, _AS_COMPUTED)
+
+
+def _prefill_tokens(told: Told, model: ModelSpec) -> int | None:
+    """The prompt tokens of a step that the launcher chooses for a card that it knows.
+
+    What the shards compute in a second by that of a token, if they have room for their 16-bit
+    weights for so many; None where the launcher keeps its default.
+    """
+    kind, gib = gpu_kind(told)
+    tera = next((own for name, own in _CARDS.items() if (kind or "").startswith(name)), None)
+    (attention, *more), (dense, *other) = model.attentions, model.feed_forwards
+    if tera is None or more or other or dense.num_experts or model.vision_tower is not None:
+        return None
+    h, shards = model.hidden_size, int(told.values["tensor_parallel"])
+    heads, groups = attention.num_attention_heads, attention.num_key_value_heads
+    width, layers = attention.head_dim, model.num_hidden_layers
+    inner = dense.intermediate_size
+    of_layer = 2 * width * h * (3 * heads + 2 * groups) + 6 * h * inner
+    tokens = int(shards * tera * 1e12 // (layers * of_layer))
+    if tokens <= _FEWEST:
+        return None
+    weights = layers * (3 * inner * h + (heads + 2 * groups) * width + heads * width * h)
+    weights = 2 * (weights + 2 * h * model.vocab_size)
+    share = fraction(told.reading.value("memory_fraction")) or 1.0
+    room = gib * GIB * shards * share * _WIGGLE_ROOM - weights
+    of_token = 4 * groups * width * layers + 6 * (inner + inner // 2)
+    is_plain = told.values["quantization"] == "w16a16" or told.reading.has("--quantize")
+    if room >= 0 and is_plain:  # of a checkpoint that is quantized the launcher does not know it
+        tokens = min(tokens, int(room // of_token))
+    return min(tokens, model.max_position_embeddings or tokens)
 
 
 def _longest(told: Told, model: ModelSpec | None) -> None:

@@ -1,0 +1,173 @@
+"""What charts of Helm start: read where their templates, and commands that install them, stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from planner.base import reading
+from planner.documents.shell import Word
+from planner.documents.shell.text import LARGEST, Given
+from planner.errors import LaunchError
+from planner.launch.launchers.charts import (
+    Document,
+    chart_around,
+    documents_of,
+    overlaid,
+    values_in,
+)
+from planner.launch.understood import Found
+
+Reader = Callable[[Path, str], Iterator[Found]]
+"""Reads the documents of a text, as of a file of this path."""
+_INSTALLS = ("install", "upgrade", "template")
+_FILES = ("-f", "--values")
+_SETS = ("--set", "--set-string", "--set-file")
+_FLAGS = ("--install", "-i", "--wait", "--create-namespace", "--atomic", "--debug", "--dry-run")
+_MOST_ABOVE = 7
+_OUTSIDE = "$OUTSIDE"
+"""In place of what a command takes from its environment."""
+_MOST_TOLD = 3
+_PAIR = re.compile(r"([\w.\[\]\\/$-]+)=((?:\\.|[^,])*)(?:,|$)")
+
+
+def in_chart(
+    chart: Path, values: Mapping[str, Any] | None, read: Reader
+) -> list[tuple[Path, Found]]:
+    """What the templates of a chart start, each with the template that tells it.
+
+    Raises
+    ------
+    LaunchError
+        None of its templates can be read.
+    """
+    readable: list[Document] = []
+    left_out: list[str] = []
+    for document in documents_of(chart, values):
+        left_out += [f"{document.path.name}: {why}" for why in document.left_out]
+        with suppress(LaunchError):  # what it became is no YAML
+            [*read(document.path, document.text)]
+            readable.append(document)
+    text = "".join(f"{one.text}\n---\n" for one in readable)
+    places = [(one.path, line) for one in readable for line in (*one.lines, one.lines[-1])]
+    notes = (f"Its templates are filled with the values of {chart.name}.",)
+    if left_out:
+        told = "; ".join(left_out[:_MOST_TOLD])
+        notes += (f"Of its templates this is left out, as it is not understood: {told}.",)
+    found = []
+    for one in read(chart / "values.yaml", text):
+        path, _ = places[min(one.line, len(places)) - 1]
+        found.append((path, _placed(one, path, places, text, notes)))
+    return found
+
+
+def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Path, Found]]:
+    """What a command of Helm installs: a chart that stands near it, or values of one that is
+    elsewhere; nothing of any other command."""
+    texts = [
+        "".join(_OUTSIDE if one.unknown else one.text for one in word.pieces) or (word.text or "")
+        for word in words
+    ]
+    if texts[:1] != ["helm"] or not {*texts[1:2]} & {*_INSTALLS}:
+        return []
+    values: dict[str, Any] = {}
+    others: list[str] = []
+    named: list[Path] = []
+    at = 2
+    while at < len(texts):
+        option, equals, given = texts[at].partition("=")
+        if option in (*_FILES, *_SETS) and not equals:
+            at, given = at + 1, texts[at + 1] if at + 1 < len(texts) else ""
+        if option in _FILES:
+            for file in filter(None, (_near(path, one) for one in given.split(","))):
+                named.append(file)
+                text = reading.read_text(file, LARGEST, LaunchError)
+                values = overlaid(values, values_in(text, file.name))
+        elif option in _SETS:
+            pairs = _PAIR.findall(given)
+            for name, text in pairs if option == "--set-file" else _told(pairs):
+                file = _near(path, text) if option == "--set-file" else None
+                own = reading.read_text(file, LARGEST, LaunchError) if file else _value(text)
+                values = overlaid(values, _below(name, own))
+        elif option.startswith("-"):
+            at += not equals and option not in _FLAGS
+        else:
+            others.append(texts[at])
+        at += 1
+    charts = (_near(path, one) for one in others[::-1])
+    chart = next((one for one in charts if one is not None and one.is_dir()), None)
+    if chart is not None and (around := chart_around(chart)) is not None:
+        return in_chart(around, values, read)
+    return [
+        (file, one)
+        for file in named[-1:]
+        for one in read(file, reading.read_text(file, LARGEST, LaunchError))
+    ]
+
+
+def _near(path: Path, name: str) -> Path | None:
+    """A file or folder that a command names, in the folder of its file or above it."""
+    plain = name.rpartition(f"{_OUTSIDE}/")[2].strip("\"'").removeprefix("./")
+    if not plain or _OUTSIDE in plain or plain.startswith("/") or ".." in Path(plain).parts:
+        return None
+    for folder in path.absolute().parents[:_MOST_ABOVE]:
+        with suppress(OSError):
+            if (folder / plain).exists():
+                return folder / plain
+    return None
+
+
+def _told(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Without those whose values text alone does not tell: the chart's own hold."""
+    yield from ((name, text) for name, text in pairs if _OUTSIDE not in f"{name}{text}")
+
+
+def _value(text: str) -> object:
+    """A value of ``--set``."""
+    known = {"true": True, "false": False, "null": None}
+    plain = text.replace("\\", "").strip("\"'")
+    if plain in known:
+        return known[plain]
+    return int(plain) if plain.isdecimal() and len(plain) < 19 else plain
+
+
+def _below(name: str, value: object) -> dict[str, Any]:
+    """``a.b[0].c`` as values; a place in a list stands for the whole of it."""
+    first, dot, rest = re.sub(r"\\\.", "\0", name).partition(".")
+    key, _, index = first.replace("\0", ".").partition("[")
+    inner = _below(rest.replace("\0", "\\."), value) if dot else value
+    return {key: [inner] if index else inner}
+
+
+def _placed(
+    one: Found, path: Path, places: Sequence[tuple[Path, int]], text: str, notes: tuple[str, ...]
+) -> Found:
+    """What is read of a filled template, with the lines of the template itself."""
+
+    def line_of(line: int) -> int:
+        return places[min(max(line, 1), len(places)) - 1][1]
+
+    def moved(given: Given) -> Given:
+        spans = (None,) * len(given.texts)
+        return replace(given, line=line_of(given.line), spans=spans, whole=None)
+
+    lines: dict[int, str] = {}
+    for (own, at), filled in zip(places, text.split("\n"), strict=False):
+        if own == path:
+            lines[at] = f"{lines.get(at, '')}{filled} "
+    whole = "\n".join(lines.get(at, "") for at in range(1, max(lines, default=0) + 1))
+    return replace(
+        one,
+        name=path.name,
+        text=whole,
+        line=line_of(one.line),
+        options={name: moved(given) for name, given in one.options.items()},
+        unknown=tuple(map(moved, one.unknown)),
+        positional=tuple(map(moved, one.positional)),
+        environment={name: moved(given) for name, given in one.environment.items()},
+        notes=(*one.notes, *notes),
+    )

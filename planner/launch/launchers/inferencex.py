@@ -1,0 +1,169 @@
+"""InferenceX of SemiAnalysis: the entries of its configs, and the scripts that they are run with.
+
+Source: SemiAnalysisAI/InferenceX, configs/CONFIGS.md and .github/workflows/benchmark-tmpl.yml
+(2026-08). A script takes model, degrees, lengths and load from its environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from planner.base import reading
+from planner.documents.shell.text import LARGEST
+from planner.documents.shell.values import Word
+from planner.documents.yaml_places import Place, documents
+from planner.errors import LaunchError
+from planner.launch.launchers.containers import Container, plain_word
+from planner.launch.launchers.recipes import ENGINES, requests_at
+from planner.launch.understood import World
+
+# What frameworks of InferenceX begin or end with, and the engine that they start.
+_FRAMEWORKS = {"sglang": "sglang_config", "vllm": "vllm_config", "trt": "trtllm_config"}
+# Its keys as options of each engine; "" where a flag follows from another.
+_DEGREES = {
+    "sglang_config": {"tp": "--tp-size", "pp": "--pp-size", "ep": "--ep-size"},
+    "vllm_config": {"tp": "--tensor-parallel-size", "pp": "--pipeline-parallel-size"},
+    "trtllm_config": {"tp": "--tp_size", "pp": "--pp_size", "ep": "--moe_expert_parallel_size"},
+}
+# Attention of requests of their own on each of the GPUs that tp counts.
+_OWN_REQUESTS = {
+    "sglang_config": ("--enable-dp-attention", "--dp-size", "{tp}"),
+    "vllm_config": ("--tensor-parallel-size", "1", "--data-parallel-size", "{tp}"),
+    "trtllm_config": ("--enable_attention_dp",),
+}
+_EXPERTS = "--enable-expert-parallel"
+_DRAFTS = {
+    "sglang_config": ("--speculative-algorithm", "NEXTN"),
+    "vllm_config": ("--speculative-config", '{"method":"mtp"}'),
+    "trtllm_config": ("speculative_config.decoding_type=MTP",),
+}
+_CONFIGS = ("configs", ".github/configs")
+_OF_SCRIPTS = "check_env_vars"
+# Variables of scripts by the keys of a point, with what holds without one.
+_VARIABLES = {"TP": ("tp", "1"), "EP_SIZE": ("ep", "1"), "DP_ATTENTION": ("dp-attn", "false")}
+_ENTRY = re.compile(
+    r"^(?P<name>[\w.-]+):[ \t]*(?:#[^\n]*)?\n(?:(?:[ \t#][^\n]*)?\n)+", re.MULTILINE
+)
+_MOST_ABOVE = 6
+
+
+def entries_of(document: Place) -> Iterator[Container]:
+    """The servers of a document of such entries; none of any other."""
+    for entry in dict(document.items()).values():
+        if entry.get("framework").text and entry.get("scenarios").is_mapping:
+            yield from _servers(entry)
+
+
+def environment_of(path: Path, text: str) -> tuple[dict[str, str], str]:
+    """What a script is run with, and a note that says whose values these are.
+
+    They are those of the first point of its entry in the configs of the repository that it stands
+    in; nothing of other scripts, and where there is no such entry.
+    """
+    if _OF_SCRIPTS not in text:
+        return {}, ""
+    words = {*re.split(r"[_-]", path.stem.lower())}
+    for file in _configs_above(path):
+        with suppress(LaunchError):
+            whole = reading.read_text(file, LARGEST, LaunchError)
+            own = [
+                (len(parts), one)
+                for one in _ENTRY.finditer(whole)
+                if words <= (parts := {*one["name"].lower().split("-")})
+            ]
+            if not own:
+                continue
+            _, found = min(own, key=lambda each: each[0])
+            (document, *_) = documents(found[0], file.name)
+            entry = document.get(found["name"])
+            for scenario, point in _points(entry):
+                values = _values(entry, scenario, point)
+                told = ", ".join(f"{name} {value}" for name, value in values.items())
+                return values, f"{told}: as {found['name']} of {file.name} runs the script."
+    return {}, ""
+
+
+def _configs_above(path: Path) -> Iterator[Path]:
+    for folder in path.absolute().parents[:_MOST_ABOVE]:
+        for name in _CONFIGS:
+            with suppress(OSError):
+                yield from sorted((folder / name).glob("*master*.yaml"))
+
+
+def _points(entry: Place) -> Iterator[tuple[Place, Place]]:
+    """The scenarios of an entry with each point of their search spaces."""
+    for scenarios in dict(entry.get("scenarios").items()).values():
+        for scenario in scenarios.entries():
+            yield from ((scenario, one) for one in scenario.get("search-space").entries())
+
+
+def _values(entry: Place, scenario: Place, point: Place) -> dict[str, str]:
+    load = requests_at(scenario, _numbers(point))
+    said = {"ISL": "input_tokens", "OSL": "output_tokens", "CONC": "at_once"}
+    return {
+        "MODEL": entry.get("model").text or "",
+        **{name: point.get(key).text or other for name, (key, other) in _VARIABLES.items()},
+        **{name: load[term].single or "" for name, term in said.items() if term in load},
+    }
+
+
+def _numbers(point: Place) -> Place:
+    listed = point.get("conc-list")
+    return listed if listed.entries() else point.get("conc-end")
+
+
+def _servers(entry: Place) -> Iterator[Container]:
+    """The servers of an entry: one for each point of its search spaces.
+
+    Further options stand in the script that it is run with.
+    """
+    framework = entry.get("framework").text or ""
+    parts = {*framework.replace("_", "-").split("-")}
+    engine = next((own for word, own in _FRAMEWORKS.items() if word in parts), None)
+    if engine is None:
+        return
+    node = entry.node
+    own = "" if node is None else "\n" * (entry.line - 1) + entry.source[node.start : node.end]
+    runner = (entry.get("runner").text or "").partition(":")
+    gpu = (runner[2] or runner[0]).partition("-")[0]
+    for scenario, point in _points(entry):
+        pools = {role: point.get(role) for role in ("prefill", "decode")}
+        workers = {role: one for role, one in pools.items() if one.is_mapping} or {"": point}
+        for role, worker in workers.items():
+            yield Container(
+                name=role,
+                image=entry.get("image").text or "",
+                words=(
+                    *(plain_word(word, point.line) for word in ENGINES[engine]),
+                    plain_word(entry.get("model").text or "", entry.get("model").line),
+                    *_degrees(worker, engine, point.get("spec-decoding").text == "mtp"),
+                ),
+                world=World(
+                    gpu=worker.get("hardware").text or gpu,
+                    copies=worker.get("num-worker").given("num-worker"),
+                ),
+                role=role,
+                load=requests_at(scenario, _numbers(point)),
+                deployment=point.line,
+                text=own,
+                line=point.line,
+            )
+
+
+def _degrees(worker: Place, engine: str, drafts: bool) -> Iterator[Word]:
+    """How a worker is split, as options of its engine."""
+    texts: list[str] = []
+    known = _DEGREES[engine]
+    has_own = worker.get("dp-attn").text == "true"
+    own = tuple(text.format(tp=worker.get("tp").text or "1") for text in _OWN_REQUESTS[engine])
+    for key, option in known.items():
+        if (text := worker.get(key).text) and not (has_own and option in own):
+            texts += [option, text]
+    texts += own if has_own else ()
+    if "ep" not in known and (worker.get("ep").text or "1") != "1":
+        texts.append(_EXPERTS)
+    texts += _DRAFTS[engine] if drafts else ()
+    yield from (plain_word(text, worker.line) for text in texts)
