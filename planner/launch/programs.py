@@ -15,10 +15,11 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from planner.documents.python import Call, Untold, Value, word_of_shell
+from planner.documents.python import Call, Untold, Value, functions_of, word_of_shell
 from planner.documents.shell.text import Given, stated
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
+from planner.launch import titan_functions
 from planner.launch.ray_serve import CONFIG
 from planner.launch.target import Target
 from planner.launch.targets import target_of
@@ -153,6 +154,8 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
     for call in trainings:
         yield _trained(call, calls, text, name)
     yield from (_of_nemo(one, calls, text, name) for one in calls if one.ends(_OF_NEMO))
+    if titan_functions.is_of(calls):
+        yield from _of_titan(text, name)
     if (own := trained_by_xtuner(calls, name)) is not None:
         values, line = own
         options = _Options(target=target_of("transformers"))
@@ -162,6 +165,23 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
             target="transformers", name=name, text=text, line=line, options=options.known,
             unknown=tuple(options.unknown),
         )  # fmt: skip
+
+
+def _of_titan(text: str, name: str) -> Iterator[Found]:
+    """Each configuration that functions for torchtitan make."""
+    for function, settings in titan_functions.configured(functions_of(text, name)):
+        given = {"function": function.name, **settings}
+        yield Found(
+            target="torchtitan",
+            name=name,
+            text=text,
+            line=function.line,
+            options={
+                f"--{key}": _given(f"--{key}", value, function.line)
+                for key, value in given.items()
+                if value is not None
+            },
+        )
 
 
 # NVIDIA/NeMo 2, scripts/performance/helpers.py, and llm/recipes/llama3_70b.py for adapters.
