@@ -198,8 +198,13 @@ def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     return kept
 
 
-def _gather(nodes: Sequence[ast.AST], scope: _Scope, program: _Program) -> None:
-    """Take in names, imports and calls, in scopes as Python has them."""
+def _gather(
+    nodes: Sequence[ast.AST], scope: _Scope, program: _Program, *, is_sure: bool = True
+) -> None:
+    """Take in names, imports and calls, in scopes as Python has them.
+
+    What is not sure, as it depends on a condition, changes parts to what is not known.
+    """
     for node in nodes:
         program.step()
         inner = scope
@@ -220,7 +225,8 @@ def _gather(nodes: Sequence[ast.AST], scope: _Scope, program: _Program) -> None:
             inner = program.members[node.name] = _Scope(above=scope)
         elif isinstance(node, ast.Assign):
             for target in node.targets:
-                _assign(target, node.value, scope)
+                is_part = isinstance(target, ast.Attribute)
+                _assign(target, node.value if is_sure or not is_part else None, scope)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             _assign(node.target, node.value, scope)
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
@@ -237,7 +243,8 @@ def _gather(nodes: Sequence[ast.AST], scope: _Scope, program: _Program) -> None:
                     _add(node.func.value, node.args[0], scope)
                 elif node.func.attr == "append":
                     _add(node.func.value, ast.List(elts=[*node.args]), scope)
-        _gather([*ast.iter_child_nodes(node)], inner, program)
+        within = is_sure and not isinstance(node, ast.If)
+        _gather([*ast.iter_child_nodes(node)], inner, program, is_sure=within)
 
 
 def _parameters(given: ast.arguments, scope: _Scope) -> list[str]:

@@ -23,6 +23,7 @@ READ_ALONE = (
     "nemo-automodel",
     "litgpt",
     "llm-foundry",
+    "xtuner",
     "gpt-neox",
     "verl",
     "openrlhf",

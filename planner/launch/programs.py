@@ -19,12 +19,11 @@ from planner.documents.python import Call, Untold, Value, functions_of, word_of_
 from planner.documents.shell.text import Given, stated
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
-from planner.launch import titan_functions
+from planner.launch import titan_functions, xtuner
 from planner.launch.ray_serve import CONFIG
 from planner.launch.target import Target
 from planner.launch.targets import target_of
 from planner.launch.understood import ONGOING, Found, World
-from planner.launch.xtuner import trained_by_xtuner
 
 _ENGINES = {
     "vllm": ("LLM", "AsyncEngineArgs", "EngineArgs"),
@@ -155,8 +154,13 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
         yield _trained(call, calls, text, name)
     yield from (_of_nemo(one, calls, text, name) for one in calls if one.ends(_OF_NEMO))
     if titan_functions.is_of(calls):
-        yield from _of_titan(text, name)
-    if (own := trained_by_xtuner(calls, name)) is not None:
+        for function, settings in titan_functions.configured(functions_of(text, name)):
+            given = {f"--{key}": value for key, value in settings.items()}
+            given["--function"] = function.name
+            yield _stated("torchtitan", given, text, name, function.line)
+    for line, given in xtuner.configured(calls, name):
+        yield _stated("xtuner", given, text, name, line)
+    if (own := xtuner.trained_by_xtuner(calls, name)) is not None:
         values, line = own
         options = _Options(target=target_of("transformers"))
         for key, value in values.items():
@@ -167,21 +171,10 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def _of_titan(text: str, name: str) -> Iterator[Found]:
-    """Each configuration that functions for torchtitan make."""
-    for function, settings in titan_functions.configured(functions_of(text, name)):
-        given = {"function": function.name, **settings}
-        yield Found(
-            target="torchtitan",
-            name=name,
-            text=text,
-            line=function.line,
-            options={
-                f"--{key}": _given(f"--{key}", value, function.line)
-                for key, value in given.items()
-                if value is not None
-            },
-        )
+def _stated(target: str, given: Mapping[str, Value], text: str, name: str, line: int) -> Found:
+    """A configuration whose options stand nowhere as they are."""
+    options = {key: _given(key, value, line) for key, value in given.items() if value is not None}
+    return Found(target=target, name=name, text=text, line=line, options=options)
 
 
 # NVIDIA/NeMo 2, scripts/performance/helpers.py, and llm/recipes/llama3_70b.py for adapters.
@@ -216,13 +209,7 @@ def _of_nemo(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
         if recipe.ends("finetune_recipe") and recipe.given.get("peft_scheme", "lora") == "lora":
             own = next((one.given for one in calls if one.ends("LoRA")), {})
             given |= {"--mode": "lora", "peft.dim": own.get("dim", 16)}
-    return Found(
-        target="megatron-bridge",
-        name=name,
-        text=text,
-        line=call.line,
-        options={key: _given(key, one, call.line) for key, one in given.items() if one is not None},
-    )
+    return _stated("megatron-bridge", given, text, name, call.line)
 
 
 def _engine(call: Call, calls: Sequence[Call]) -> str:
