@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.documents.shell.text import Given
 from planner.launch.option_table import shipped_rows
 from planner.launch.shape import shape_of
 from planner.launch.target import Target, changes_nothing, gathered
@@ -68,7 +67,10 @@ def answers(reading: Reading) -> Answers:
         Its layout is that of other GPUs.
     """
     is_command = bool(reading.found.positional)
-    reading = _spelled(reading)
+    given = with_words(reading).found.options
+    names = {option: _name(option) for option in given}
+    options = {names[option]: one for option, one in given.items()}
+    reading = TARGET.reading(replace(reading.found, options=options))
     found = gathered(reading, "XTuner")
     values = found.values
     is_new = "pretrain" in (told(reading, "tokenize_fn") or "")
@@ -85,27 +87,20 @@ def answers(reading: Reading) -> Answers:
         values["total_tokens"] = (
             steps * int(values["global_batch_size"]) * int(values["sequence_length"])
         )
-    used = TARGET.table.used | {row.option for row in TARGET.table.rows if row.option}
-    ignored = frozenset(name for name in reading.found.options if name.startswith(_IGNORED))
-    return found.made(shape=shape, used=_dashed(used), ignored=_dashed(ignored - used))
+    known = TARGET.table.used | TARGET.table.options
+    used = frozenset(option for option, name in names.items() if name in known)
+    ignored = frozenset(option for option, name in names.items() if name.startswith(_IGNORED))
+    return found.made(shape=shape, used=used, ignored=ignored - used)
 
 
-def _dashed(names: frozenset[str]) -> frozenset[str]:
-    """Keys as configurations and as commands have them."""
-    own = {one: name for name, one in _SPELLED.items()}
-    spelt = [name.replace(one, own[one]) for name in names for one in own if name.startswith(one)]
-    words = {f"--{name}" for name in (*names, *spelt)}
-    return names | words | {word.replace("_", "-") for word in words}
+def _name(option: str) -> str:
+    """An option of the command as a configuration calls it.
 
-
-def _spelled(reading: Reading) -> Reading:
-    """The options of a command as a configuration calls them."""
-    options: dict[str, Given] = {}
-    for option, given in with_words(reading).found.options.items():
-        name = option.removeprefix("--").replace("-", "_")
-        head, dot, rest = name.partition(".")
-        options[_SPELLED.get(head, head) + dot + rest] = given
-    return TARGET.reading(replace(reading.found, options=options))
+    >>> _name("--fsdp-config.cpu-offload")
+    'fsdp_cfg.cpu_offload'
+    """
+    head, dot, rest = option.removeprefix("--").replace("-", "_").partition(".")
+    return _SPELLED.get(head, head) + dot + rest
 
 
 def _model(reading: Reading, found: Gathered) -> Mapping[str, object] | None:
