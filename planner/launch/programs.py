@@ -155,9 +155,9 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
     yield from (_of_nemo(one, calls, text, name) for one in calls if one.ends(_OF_NEMO))
     if titan_functions.is_of(calls):
         for function, settings in titan_functions.configured(functions_of(text, name)):
-            own = {f"--{key}": value for key, value in settings.items()}
-            own["--function"] = function.name
-            yield _stated("torchtitan", own, text, name, function.line)
+            told = {"function": function.name, **settings}
+            dashed = {f"--{key}": value for key, value in told.items()}
+            yield _stated("torchtitan", dashed, text, name, function.line)
     for line, given in xtuner.configured(calls, name):
         yield _stated("xtuner", given, text, name, line)
     if (own := xtuner.trained_by_xtuner(calls, name)) is not None:
