@@ -20,6 +20,7 @@ from planner.documents.shell.text import Given, stated
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
 from planner.launch import titan_functions, xtuner
+from planner.launch.launchers import kubeflow
 from planner.launch.ray_serve import CONFIG
 from planner.launch.target import Target
 from planner.launch.targets import target_of
@@ -481,11 +482,14 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
 
 
 _PROCESSES = ("Popen", "run", "call", "check_call", "check_output", "system", "execv", "execvp")
+_CUSTOM = "CustomTrainer"
 _ON_GPUS = ("function", "cls", "service")
 
 
 def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
-    """Commands that a program starts as processes, each with its line."""
+    """Commands that a program starts, as processes or as jobs, each with its line."""
+    for line, words in kubeflow.commands_of(calls):
+        yield line, shlex.join(words)
     for call in calls:
         given = call.positional[-1:] if call.ends("execv", "execvp") else call.positional[:1]
         if not call.ends(*_PROCESSES) or call.module not in ("subprocess", "os"):
@@ -499,11 +503,20 @@ def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
 
 
 def world_of_program(calls: Sequence[Call]) -> World:
-    """The GPUs that a function of Modal or a service of BentoML asks for.
+    """The GPUs that a function of Modal, of Kubeflow or a service of BentoML asks for.
 
     ``gpu="H100:8"`` (modal.com/docs/guide/gpu), ``resources={"gpu": 8, "gpu_type": "nvidia-h100"}``
     (docs.bentoml.com, reference/bentoml/configurations).
     """
+    for call in (one for one in calls if one.ends(_CUSTOM)):
+        resources, nodes = call.given.get("resources_per_node"), call.given.get("num_nodes") or 1
+        given = resources if isinstance(resources, dict) else {}
+        count = given.get("gpu", given.get("nvidia.com/gpu"))
+        if isinstance(count, int | str) and isinstance(nodes, int):
+            return World(
+                num_nodes=stated("num_nodes", str(nodes), call.line),
+                gpus_per_node=stated("gpu", str(count), call.line),
+            )
     for call in (one for one in calls if one.ends(*_ON_GPUS)):
         gpu, resources = call.given.get("gpu"), call.given.get("resources")
         if isinstance(gpu, str) and gpu:
