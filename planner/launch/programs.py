@@ -488,8 +488,8 @@ _ON_GPUS = ("function", "cls", "service")
 
 def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
     """Commands that a program starts, as processes or as jobs, each with its line."""
-    for line, words in kubeflow.commands_of(calls):
-        yield line, shlex.join(words)
+    for line, told in kubeflow.commands_of(calls):
+        yield line, shlex.join(told)
     for call in calls:
         given = call.positional[-1:] if call.ends("execv", "execvp") else call.positional[:1]
         if not call.ends(*_PROCESSES) or call.module not in ("subprocess", "os"):
