@@ -352,7 +352,7 @@ def _files(
 
 
 def _is_read(name: str) -> bool:
-    return name.lower().endswith(_DOCUMENTS) or "modelfile" in name.lower()
+    return name.lower().endswith((*_DOCUMENTS, ".conf")) or "modelfile" in name.lower()
 
 
 def _document(path: Path, script: Script, name: str) -> Found | None:

@@ -79,6 +79,13 @@ def in_words_of(sources: Sources, dialect: Dialect) -> None:
                 sources.script[into] = given.saying(word)
 
 
+_OF_DEEPSPEED = (
+    "--deepspeed",
+    "--deepspeed_config_file",
+    "deepspeed_config.deepspeed_config_file",
+)
+
+
 @record(kw_only=True)
 class Said:
     """What the tables made of each source; see `planner.launch.trainer.reading`.
@@ -119,9 +126,9 @@ class Said:
 
     def absent_file(self) -> str | None:
         """DeepSpeed's file where one is named, ``deepspeed_zero2`` of xtuner too, and not here."""
-        name = self.texts.get("--deepspeed") or ""
+        name = next(filter(None, map(self.texts.get, _OF_DEEPSPEED)), "")
         is_here = any("." in key or key == "train_batch_size" for key in self.deepspeed_keys)
-        is_file = name.endswith(".json") or name.startswith("deepspeed_zero")
+        is_file = name.endswith((".json", ".conf")) or name.startswith("deepspeed_zero")
         return name if is_file and not is_here else None
 
     def is_on(self, *options: str) -> bool:
