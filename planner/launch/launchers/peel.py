@@ -344,7 +344,11 @@ def _unwrapped(
             ]
     if program.does == "env":
         rest = _assigned(rest, environment)
-    if program.does == "dashes":
+    if program.does == "mason":
+        end = next((at for at, word in enumerate(words) if word.text == "--"), len(words))
+        pairs = zip(words[1:end], words[2 : end + 1], strict=False)
+        options = [(word.begins, value) for word, value in pairs if word.begins.startswith("--")]
+    if program.does in ("dashes", "mason"):
         rest = next((words[i + 1 :] for i, one in enumerate(words) if one.text == "--"), ())
     layers = (*state.layers, *_hosts(script, program, options))
     if (layer := layer_of(program.does, options)).said or layer.gpu:
