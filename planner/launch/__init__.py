@@ -30,6 +30,7 @@ READ_ALONE = (
     "gpt-neox",
     "verl",
     "openrlhf",
+    "open-instruct",
     "nemo-rl",
     "tgi",
     "lmdeploy",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from planner.base.records import record
 from planner.documents.shell import Command, HereDocument, Script, Word
@@ -346,7 +347,7 @@ def _unwrapped(
         rest = _assigned(rest, environment)
     if program.does == "mason":
         end = next((at for at, word in enumerate(words) if word.text == "--"), len(words))
-        pairs = zip(words[1:end], words[2 : end + 1], strict=False)
+        pairs = pairwise(words[1 : end + 1])
         options = [(word.begins, value) for word, value in pairs if word.begins.startswith("--")]
     if program.does in ("dashes", "mason"):
         rest = next((words[i + 1 :] for i, one in enumerate(words) if one.text == "--"), ())

@@ -235,6 +235,10 @@ def named_by_program(words: Sequence[str]) -> str | None:
     return next((part for part in parts if part in _NAMED), None)
 
 
+_CACHES = "open_instruct/dpo_tune_cache.py"
+"""Asks the reference model before it trains."""
+
+
 def objective_said(said: Said, found: Gathered, name: str) -> None:
     """The objective of the file ``name``, and whether its reference model is asked before training.
 
@@ -258,7 +262,9 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
         objective = TrainingObjective.DAPO
         found.notes.append("No beta above 0: GRPO has no reference model then, as DAPO has none.")
     found.values["training_objective"] = str(objective)
-    if said.is_on("--precompute_ref_log_probs") and objective.has_reference:
+    is_cached = any(word.endswith(_CACHES) for word in said.words)
+    is_cached = is_cached or said.is_on("--precompute_ref_log_probs")
+    if is_cached and objective.has_reference:
         found.values["precompute_ref_log_probs"] = True
 
 
