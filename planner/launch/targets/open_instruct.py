@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
+from planner.errors import LaunchError
 from planner.launch.shape import model_named
 from planner.launch.target import Target, changes_nothing, gathered
 from planner.launch.targets.rollouts import flag, number, put_objective, told, with_words
@@ -41,10 +42,12 @@ def answers(reading: Reading) -> Answers:
     Raises
     ------
     LaunchError
-        Its ranks do not divide its GPUs.
+        Its ranks do not divide its GPUs, or it trains adapters.
     """
     program = _program(reading)
     reading = TARGET.reading(with_words(reading).found)
+    if flag(reading, "--use_peft", "--use_lora"):
+        raise LaunchError(f"{reading.place}: adapters of {program}.py are not predicted.")
     found = gathered(reading, "Open-Instruct")
     values = found.values
     size = reading.text("--config_name")  # of a checkpoint of its own, whose path says nothing
@@ -156,5 +159,6 @@ TARGET = Target(
     profiles=("DeepSpeed", "torchtitan"),
     answers=answers,
     starts=starts,
+    accepted=("open-instruct-e6c3044",),
     honoured=changes_nothing,
 )
