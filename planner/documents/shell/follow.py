@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from planner.documents.shell.expand import (
     Expander,
@@ -161,6 +163,8 @@ class SimpleCommands:
         self._builtin(name, words)
         if name == "read" and any((word.text or "").startswith("-d") for word in words):
             self._read_whole(node, words[-1])
+        elif name == "read":
+            self._read_words(node, words)
         self._command(node, words)
         if name == "false" or (name == "getopts" and not self.expander.num_arguments):
             return False
@@ -287,6 +291,28 @@ class SimpleCommands:
         if bodies and (name.text or "").isidentifier():
             pieces = self.expander.text(bodies[-1].parts, bodies[-1].start)
             self.put(name.text or "", Variable((Element(pieces),), assigned=(node.start,)))
+
+    def _read_words(self, node: Simple, words: Sequence[Word]) -> None:
+        """``IFS=, read -r A B <<< TEXT``: the text is dealt to the names, or to an array."""
+        given = [item.word for item in node.redirections if item.operator == "<<<"]
+        text = text_of(self.expander.text(given[-1].parts, given[-1].start)) if given else None
+        if text is None:
+            return
+        options = [word.text or "" for word in words[1:] if word.begins.startswith("-")]
+        names = [word.text or "" for word in words[1:] if not word.begins.startswith("-")]
+        into = next((text_of(self._value(item).pieces) for item in node.assignments
+                     if item.name == "IFS"), None)  # fmt: skip
+        is_array = any("a" in option for option in options)
+        most = 0 if is_array else len(names) - 1
+        parts = re.split(f"[{re.escape(into)}]" if into else r"\s+", text.strip(), maxsplit=most)
+        places = (node.start,)
+        if is_array and names:
+            elements = tuple(Element(computed(part)) for part in parts)
+            self.put(names[-1], Variable(elements, True, places))
+            return
+        for name, part in zip_longest(names, parts[: len(names)], fillvalue=""):
+            if name.isidentifier():
+                self.put(name, Variable((Element(computed(part) or (Piece(""),)),), False, places))
 
     def _shift(self, rest: Sequence[str]) -> None:
         if self.expander.arguments is not None:
