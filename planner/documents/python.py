@@ -6,7 +6,8 @@ import ast
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TypeAlias
 
@@ -59,6 +60,19 @@ class Call:
         return any(self.name == word or self.name.endswith("." + word) for word in words)
 
 
+@record(kw_only=True)
+class Function:
+    """A function: the ``calls`` in it, and what it assigns to parts of what it has made.
+
+    ``changes`` are these values by the path behind the name: ``steps`` of ``config.steps = 9``.
+    """
+
+    name: str
+    line: int
+    calls: tuple[Call, ...]
+    changes: Mapping[str, Value]
+
+
 @dataclass(kw_only=True)
 class _Scope:
     """Names of a module, a function or a class; each with what it is assigned."""
@@ -66,6 +80,7 @@ class _Scope:
     above: _Scope | None = None
     names: dict[str, list[tuple[ast.expr | None, _Scope]]] = field(default_factory=dict)
     added: dict[str, list[ast.expr]] = field(default_factory=dict)
+    changed: dict[str, list[tuple[str, ast.expr]]] = field(default_factory=dict)
 
     def put(self, name: str, value: ast.expr | None, place: _Scope | None = None) -> None:
         """Assign a value that is written in ``place``; None is one that is not known."""
@@ -79,6 +94,7 @@ class _Program:
     arguments: dict[str, ast.expr | None] = field(default_factory=dict)
     members: dict[str, _Scope] = field(default_factory=dict)
     functions: dict[str, tuple[list[str], _Scope]] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
     found: list[tuple[ast.Call, _Scope]] = field(default_factory=list)
     steps: int = 0
 
@@ -104,22 +120,57 @@ def calls_of(
     LaunchError
         It is no Python, or nested beyond what is read.
     """
+    with _read(text, name) as program:
+        _take_options(program, command_line or {})
+        _pass_on(program)
+        found = [_call(node, scope, program) for node, scope in program.found]
+    return tuple(sorted(found, key=lambda one: one.line))
+
+
+def functions_of(text: str, name: str) -> tuple[Function, ...]:
+    """The functions of a program, in order; values are told as in `calls_of`.
+
+    Raises
+    ------
+    LaunchError
+        As `calls_of`.
+    """
+    with _read(text, name) as program:
+        found = []
+        for called, (_, own) in program.functions.items():
+            calls = [_call(node, at, program) for node, at in program.found if _is_in(at, own)]
+            changes = {
+                path: _value(value, own, program, ())
+                for each in own.changed.values()
+                for path, value in each
+            }
+            line = program.lines[called]
+            found.append(Function(name=called, line=line, calls=tuple(calls), changes=changes))
+    return tuple(found)
+
+
+def _is_in(scope: _Scope | None, outer: _Scope) -> bool:
+    while scope is not None and scope is not outer:
+        scope = scope.above
+    return scope is outer
+
+
+@contextmanager
+def _read(text: str, name: str) -> Iterator[_Program]:
+    """The program of a text, and an error of its own for what cannot be read of it."""
     program = _Program(name=name)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
         _gather(_folded(tree.body), _Scope(), program)
-        _take_options(program, command_line or {})
-        _pass_on(program)
-        found = [_call(node, scope, program) for node, scope in program.found]
+        yield program
     except SyntaxError as error:
         raise LaunchError(
             f"{name}: line {error.lineno}: is no Python that can be read ({error.msg})."
         ) from None
     except (ValueError, RecursionError, MemoryError):
         raise LaunchError(f"{name}: is no Python that can be read.") from None
-    return tuple(sorted(found, key=lambda one: one.line))
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -147,8 +198,13 @@ def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     return kept
 
 
-def _gather(nodes: Sequence[ast.AST], scope: _Scope, program: _Program) -> None:
-    """Take in names, imports and calls, in scopes as Python has them."""
+def _gather(
+    nodes: Sequence[ast.AST], scope: _Scope, program: _Program, *, is_sure: bool = True
+) -> None:
+    """Take in names, imports and calls, in scopes as Python has them.
+
+    What is not sure, as it depends on a condition, changes parts to what is not known.
+    """
     for node in nodes:
         program.step()
         inner = scope
@@ -164,11 +220,13 @@ def _gather(nodes: Sequence[ast.AST], scope: _Scope, program: _Program) -> None:
             named = _parameters(node.args, inner)
             if not isinstance(node, ast.Lambda):
                 program.functions[node.name] = named, inner
+                program.lines[node.name] = node.lineno
         elif isinstance(node, ast.ClassDef):
             inner = program.members[node.name] = _Scope(above=scope)
         elif isinstance(node, ast.Assign):
             for target in node.targets:
-                _assign(target, node.value, scope)
+                is_part = isinstance(target, ast.Attribute)
+                _assign(target, node.value if is_sure or not is_part else None, scope)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             _assign(node.target, node.value, scope)
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
@@ -185,7 +243,8 @@ def _gather(nodes: Sequence[ast.AST], scope: _Scope, program: _Program) -> None:
                     _add(node.func.value, node.args[0], scope)
                 elif node.func.attr == "append":
                     _add(node.func.value, ast.List(elts=[*node.args]), scope)
-        _gather([*ast.iter_child_nodes(node)], inner, program)
+        within = is_sure and not isinstance(node, ast.If)
+        _gather([*ast.iter_child_nodes(node)], inner, program, is_sure=within)
 
 
 def _parameters(given: ast.arguments, scope: _Scope) -> list[str]:
@@ -227,8 +286,12 @@ def _assign(target: ast.AST, value: ast.expr | None, scope: _Scope) -> None:
         for at, one in enumerate(target.elts):
             each = value.elts[at] if told and isinstance(value, ast.Tuple | ast.List) else None
             _assign(one, each, scope)
-    elif isinstance(target, ast.Subscript | ast.Attribute) and isinstance(target.value, ast.Name):
+    elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
         scope.put(target.value.id, None)  # a mapping that is changed
+    elif isinstance(target, ast.Attribute):
+        name, _, path = ast.unparse(target).partition(".")
+        changed = scope.changed.setdefault(name, [])
+        changed.append((path, ast.Name(id="") if value is None else value))
 
 
 def _add(target: ast.AST, value: ast.expr, scope: _Scope) -> None:
@@ -428,7 +491,16 @@ def _mapping(node: ast.Dict, told: Callable[[ast.AST], Value]) -> Value:
 def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Value:
     """A name that is assigned once where it is found first, outwards."""
     place: _Scope | None = scope
-    while place is not None and name not in place.names:
+    changes: list[tuple[str, Value]] = []
+    while place is not None:
+        inner = place
+        changes += (
+            (path, _value(value, inner, program, (*within, (id(inner), f"{name}."))))
+            for path, value in place.changed.get(name, [])
+            if (id(inner), f"{name}.") not in within
+        )
+        if name in place.names:
+            break
         place = place.above
     if place is None:
         return Untold(why=f"{name} is set by nothing in this program")
@@ -444,7 +516,9 @@ def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Valu
         for one in place.added.get(name, []):
             more = _value(one, place, program, (*within, known))
             told = [*told, *(more if isinstance(more, list) else [_untold(one)])]
-    return told
+    if changes and isinstance(told, Call):
+        return replace(told, given={**told.given, **dict(changes)})
+    return Untold(why=f"{name} is set more than once") if changes else told
 
 
 def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _Within) -> Value:
@@ -457,6 +531,8 @@ def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _W
         return _named(rest, program.members[first], program, within)
     if isinstance(node.value, ast.Name):
         made = _named(node.value.id, scope, program, within)
+        if isinstance(made, Call) and rest in made.given and made.name not in program.members:
+            return made.given[rest]
         if isinstance(made, Call) and made.name in program.members:
             members = program.members[made.name]
             if rest in made.given or rest in members.names:

@@ -16,15 +16,16 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from planner.documents.python import Call, Untold, Value, word_of_shell
+from planner.documents.python import Call, Untold, Value, functions_of, word_of_shell
 from planner.documents.shell.text import Given, stated
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
+from planner.launch import titan_functions, xtuner
+from planner.launch.launchers import kubeflow
 from planner.launch.ray_serve import CONFIG
 from planner.launch.target import Target
 from planner.launch.targets import readers, target_of
 from planner.launch.understood import ONGOING, Found, World
-from planner.launch.xtuner import trained_by_xtuner
 
 _ENGINES = {
     "vllm": ("LLM", "AsyncEngineArgs", "EngineArgs"),
@@ -166,7 +167,14 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
     for call in trainings:
         yield _trained(call, calls, text, name)
     yield from (_of_nemo(one, calls, text, name) for one in calls if one.ends(_OF_NEMO))
-    if (own := trained_by_xtuner(calls, name)) is not None:
+    if titan_functions.is_of(calls):
+        for function, settings in titan_functions.configured(functions_of(text, name)):
+            told = {"function": function.name, **settings}
+            dashed = {f"--{key}": value for key, value in told.items()}
+            yield _stated("torchtitan", dashed, text, name, function.line)
+    for line, given in xtuner.configured(calls, name):
+        yield _stated("xtuner", given, text, name, line)
+    if (own := xtuner.trained_by_xtuner(calls, name)) is not None:
         values, line = own
         options = _Options(target=target_of("transformers"))
         for key, value in values.items():
@@ -175,6 +183,12 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
             target="transformers", name=name, text=text, line=line, options=options.known,
             unknown=tuple(options.unknown),
         )  # fmt: skip
+
+
+def _stated(target: str, given: Mapping[str, Value], text: str, name: str, line: int) -> Found:
+    """A configuration whose options stand nowhere as they are."""
+    options = {key: _given(key, value, line) for key, value in given.items() if value is not None}
+    return Found(target=target, name=name, text=text, line=line, options=options)
 
 
 # NVIDIA/NeMo 2, scripts/performance/helpers.py, and llm/recipes/llama3_70b.py for adapters.
@@ -209,13 +223,7 @@ def _of_nemo(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
         if recipe.ends("finetune_recipe") and recipe.given.get("peft_scheme", "lora") == "lora":
             own = next((one.given for one in calls if one.ends("LoRA")), {})
             given |= {"--mode": "lora", "peft.dim": own.get("dim", 16)}
-    return Found(
-        target="megatron-bridge",
-        name=name,
-        text=text,
-        line=call.line,
-        options={key: _given(key, one, call.line) for key, one in given.items() if one is not None},
-    )
+    return _stated("megatron-bridge", given, text, name, call.line)
 
 
 def _engine(call: Call, calls: Sequence[Call]) -> str:
@@ -502,11 +510,14 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
 
 
 _PROCESSES = ("Popen", "run", "call", "check_call", "check_output", "system", "execv", "execvp")
+_CUSTOM = "CustomTrainer"
 _ON_GPUS = ("function", "cls", "service")
 
 
 def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
-    """Commands that a program starts as processes, each with its line."""
+    """Commands that a program starts, as processes or as jobs, each with its line."""
+    for line, told in kubeflow.commands_of(calls):
+        yield line, shlex.join(told)
     for call in calls:
         given = call.positional[-1:] if call.ends("execv", "execvp") else call.positional[:1]
         if not call.ends(*_PROCESSES) or call.module not in ("subprocess", "os"):
@@ -520,11 +531,20 @@ def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
 
 
 def world_of_program(calls: Sequence[Call]) -> World:
-    """The GPUs that a function of Modal or a service of BentoML asks for.
+    """The GPUs that a function of Modal, of Kubeflow or a service of BentoML asks for.
 
     ``gpu="H100:8"`` (modal.com/docs/guide/gpu), ``resources={"gpu": 8, "gpu_type": "nvidia-h100"}``
     (docs.bentoml.com, reference/bentoml/configurations).
     """
+    for call in (one for one in calls if one.ends(_CUSTOM)):
+        resources, nodes = call.given.get("resources_per_node"), call.given.get("num_nodes") or 1
+        given = resources if isinstance(resources, dict) else {}
+        count = given.get("gpu", given.get("nvidia.com/gpu"))
+        if isinstance(count, int | str) and isinstance(nodes, int):
+            return World(
+                num_nodes=stated("num_nodes", str(nodes), call.line),
+                gpus_per_node=stated("gpu", str(count), call.line),
+            )
     for call in (one for one in calls if one.ends(*_ON_GPUS)):
         gpu, resources = call.given.get("gpu"), call.given.get("resources")
         if isinstance(gpu, str) and gpu:

@@ -325,7 +325,9 @@ def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
 def started(words: Sequence[Word]) -> Target | None:
     """The target whose program this is."""
     texts = [told_in(word) for word in words]
-    return next((one for one in readers().values() if one.starts(texts)), None)
+    # Scripts that the Trainer's know by what they are called are others' too.
+    known = sorted(readers().values(), key=lambda one: one.name in _OF_TRAINER)
+    return next((one for one in known if one.starts(texts)), None)
 
 
 def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Found:
@@ -371,7 +373,7 @@ def _files(
 
 
 def _is_read(name: str) -> bool:
-    return name.lower().endswith(_DOCUMENTS) or "modelfile" in name.lower()
+    return name.lower().endswith((*_DOCUMENTS, ".conf")) or "modelfile" in name.lower()
 
 
 def _document(path: Path, script: Script, name: str) -> Found | None:

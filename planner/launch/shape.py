@@ -499,6 +499,7 @@ def _candidates(model: ModelSpec) -> Iterator[tuple[str, Config]]:
 
 _LONGEST = 200
 _NUMBERED = re.compile(r"^([a-z]+)-?(\d)(\d)?(?=[_-]|$)")
+_MILLIONS = re.compile(r"(?<![\d.])([1-9])00m\b")
 _KINDS = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
 
 
@@ -508,6 +509,8 @@ def model_named(text: str) -> str | None:
 
     >>> model_named("llama31_405b"), model_named("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config")
     ('llama-3.1-405b', 'qwen3-30b-a3b')
+    >>> model_named("qwen3_600m_sft_yarn_128k_config")
+    'qwen3-0.6b'
     """
     if len(text) > _LONGEST:
         return None
@@ -525,7 +528,7 @@ def _spelled(text: str) -> Iterator[str]:
     plain = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
     for kind in _KINDS:
         plain = plain.partition(kind)[0]
-    plain = plain.replace("_", "-")
+    plain = _MILLIONS.sub(r"0.\1b", plain.replace("_", "-"))
     yield plain
     yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", plain)
     found = _NUMBERED.match(plain)

@@ -1,4 +1,4 @@
-"""xtuner's configurations in Python, in words of Hugging Face's Trainer.
+"""xtuner's configurations in Python: of 0.x in words of Hugging Face's Trainer, of 1 in its own.
 
 Source: InternLM/xtuner 0.2, ``xtuner/model/sft.py`` (``SupervisedFinetune``: every layer is
 repeated unless ``use_activation_checkpointing`` is false, an adapter without ``target_modules``
@@ -7,7 +7,7 @@ is of all linear layers) and ``xtuner/configs``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.documents.python import Call, Value
 from planner.errors import LaunchError
@@ -47,6 +47,46 @@ def trained_by_xtuner(calls: Sequence[Call], name: str) -> tuple[Mapping[str, Va
     found["gradient_checkpointing"] = repeats is not False
     found |= _model(whole)
     return found, whole.line
+
+
+_TRAINER, _OF_ANSWERS = "TrainerConfig", ("RLColocateTrainerConfig", "RLDisaggregatedTrainerConfig")
+_NEEDED = {"model_cfg", "dataloader_cfg"}
+
+
+def configured(calls: Sequence[Call], name: str) -> Iterator[tuple[int, Mapping[str, Value]]]:
+    """What a ``TrainerConfig`` of XTuner 1 sets, by dotted names, and its line.
+
+    An object is told by its class and by what it is given.
+
+    Raises
+    ------
+    LaunchError
+        It trains on answers that it generates.
+    """
+    for call in calls:
+        if call.ends(*_OF_ANSWERS):
+            kind = call.name.rpartition(".")[2]
+            raise LaunchError(
+                f"{name}: line {call.line}: XTuner's {kind} trains on answers that it generates, "
+                "which is not predicted of it: TrainerConfig is. Describe the training step "
+                "without --from, with --objective grpo."
+            )
+        if call.ends(_TRAINER) and {*call.given} >= _NEEDED:
+            functions = (one.name for one in calls if "TokenizeF" in one.name)
+            kind = next(functions, "").rpartition(".")[2].lower()
+            yield call.line, {"tokenize_fn": kind or None, **_flat("", call.given)}
+
+
+def _flat(before: str, given: Mapping[str, Value]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for key, value in given.items():
+        path = f"{before}{key}".replace("text_config.", "")
+        if isinstance(value, Call):
+            found[path] = value.name.rpartition(".")[2]
+            found |= _flat(f"{path}.", value.given)
+        elif not isinstance(value, dict | list):
+            found[path] = value
+    return found
 
 
 def _model(whole: Call) -> Mapping[str, Value]:

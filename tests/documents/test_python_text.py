@@ -6,7 +6,14 @@ import json
 
 import pytest
 
-from planner.documents.python import Untold, calls_of, cells_of, program_and_shell
+from planner.documents.python import (
+    Call,
+    Untold,
+    calls_of,
+    cells_of,
+    functions_of,
+    program_and_shell,
+)
 from planner.errors import LaunchError
 
 
@@ -115,3 +122,27 @@ def test_only_cells_of_code_are_read() -> None:
     for text in ("{", "[]", "{}"):
         with pytest.raises(LaunchError, match=r"n\.ipynb"):
             [*cells_of(text, "n.ipynb")]
+
+
+def test_what_functions_set_later_is_told_of_them() -> None:
+    text = (
+        "def base():\n    return Config(steps=2 * 5)\n"
+        "def own():\n    config = base()\n    config.part.size = 4\n    return config\n"
+    )
+
+    base, own = functions_of(text, "x.py")
+
+    assert [call.given for call in base.calls] == [{"steps": 10}]
+    assert (own.line, own.changes) == (3, {"part.size": 4})
+    assert [call.name for call in own.calls] == ["base"]
+
+
+def test_parts_that_are_set_later_belong_to_what_a_call_makes() -> None:
+    text = "part = Part(size=1)\npart.size = 8\npart.kind = 'b'\nTrainer(part=part, size=part.size)"
+
+    trainer = calls_of(text, "x.py")[-1]
+
+    part = trainer.given["part"]
+    assert isinstance(part, Call)
+    assert part.given == {"size": 8, "kind": "b"}
+    assert trainer.given["size"] == 8

@@ -306,3 +306,20 @@ def test_a_word_of_several_is_shown_as_it_stands_itself() -> None:
     found = words('A=(\n  --tp 8\n  "${FOLDER}"/base.yml\n)\nrun "${A[@]}" $ALONE')
     assert [word.raw for word in found] == ["run", "--tp", "8", '"${FOLDER}"/base.yml', "$ALONE"]
     assert found[3].line == 3
+
+
+def test_words_that_read_is_given_are_dealt_to_its_names() -> None:
+    script = read_shell(
+        "CONFIGS=('2,1,True')\n"
+        'for config in "${CONFIGS[@]}"; do\n'
+        '  IFS="," read -r TP PP SP <<< "$config"\n'
+        "  IFS=: read -ra PARTS <<< a:b:c\n"
+        "  read -r ONE REST <<< 'x y z'\n"
+        '  run $TP $PP $SP ${PARTS[1]} "$REST" $config2\n'
+        "done\n",
+        {},
+        "r.sh",
+    )
+
+    words = script.commands[-1].words
+    assert [word.text for word in words] == ["run", "2", "1", "True", "b", "y z", None]

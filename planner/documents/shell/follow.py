@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Iterable
+import re
 from dataclasses import replace
+from itertools import zip_longest
 
 from planner.documents.shell.expand import (
     Expander,
@@ -163,12 +165,8 @@ class SimpleCommands:
             return self.call(name, [Element(word.pieces, word.regions) for word in words[1:]])
         self._builtin(name, words)
         if name == "read" and any((word.text or "").startswith("-d") for word in words):
-            # ``read -r -d '' NAME <<EOF``: the here-document, as it becomes.
-            bodies = [item.body for item in node.redirections if item.body is not None]
-            if bodies and (words[-1].text or "").isidentifier():
-                pieces = self.expander.text(bodies[-1].parts, bodies[-1].start)
-                put = Variable((Element(pieces),), assigned=(node.start,))
-                self.put(words[-1].text or "", put)
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
         self._command(node, words)
         if name == "false" or (name == "getopts" and not self.expander.num_arguments):
             return False
@@ -284,6 +282,35 @@ class SimpleCommands:
         elif name == "set" and "--" in rest:
             after = words[rest.index("--") + 2 :]
             self.expander.arguments = tuple(Element(w.pieces, w.regions) for w in after)
+
+    def _read_whole(self, node: Simple, name: Word) -> None:
+        """``read -r -d '' NAME <<EOF``: the here-document, as it becomes."""
+        bodies = [item.body for item in node.redirections if item.body is not None]
+        if bodies and (name.text or "").isidentifier():
+            pieces = self.expander.text(bodies[-1].parts, bodies[-1].start)
+            self.put(name.text or "", Variable((Element(pieces),), assigned=(node.start,)))
+
+    def _read_words(self, node: Simple, words: Sequence[Word]) -> None:
+        """``IFS=, read -r A B <<< TEXT``: the text is dealt to the names, or to an array."""
+        given = [item.word for item in node.redirections if item.operator == "<<<"]
+        text = text_of(self.expander.text(given[-1].parts, given[-1].start)) if given else None
+        if text is None:
+            return
+        options = [word.text or "" for word in words[1:] if word.begins.startswith("-")]
+        names = [word.text or "" for word in words[1:] if not word.begins.startswith("-")]
+        into = next((text_of(self._value(item).pieces) for item in node.assignments
+                     if item.name == "IFS"), None)  # fmt: skip
+        is_array = any("a" in option for option in options)
+        most = 0 if is_array else len(names) - 1
+        parts = re.split(f"[{re.escape(into)}]" if into else r"\s+", text.strip(), maxsplit=most)
+        places = (node.start,)
+        if is_array and names:
+            elements = tuple(Element(computed(part)) for part in parts)
+            self.put(names[-1], Variable(elements, True, places))
+            return
+        for name, part in zip_longest(names, parts[: len(names)], fillvalue=""):
+            if name.isidentifier():
+                self.put(name, Variable((Element(computed(part) or (Piece(""),)),), False, places))
 
     # Here-documents
 

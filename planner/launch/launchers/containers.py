@@ -17,6 +17,7 @@ from planner.documents.shell.inner import read_inner
 from planner.documents.shell.text import Given, Span, stated
 from planner.documents.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
 from planner.documents.yaml_places import Place, documents
+from planner.launch.launchers.kubeflow import command_of
 from planner.launch.understood import World
 from planner.specs.quantization import checkpoint_of
 
@@ -193,7 +194,7 @@ def _containers(text: str, name: str) -> Iterator[Container]:
         elif document.get("spec", "predictor", "model", "modelFormat", "name").text == _RUNTIME:
             yield from _of_runtime(document.get("spec", "predictor"))
         elif kind == "TrainJob":
-            yield _of_train_job(document.get("spec", "trainer"))
+            yield _of_train_job(document.get("spec"))
         elif kind:
             yield from _of_pods(document, kind)
         else:
@@ -252,13 +253,21 @@ def _total(places: Sequence[Place]) -> Given | None:
     return stated("replicas", str(sum(numbers)), places[0].line)
 
 
-def _of_train_job(trainer: Place) -> Container:
-    """A TrainJob of Kubeflow: its command, and nodes with so many processes each."""
+def _of_train_job(spec: Place) -> Container:
+    """A TrainJob of Kubeflow: its command, or that of its runtime, on nodes with so many GPUs."""
+    trainer = spec.get("trainer")
     container = container_at(trainer, {})
     each = gpu_limit(trainer, "resourcesPerNode")
     each = each or trainer.get("numProcPerNode").given("numProcPerNode")
     nodes = trainer.get("numNodes").given("numNodes")
-    return replace(container, world=World(num_nodes=nodes, gpus_per_node=each))
+    world = World(num_nodes=nodes, gpus_per_node=each)
+    runtime = spec.get("runtimeRef", "name")
+    arguments = [entry.text or "" for entry in trainer.get("args").entries()]
+    words = command_of(runtime.text or "", arguments, each.single if each else None)
+    if words and not trainer.get("command").entries():
+        placed = tuple(plain_word(word, runtime.line) for word in words)
+        container = replace(container, words=placed, line=runtime.line)
+    return replace(container, world=world)
 
 
 def _pod_specs(

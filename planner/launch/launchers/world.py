@@ -8,7 +8,7 @@ from itertools import combinations
 
 from planner.base.records import record
 from planner.documents.shell import Directive, HereDocument, Word
-from planner.documents.shell.text import Given, Span
+from planner.documents.shell.text import Given, Span, stated
 from planner.launch.option_table import shipped_rows
 from planner.launch.understood import World
 
@@ -125,6 +125,10 @@ def world_of(layers: Sequence[Layer], devices: Given | None = None) -> World:
     if PER_NODE not in found and TOTAL not in found and devices is not None:
         found[PER_NODE] = devices
     gpus = [layer.gpu for layer in layers if layer.gpu]
+    # allenai/open-instruct, mason.py: it multiplies the processes of accelerate by its nodes.
+    whole = next((one for one in layers if one.kind == "mason" and one.ranks), None)
+    if whole is not None and TOTAL in found:
+        found[TOTAL] = stated("--num_nodes x --gpus", str(whole.ranks), found[TOTAL].line)
     return World(
         num_nodes=found.get(NODES),
         gpus_per_node=found.get(PER_NODE),

@@ -82,7 +82,12 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     values |= _recomputation(reading, int(values["virtual_pipeline"] or 1))
     if "dist_muon" in (reading.text("--optimizer") or ""):
         values["zero_stage"] = "1"  # its states are sharded without another option
-    found.put("pipeline_layout", told_layout(reading, values, layers))
+    layout = told_layout(reading, values, layers)
+    found.put("pipeline_layout", layout)
+    # A layout deals modules of multi-token prediction, too: the model then has them.
+    later = "".join(stages_of(layout)).count("m") if layout else 0
+    if later and not reading.has("--mtp-num-layers"):
+        values["mtp_num_layers"] = str(later)
     rates = map(reading.amount, ("--attention-dropout", "--hidden-dropout"))
     values["dropout"] = str(any((_DROPOUT if r is None else r) > 0 for r in rates)).lower()
     num_gpus = gpus_of(reading.found.world)

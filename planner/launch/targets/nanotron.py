@@ -21,7 +21,7 @@ _SECTIONS = ("general.", "checkpoints.", "data_stages", "logging.", "metrics_log
              "tokenizer.", "lighteval", "s3_upload", "optimizer.", "tokens.", "model.",
              "parallelism.tp_")  # fmt: skip
 _NOTHING = ("", "null", "none", "~")
-_ALL_AT_ONCE = (
+ALL_AT_ONCE = (
     "pp_engine afab runs all forward passes before the backward passes: its first stage keeps the "
     "activations of all micro-batches of a step, of 1f1b (which is predicted) those of {stages}."
 )
@@ -118,7 +118,7 @@ def _split(reading: Reading, found: Gathered) -> None:
         values["global_batch_size"] = steps * micro * copies
     engine = (reading.text("parallelism.pp_engine") or "").lower()
     if sizes["pp"] > 1 and engine in (*_NOTHING, "afab") and (steps or 0) > sizes["pp"]:
-        found.notes.append(_ALL_AT_ONCE.format(stages=sizes["pp"]))
+        found.notes.append(ALL_AT_ONCE.format(stages=sizes["pp"]))
 
 
 def _shape(reading: Reading) -> Words | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from planner.base.adapter_names import optimizer_of
 from planner.base.enums import (
     AttentionKind,
 )
@@ -23,7 +24,7 @@ from planner.launch.target import Argument, Draft, File, Target, Variable, gathe
 from planner.launch.targets.megatron_lm import recipe_of
 from planner.launch.templates import Value, filled
 from planner.launch.trainer.writing import require_even_copies
-from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of
+from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of, number_of
 from planner.specs.catalogue import load_model
 from planner.specs.model import ModelSpec
 
@@ -176,6 +177,10 @@ def _sizes_of(model: ModelSpec) -> list[str]:
 # Keys of earlier versions, and what they are called now.
 _OLDER = Dialect.load("torchtitan").of("is")
 _SUBCOMMAND = "activation-checkpoint:"
+# Its script, the variables that it hands on, and the processes that it starts without one.
+_SCRIPT = "run_train.sh"
+_VARIABLES = {"MODULE": "module", "CONFIG": "config", "CONFIG_FILE": "job.config_file"}
+_USUAL_PROCESSES = 8
 # pytorch/torchtitan 00d1c0e, torchtitan/models/llama3/config_registry.py: 8B and 70B are eager.
 _COMPILED = ("llama3_405b",)
 _KEY = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)+")
@@ -190,6 +195,8 @@ _PLAIN = Function(local_batch=8, sequence_length=2048, recompute="selective")
 def starts(words: Sequence[str]) -> bool:
     """Whether a command starts torchtitan."""
     names = {word.partition("=")[0] for word in words}
+    if words and words[0].rpartition("/")[2] == _SCRIPT:
+        return True
     if any(word in ("torchtitan.train", "torchtitan") for word in words[:3]):
         return True
     if names & {"--job.config_file", "--job.config-file"}:
@@ -209,6 +216,7 @@ class _Options:
     given: dict[str, Given] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     is_older: bool = False
+    is_script: bool = False
     subcommand: str | None = None
 
     def text(self, name: str) -> str | None:
@@ -235,12 +243,20 @@ def answers(reading: Reading) -> Answers:
         The GPUs cannot be split as it says.
     """
     options = _options(reading.found)
+    if options.is_script and not {*_VARIABLES.values()} & {*options.given}:
+        raise LaunchError(
+            f"{reading.place}: {_SCRIPT} is read as torchtitan's, which is told its model by "
+            "CONFIG=... in front of it: give that, or the file itself."
+        )
     # A function, a TOML file, or the flavor that one says.
     name = options.text("config") or options.text("job.config_file") or ""
     name = name.rpartition("/")[2].removesuffix(".toml")
-    if options.text("model.flavor"):
-        name = f"{options.text('model.name') or ''}_{options.text('model.flavor')}".lower()
-    function = FUNCTIONS.get(name, _PLAIN)
+    # What a file says itself leaves the rest to torchtitan, not to a shipped function.
+    describes = options.text("function") or options.text("model.flavor")
+    is_whole = not options.text("config") and describes is not None
+    if is_whole:
+        name = _flavor(options)
+    function = _PLAIN if is_whole else FUNCTIONS.get(name, _PLAIN)
     found = gathered(reading, "torchtitan")
     values, notes = found.values, found.notes
     values["framework"] = "torchtitan"
@@ -252,6 +268,7 @@ def answers(reading: Reading) -> Answers:
     found.asked += ["model"] * (model is None) + ["num_gpus"] * (gpus is None)
     _batch(options, function, gpus, found)
     values["precision"] = _precision(options, name, function)
+    _parts_of_model(reading, options, found)
     if model is None and _is_looped(options, function):
         found.ask("virtual_pipeline")
     elif model is not None and values["pipeline_parallel"] > 1:
@@ -259,7 +276,11 @@ def answers(reading: Reading) -> Answers:
     if options.is_older:
         notes.append("torchtitan 0.3.0 reads no TOML: it takes --module, --config and overrides.")
     told = options.text("compile.enable")
-    compiles = name in _COMPILED if told is None else told.lower() != "false"
+    compiles = not is_whole and name in _COMPILED
+    if told is not None:
+        compiles = told.lower() != "false" and "model" in (
+            options.text("compile.components") or "model"
+        )
     values["torch_compile"] = "auto" if compiles else "false"
     if told is None and not compiles:
         found.defaults["torch_compile"] = f"{name or 'torchtitan'} enables no --compile.enable"
@@ -267,6 +288,17 @@ def answers(reading: Reading) -> Answers:
     if steps and "global_batch_size" in values:
         values["total_tokens"] = steps * values["global_batch_size"] * values["sequence_length"]
     return found.made(used=frozenset(options.used))
+
+
+def _flavor(options: _Options) -> str:
+    """A model as its function is called: ``llama3_8b``."""
+    flavor = (options.text("model.flavor") or "").lower()
+    if module := options.text("model.name"):
+        return f"{module}_{flavor}".lower()
+    # Of a function for a model of its own folder: its name begins as the folder's.
+    named = (options.text("function") or "").lower()
+    module = next((one.module for one in SHIPPED if named.startswith(f"{one.module}_")), "")
+    return f"{module}_{flavor}" if module else named
 
 
 def _sizes(options: _Options, name: str, function: Function, found: Gathered) -> None:
@@ -297,6 +329,12 @@ def _options(found: Found) -> _Options:
             if _KEY.fullmatch(option):
                 options.is_older = True
             options.given.setdefault(_OLDER.get(name, name), given)
+    first = next((one.single or "" for one in found.positional), "")
+    options.is_script = first.rpartition("/")[2] == _SCRIPT
+    if options.is_script:
+        for variable, name in _VARIABLES.items():
+            if variable in found.environment:
+                options.given.setdefault(name, found.environment[variable])
     return options
 
 
@@ -338,8 +376,13 @@ def _split(reading: Reading, options: _Options, found: Gathered) -> int | None:
     shards = options.number("parallelism.data_parallel_shard_degree") or -1
     one = values["tensor_parallel"] * values["context_parallel"] * values["pipeline_parallel"]
     gpus = gpus_of(reading.found.world)
+    if gpus is None and options.is_script:
+        gpus = number_of(reading.found.environment.get("NGPU"))
     if gpus is None and shards > 0:
         gpus = copies * shards * one
+    if gpus is None and options.is_script:
+        gpus = _USUAL_PROCESSES
+        found.defaults["num_gpus"] = f"{gpus} are the processes that {_SCRIPT} starts"
     if gpus is not None and (gpus % (one * copies) or 0 < shards != gpus // (one * copies)):
         words = f"{copies} copies x {'the rest' if shards < 0 else shards} shards x {one}"
         raise LaunchError(
@@ -359,14 +402,19 @@ def _split(reading: Reading, options: _Options, found: Gathered) -> int | None:
 
 def _batch(options: _Options, function: Function, gpus: int | None, found: Gathered) -> None:
     values = found.values
+    pp, length = values["pipeline_parallel"], values["sequence_length"]
     local = options.number("training.local_batch_size")
+    micro = options.number("parallelism.pipeline_parallel_microbatch_size") or 1
+    total = options.number("training.global_batch_size")
+    if tokens := options.number("training.num_tokens_per_microbatch_per_dp_rank"):
+        micro = max(tokens // length, 1)
+        local = micro * ((options.number("parallelism.num_pp_microbatches") or 1) if pp > 1 else 1)
+    if (tokens := options.number("training.num_tokens_per_train_step") or 0) > 0:
+        total = max(tokens // length, 1)
     if local is None:
         local = function.local_batch
         found.defaults["micro_batch_size"] = f"local batch {local} is that of the configuration"
-    pp = values["pipeline_parallel"]
-    micro = options.number("parallelism.pipeline_parallel_microbatch_size") or 1
     values["micro_batch_size"] = micro if pp > 1 else local
-    total = options.number("training.global_batch_size")
     if total is not None and total > 0:
         values["global_batch_size"] = total
     elif gpus is not None:
@@ -379,10 +427,33 @@ def _precision(options: _Options, name: str, function: Function) -> str:
     for suffix, kind in _KINDS:
         if name.endswith(f"_{suffix}"):
             precision = kind
-    converters = f"{options.text('model.converters')} {options.text('float8.enable_float8_linear')}"
-    if "float8" in converters or "true" in converters:
+    converters = (options.text("model.converters") or "").lower()
+    for word, kind in _KINDS:
+        if word in converters:
+            precision = kind
+    if (options.text("float8.enable_float8_linear") or "").lower() == "true":
         precision = "fp8"
     return precision
+
+
+def _parts_of_model(reading: Reading, options: _Options, found: Gathered) -> None:
+    """What a function adds to the model, and the optimizer that it takes.
+
+    Raises
+    ------
+    LaunchError
+        It trains adapters.
+    """
+    if "lora" in (options.text("model.converters") or "").lower():
+        raise LaunchError(
+            f"{reading.place}: torchtitan's LoRA converter is not predicted: configurations that "
+            "train all weights are."
+        )
+    found.put("mtp_num_layers", options.number("model.mtp"))
+    if name := options.text("optimizer.name"):
+        found.values |= {
+            parameter: code.word for parameter, code in (optimizer_of(name) or {}).items() if code
+        }
 
 
 def _is_looped(options: _Options, function: Function) -> bool:

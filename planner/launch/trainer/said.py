@@ -79,6 +79,13 @@ def in_words_of(sources: Sources, dialect: Dialect) -> None:
                 sources.script[into] = given.saying(word)
 
 
+_OF_DEEPSPEED = (
+    "--deepspeed",
+    "--deepspeed_config_file",
+    "deepspeed_config.deepspeed_config_file",
+)
+
+
 @record(kw_only=True)
 class Said:
     """What the tables made of each source; see `planner.launch.trainer.reading`.
@@ -119,9 +126,9 @@ class Said:
 
     def absent_file(self) -> str | None:
         """DeepSpeed's file where one is named, ``deepspeed_zero2`` of xtuner too, and not here."""
-        name = self.texts.get("--deepspeed") or ""
+        name = next(filter(None, map(self.texts.get, _OF_DEEPSPEED)), "")
         is_here = any("." in key or key == "train_batch_size" for key in self.deepspeed_keys)
-        is_file = name.endswith(".json") or name.startswith("deepspeed_zero")
+        is_file = name.endswith((".json", ".conf")) or name.startswith("deepspeed_zero")
         return name if is_file and not is_here else None
 
     def is_on(self, *options: str) -> bool:
@@ -228,6 +235,10 @@ def named_by_program(words: Sequence[str]) -> str | None:
     return next((part for part in parts if part in _NAMED), None)
 
 
+_CACHES = "open_instruct/dpo_tune_cache.py"
+"""Asks the reference model before it trains."""
+
+
 def objective_said(said: Said, found: Gathered, name: str) -> None:
     """The objective of the file ``name``, and whether its reference model is asked before training.
 
@@ -251,7 +262,9 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
         objective = TrainingObjective.DAPO
         found.notes.append("No beta above 0: GRPO has no reference model then, as DAPO has none.")
     found.values["training_objective"] = str(objective)
-    if said.is_on("--precompute_ref_log_probs") and objective.has_reference:
+    is_cached = any(word.endswith(_CACHES) for word in said.words)
+    is_cached = is_cached or said.is_on("--precompute_ref_log_probs")
+    if is_cached and objective.has_reference:
         found.values["precompute_ref_log_probs"] = True
 
 

@@ -12,6 +12,7 @@ from documents import values_found
 from draws import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from make_public_launches import FOLDER
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
@@ -192,3 +193,11 @@ def test_a_run_that_enables_no_compile_is_predicted_eager(
     found = read_launch(script)
     assert found.answers.values["torch_compile"] == compiled
     assert ("torch_compile" in found.answers.defaults) is (compiled == "false")
+
+
+def test_a_function_that_changes_another_has_what_that_sets() -> None:
+    values = read_launch(FOLDER / "torchtitan-registry" / "config_registry.py", 3).values
+
+    assert (values["tensor_parallel"], values["pipeline_parallel"]) == (8, 2)
+    assert (values["precision"], values["recompute"]) == ("fp8", "full")
+    assert (values["micro_batch_size"], values["torch_compile"]) == (4, "auto")

@@ -1,0 +1,253 @@
+"""Levanter: ``python -m levanter.main.train_lm`` and its YAML, which are read and not written.
+
+Source: stanford-crfm/levanter at 9263f81, ``src/levanter/trainer.py`` (``TrainerConfig``),
+``src/levanter/models`` and ``lora.py``; ``models/levanter.csv`` has the sizes that a model is of
+where a file says none. Layers are repeated unless ``gradient_checkpointing`` is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from planner.base.adapter_names import optimizer_of
+from planner.errors import LaunchError, PlannerError
+from planner.launch.option_table import Words, shipped_rows
+from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rollouts import number, told, with_words
+from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.specs.catalogue import load_model
+from planner.specs.quantization import checkpoint_of
+
+_PROGRAM = "levanter.main."
+_MODELS = {row.pop("type"): row for row in shipped_rows("models/levanter.csv")}
+_SECTIONS = ("data", "model.", "trainer.", "optimizer.", "lora.", "hf_", "epoch", "peft_", "merged",
+             "eval_", "z_loss", "cache_", "log_", "supervised_data", "mixture_", "messages_",
+             "input_role", "output_role", "dataset_type", "stop_strategy", "initialize_from",
+             "train_urls", "out_dir", "chat_", "reinit_")  # fmt: skip
+_FORMATS = {"bf16": "bf16", "bfloat16": "bf16", "f16": "fp16", "float16": "fp16", "half": "fp16"}
+_NEAREST = (
+    "It is compiled by XLA and shards as MaxText does, whose profile is nearest: predicted as "
+    "MaxText."
+)
+_SAVED = ("false", "save_all")
+_TOKENIZER = "gpt2"
+_RANK = 8
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command trains by it.
+
+    >>> starts(["-m", "levanter.main.train_lm", "--config_path", "config/llama2_7b.yaml"])
+    True
+    """
+    own = (word.replace("/", ".") for word in words[:2])
+    return any(_PROGRAM in word for word in own)
+
+
+def is_of(values: Mapping[str, object]) -> bool:
+    """Whether a document is a configuration of it.
+
+    >>> is_of({"trainer.mp": "p=f32,c=bfloat16", "trainer.train_batch_size": 256})
+    True
+    """
+    return any(name.startswith("trainer.train_batch_size") for name in values) and any(
+        name in values for name in ("trainer.mp", "trainer.num_train_steps")
+    )
+
+
+def answers(reading: Reading) -> Answers:
+    """What a configuration says, or a command with the one that it names.
+
+    Raises
+    ------
+    LaunchError
+        Its model is of a kind that is not read, or its layout that of other GPUs.
+    """
+    reading = _whole(reading)
+    found = gathered(reading, "Levanter")
+    values = found.values
+    is_tuned = any(name.startswith("supervised_data") for name in reading.found.options)
+    values |= {"framework": "MaxText", "training_objective": "sft" if is_tuned else "pretrain"}
+    found.notes.append(_NEAREST)
+    kind = told(reading, "model.type") or "llama"
+    own = _MODELS.get(kind)
+    loaded = reading.text("initialize_from_hf") or ""
+    model = loaded if "/" in loaded else reading.text("model_name_or_path")
+    if own is None and model is None:
+        raise LaunchError(
+            f"{reading.place}: model.type {kind} is not read: {', '.join(_MODELS)} are. Give the "
+            "model with --model if planner knows it."
+        )
+    shape = None
+    if model is not None:
+        values["model"] = model.partition("@")[0]
+    elif own is not None:
+        shape = _shape(reading, kind, own)
+    length = number(reading, "max_train_length", "max_seq_len", "model.seq_len")
+    found.need("sequence_length", length or (int(own["seq_len"]) if own else None))
+    _adapter(reading, found)
+    _memory(reading, found)
+    _layout(reading, found)
+    steps = reading.number("trainer.num_train_steps")
+    if steps and {"global_batch_size", "sequence_length"} <= {*values}:
+        batch = int(values["global_batch_size"])
+        values["total_tokens"] = steps * batch * int(values["sequence_length"])
+    sizes = {f"model.{key}" for key in own or ()} | {"model.type", "model.gradient_checkpointing"}
+    ignored = frozenset(name for name in reading.found.options if name.startswith(_SECTIONS))
+    used = frozenset(TARGET.table.used | TARGET.table.options | sizes)
+    dashed = {f"--{name}" for name in used}
+    return found.made(shape=shape, used=used | dashed, ignored=ignored - used)
+
+
+def _whole(reading: Reading) -> Reading:
+    """The configuration that a command names, with its own options over it.
+
+    Raises
+    ------
+    LaunchError
+        It does not stand beside.
+    """
+    found = with_words(reading).found
+    name = reading.text("--config_path") or reading.text("--config") or ""
+    beside = found.files.get(name)
+    if name and beside is None:
+        raise LaunchError(
+            f"{reading.place}: {name} has the model and the batch, and does not stand beside: put "
+            "it there, or give it itself."
+        )
+    own = {option.removeprefix("--"): given for option, given in found.options.items()}
+    options = {**(beside.options if beside else {}), **own}
+    # A batch that grows: its first phase.
+    for ending in (".0.value", "[0].value"):
+        first = options.get(f"trainer.train_batch_size{ending}")
+        if first is not None:
+            options.setdefault("trainer.train_batch_size", first)
+    return TARGET.reading(replace(found, options=options))
+
+
+def _shape(reading: Reading, kind: str, own: Mapping[str, str]) -> Words:
+    """The sizes of a model: those of a file, else of its class."""
+
+    def size(name: str) -> int | None:
+        given = reading.number(f"model.{name}")
+        return given if given is not None else int(own[name]) if own.get(name) else None
+
+    hidden, heads = size("hidden_dim") or 0, size("num_heads")
+    is_plain = kind == "gpt2"
+    experts = {}
+    if own["num_experts"]:
+        experts = {
+            "num_experts": number(reading, "model.n_routed_experts") or int(own["num_experts"]),
+            "num_experts_per_tok": number(reading, "model.num_experts_per_tok") or 2,
+            "moe_intermediate_size": size("intermediate_dim"),
+        }
+    tied = told(reading, "model.tie_word_embeddings") or own["tie_word_embeddings"]
+    return {
+        "num_hidden_layers": size("num_layers"),
+        "hidden_size": hidden,
+        "intermediate_size": size("intermediate_dim") or hidden * 4,
+        "num_attention_heads": heads,
+        "num_key_value_heads": size("num_kv_heads") or heads,
+        "head_dim": size("head_dim"),
+        "vocab_size": _vocabulary(reading),
+        "max_position_embeddings": size("seq_len") if is_plain else None,
+        "tie_word_embeddings": tied == "true",
+        "position_embedding": own["position_embedding"],
+        "gated": own["gated"] == "true",
+        "norm_bias": own["norm_bias"] == "true",
+        "qkv_bias": is_plain or kind == "qwen",
+        "output_bias": is_plain,
+        "mlp_bias": is_plain,
+        "qk_norm": kind in ("qwen3", "olmo2"),
+        **experts,
+    }
+
+
+def _vocabulary(reading: Reading) -> int | None:
+    """That of the tokenizer, where planner knows the model that it is of."""
+    name = reading.text("data.tokenizer") or reading.text("tokenizer") or _TOKENIZER
+    try:
+        return load_model(checkpoint_of(name).model or name).vocab_size
+    except PlannerError:
+        return None
+
+
+def _adapter(reading: Reading, found: Gathered) -> None:
+    is_adapted = any(name.startswith(("lora.", "peft_save")) for name in reading.found.options)
+    if not is_adapted:
+        found.values["adapter"] = "none"
+        return
+    found.values["adapter"] = "lora"
+    found.assume("lora_rank", _RANK, f"no lora.r: {_RANK} is Levanter's")
+    modules = told(reading, "lora.target_modules")
+    if modules is None:
+        found.values["lora_targets"] = "all_linear"
+    elif "wqkv" in modules:
+        found.values["lora_targets"] = "q_proj,k_proj,v_proj"
+    else:
+        found.values["lora_targets"] = modules.replace(" ", ",")
+
+
+def _memory(reading: Reading, found: Gathered) -> None:
+    """Number formats, what is repeated, and the optimizer."""
+    values = found.values
+    policy = told(reading, "trainer.mp") or "f32"
+    parts = dict(part.strip().split("=", 1) for part in policy.split(",") if "=" in part)
+    plain = policy if not parts else "f32"
+    kept = parts.get("p") or parts.get("params") or plain
+    computed = parts.get("c") or parts.get("compute") or plain
+    values.setdefault("precision", _FORMATS.get(computed, "fp32"))
+    if _FORMATS.get(kept) == "bf16":
+        values |= {"main_params_precision": "bf16", "optimizer_state_precision": "bf16"}
+    repeats = told(reading, "model.gradient_checkpointing") or "true"
+    values["recompute"] = "none" if repeats in _SAVED else "full"
+    kind = told(reading, "optimizer.type") or "adam"
+    known = optimizer_of(kind)
+    if known is None:
+        found.notes.append(f"The optimizer {kind} is predicted as Adam.")
+    elif known["optimizer"]:
+        values["optimizer"] = known["optimizer"].word
+
+
+def _layout(reading: Reading, found: Gathered) -> None:
+    """GPUs, shards and copies; sequences of a GPU and of a step."""
+    values = found.values
+    total, tensor = gpus_of(reading.found.world), int(values["tensor_parallel"])
+    copies = number(reading, "trainer.replica_ici_axis_size") or 1
+    copies *= number(reading, "trainer.replica_dcn_axis_size") or 1
+    require_split(reading, total, model_axis_size=tensor, replicas=copies)
+    is_split = told(reading, "trainer.fsdp_axis") is not None or not reading.has(
+        "trainer.fsdp_axis"
+    )
+    values["zero_stage"] = 3 if is_split else 0
+    if copies > 1:
+        values["data_parallel_replicas"] = copies
+    micro = number(reading, "trainer.per_device_parallelism")
+    batch = number(reading, "trainer.train_batch_size")
+    values.pop("micro_batch_size", None)
+    values.pop("global_batch_size", None)
+    found.put("global_batch_size", batch)
+    if total is None:
+        found.ask("num_gpus")
+        found.put("micro_batch_size", micro)
+        return
+    values["num_gpus"] = total
+    ranks = total // tensor
+    # A device takes its share at once unless it is told to take less.
+    found.put("micro_batch_size", micro or (max(batch // ranks, 1) if batch else None))
+    if batch is None and micro is not None:
+        values["global_batch_size"] = micro * ranks
+
+
+TARGET = Target(
+    name="levanter",
+    title="Levanter",
+    version="Levanter 9263f81",
+    workloads=("train",),
+    profiles=("MaxText",),
+    answers=answers,
+    starts=starts,
+    is_of=is_of,
+    honoured=changes_nothing,
+)

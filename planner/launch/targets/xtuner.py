@@ -1,0 +1,180 @@
+"""XTuner 1: ``xtuner/v1/train/cli/sft.py`` and the ``TrainerConfig`` of its files, read alone.
+
+Source: InternLM/xtuner at b934f46, ``xtuner/v1/train/trainer.py`` (``TrainerConfig``) and
+``arguments.py``, ``xtuner/v1/config/fsdp.py``, ``xtuner/v1/model`` (``int(layers x
+recompute_ratio)`` layers are repeated). ``models/xtuner.csv`` has its classes of models; of
+InternVL the language model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from planner.launch.option_table import shipped_rows
+from planner.launch.shape import shape_of
+from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rollouts import flag, number, told, with_words
+from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.specs.catalogue import load_model
+
+_MODULE = "xtuner.v1.train.cli.sft"
+_ROWS = shipped_rows("models/xtuner.csv")
+_MODELS = {row["class"]: row["model"] for row in _ROWS}
+_NAMED = {row["name"]: row["model"] for row in _ROWS if row["name"]}
+# Options of its command that a configuration calls otherwise.
+_SPELLED = {"fsdp_config": "fsdp_cfg", "loss_config": "loss_cfg", "pack_max_length":
+            "dataloader_cfg.pack_max_length", "optim": "optim_cfg", "epoch_num": "total_epoch",
+            "float8_config": "model_cfg.float8_cfg"}  # fmt: skip
+# Sizes that a file changes in a class, by what they are called here.
+_SIZES = {"num_hidden_layers": "num_hidden_layers", "hidden_size": "hidden_size", "vocab_size":
+          "vocab_size", "intermediate_size": "intermediate_size", "n_routed_experts":
+          "num_experts", "moe_intermediate_size": "moe_intermediate_size"}  # fmt: skip
+_NEAREST = (
+    "Its sharding is FSDP2's with tensor, sequence and expert parallelism beside it: predicted as "
+    "torchtitan, whose is the same."
+)
+_ULYSSES = (
+    "sp_size trades tokens for heads (Ulysses): the ring of context parallelism is predicted, as "
+    "torchtitan has it."
+)
+_PACKED, _PACKED_BY_COMMAND = 32768, 4096
+_IGNORED = ("lr_cfg", "dataset", "dataloader_cfg", "optim_cfg.", "loss_cfg", "model_cfg.",
+            "fsdp_cfg", "work_dir", "log_dir", "seed", "checkpoint_", "hf_", "profile_",
+            "strict_load", "resume_cfg", "auto_resume", "load_", "exp_tracker", "hooks_config",
+            "debug", "async_", "snapshot_", "chat_template", "cache_", "max_length", "lr", "warmup",
+            "scheduler_type", "internal_metrics", "dist_backend", "prober_list", "do_clip",
+            "skip_")  # fmt: skip
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command trains by its own options; with ``--config`` the file says all.
+
+    >>> starts(["xtuner/v1/train/cli/sft.py", "--load-from", "Qwen/Qwen3-8B"])
+    True
+    """
+    programs = (word.removesuffix(".py").replace("/", ".") for word in words[:2])
+    names = {word.partition("=")[0] for word in words}
+    return any(word.endswith(_MODULE) for word in programs) and "--config" not in names
+
+
+def answers(reading: Reading) -> Answers:
+    """What a ``TrainerConfig`` says, or a command.
+
+    Raises
+    ------
+    LaunchError
+        Its layout is that of other GPUs.
+    """
+    is_command = bool(reading.found.positional)
+    given = with_words(reading).found.options
+    names = {option: _name(option) for option in given}
+    options = {names[option]: one for option, one in given.items()}
+    reading = TARGET.reading(replace(reading.found, options=options))
+    found = gathered(reading, "XTuner")
+    values = found.values
+    is_new = "pretrain" in (told(reading, "tokenize_fn") or "")
+    values |= {"framework": "torchtitan", "adapter": "none"}
+    values["training_objective"] = "pretrain" if is_new else "sft"
+    found.notes.append(_NEAREST)
+    length = _PACKED_BY_COMMAND if is_command else _PACKED
+    found.assume("sequence_length", length, f"{length:,} is XTuner's pack_max_length")
+    shape = _model(reading, found)
+    _layout(reading, found)
+    _memory(reading, found)
+    steps = reading.number("total_step")
+    if steps and "global_batch_size" in values:
+        values["total_tokens"] = (
+            steps * int(values["global_batch_size"]) * int(values["sequence_length"])
+        )
+    known = TARGET.table.used | TARGET.table.options
+    used = frozenset(option for option, name in names.items() if name in known)
+    ignored = frozenset(option for option, name in names.items() if name.startswith(_IGNORED))
+    return found.made(shape=shape, used=used, ignored=ignored - used)
+
+
+def _name(option: str) -> str:
+    """An option of the command as a configuration calls it.
+
+    >>> _name("--fsdp-config.cpu-offload")
+    'fsdp_cfg.cpu_offload'
+    """
+    head, dot, rest = option.removeprefix("--").replace("-", "_").partition(".")
+    return _SPELLED.get(head, head) + dot + rest
+
+
+def _model(reading: Reading, found: Gathered) -> Mapping[str, object] | None:
+    """The model by its class, of which a file may change sizes, else what is loaded."""
+    kind = reading.text("model_cfg") or ""
+    model = _MODELS.get(kind) or _NAMED.get(kind.lower().replace("_", "-"))
+    loaded = (reading.text(name) for name in ("load_from", "tokenizer_path"))
+    if model is None:
+        found.need("model", next(filter(None, loaded), None))
+        return None
+    changed = {
+        word: reading.number(f"model_cfg.{key}")
+        for key, word in _SIZES.items()
+        if reading.number(f"model_cfg.{key}") is not None
+    }
+    sizes = shape_of(load_model(model)) if changed else {}
+    if all(sizes[word] == size for word, size in changed.items()):
+        found.values["model"] = model
+        return None
+    return {**sizes, **changed}
+
+
+def _layout(reading: Reading, found: Gathered) -> None:
+    """GPUs, and the ranks that share a batch, the weights and the experts."""
+    values = found.values
+    tensor, tokens = (int(values[f"{name}_parallel"]) for name in ("tensor", "context"))
+    total = gpus_of(reading.found.world)
+    require_split(reading, total, tp_size=tensor, sp_size=tokens)
+    values["expert_parallel"] = number(reading, "fsdp_cfg.ep_size", "model_cfg.ep_size") or 1
+    if tokens > 1:
+        found.notes.append(_ULYSSES)
+    if total is None:
+        found.ask("num_gpus")
+    else:
+        values["num_gpus"] = total
+        ranks = total // (tensor * tokens)
+        batch = ranks * int(values["micro_batch_size"])
+        found.assume("global_batch_size", batch, "one pack of a rank is XTuner's")
+    if "global_batch_size" not in values:
+        found.ask("global_batch_size")
+    shards = number(reading, "fsdp_cfg.hsdp_sharding_size")
+    if shards and total:
+        values["data_parallel_replicas"] = max(total // (tensor * shards), 1)
+
+
+def _memory(reading: Reading, found: Gathered) -> None:
+    values = found.values
+    ratio = reading.amount("fsdp_cfg.recompute_ratio")
+    share = 1.0 if ratio is None else ratio
+    values["recompute"] = "full" if share > 0 else "none"
+    if 0 < share < 1 and "model" in values:
+        values["recompute_num_layers"] = int(
+            load_model(str(values["model"])).num_hidden_layers * share
+        )
+    offload = "optimizer" if flag(reading, "optim_cfg.swap_optimizer") else "none"
+    values["offload"] = "optimizer_weights" if flag(reading, "fsdp_cfg.cpu_offload") else offload
+    eight = [name for name in reading.found.options if name.startswith("model_cfg.float8_cfg")]
+    is_eight = told(reading, *eight) is not None
+    values["precision"] = "fp8" if is_eight else "bf16"
+    compiles = flag(reading, "model_cfg.compile_cfg", "fsdp_cfg.torch_compile", default=True)
+    values["torch_compile"] = "auto" if compiles else "false"
+    if "muon" in (told(reading, "optim_cfg") or ""):
+        values["optimizer"] = "muon"
+    kernel = "chunked" if reading.found.positional else "eager"
+    found.assume("loss_kernel", kernel, f"{kernel} is XTuner's")
+
+
+TARGET = Target(
+    name="xtuner",
+    title="XTuner",
+    version="XTuner b934f46",
+    workloads=("train",),
+    profiles=("torchtitan",),
+    answers=answers,
+    starts=starts,
+    honoured=changes_nothing,
+)
