@@ -55,8 +55,6 @@ def axolotl_answers(reading: Reading) -> Answers:
         sources.script.setdefault("--dtype", stated("--dtype", "bfloat16"))
     answers = answers_of(sources, is_supervised=False)
     values = dict(answers.values)
-    if text_of_key(documents, "fp8") == "true":
-        values["precision"] = "fp8"
     if text_of_key(documents, "gradient_checkpointing") in ("offload", "offload_disk"):
         values["offload"] = "activations"
     values |= _loss(documents, values)

@@ -15,7 +15,7 @@ from planner.base.adapter_names import (
     targets_of,
 )
 from planner.base.training_objectives import TrainingObjective
-from planner.errors import LaunchError, PlannerError
+from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.said import (
     OBJECTIVE_OPTIONS,
@@ -325,6 +325,9 @@ def kernels_said(said: Said, found: Gathered) -> None:
 
 def precision_said(said: Said, found: Gathered) -> None:
     """The format of the products: DeepSpeed's file, the script, then accelerate's file."""
+    if said.is_on("--fp8"):  # axolotl's and LLaMA-Factory's, of what a flag of 16 bits leaves
+        found.values["precision"] = "fp8"
+        return
     told = said.of("deepspeed", "precision") if said.has_deepspeed else None
     told = told or said.of("script", "precision")
     is_chat = "zero_optimization.stage" in said.texts and said.texts.get("--deepspeed") == "true"
@@ -400,7 +403,8 @@ _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "-
 _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
 
 _USED = (
-    *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32"),
+    *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32", "--fp8"),
+    "--use_dora",
     *("--deepspeed", "--fsdp", "--fsdp_config", "--bits", "--num_train_epochs", "--max_samples"),
     *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
 )
@@ -433,7 +437,7 @@ def answered(said: Said, name: str = "") -> Answers:
     kernels_said(said, found)
     precision_said(said, found)
     framework_said(said, found)
-    _optimizer(said, found)
+    _optimizer(said, found, name)
     _told(said, found)
     told = {
         option
@@ -473,6 +477,11 @@ def _adapter(said: Said, found: Gathered) -> None:
         found.notes.append("Weights in 8 bits are not predicted: they are taken as 16 bits.")
     if kind == "none":
         return
+    if said.is_on("--use_dora"):
+        found.notes.append(
+            "DoRA is predicted as LoRA: the norms of W + BA, which each forward pass works out of "
+            "every adapted matrix, and its magnitudes are not in it, so that steps take longer."
+        )
     if saved := said.of("script", "saved_modules"):
         found.values["modules_to_save"] = "embeddings"
         if is_one_end(saved):
@@ -554,11 +563,19 @@ def _samples(said: Said, found: Gathered) -> None:
         found.assume("total_tokens", UNKNOWN_TOKENS, reason)
 
 
-def _optimizer(said: Said, found: Gathered) -> None:
+_OTHER_STATES = re.compile("galore|apollo|lomo|badam|adam_mini")
+
+
+def _optimizer(said: Said, found: Gathered, file: str) -> None:
     name = said.of("script", "optimizer_name")
     if name is None:
         return
     known = optimizer_of(name)
+    if known is None and _OTHER_STATES.search(name):
+        raise SpecError(
+            f"{file}: the optimizer {name} keeps neither the states nor the gradients of Adam, and "
+            "is not predicted: name another one to have the rest predicted."
+        )
     if known is None:
         found.notes.append(f"The optimizer {name} is taken as Adam.")
         return

@@ -4,11 +4,8 @@ A command line of a script, ``TrainingArguments`` in YAML or JSON, ``ds_config.j
 accelerate's YAML say one thing together, whichever of them is there.
 
 LLaMA-Factory and ms-swift start it with options of their own, whose words and defaults are theirs.
-Sources: hiyouga/LLaMA-Factory 0.9, ``src/llamafactory/hparams`` (``finetuning_args.py``,
-``model_args.py``, ``data_args.py``) and ``model/model_utils/checkpointing.py``: every layer is
-repeated unless ``disable_gradient_checkpointing`` says otherwise; modelscope/ms-swift 3.9,
-``swift/llm/argument`` (``train_args.py``, ``tuner_args.py``, ``base_args``) and
-``swift/llm/ds_config``; 4 calls ``train_type`` ``tuner_type``, 2 ``sft_type``.
+Source: modelscope/ms-swift 3.9, ``swift/llm/argument`` (``train_args.py``, ``tuner_args.py``,
+``base_args``) and ``swift/llm/ds_config``; 4 calls ``train_type`` ``tuner_type``, 2 ``sft_type``.
 """
 
 from __future__ import annotations
@@ -19,10 +16,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from planner.documents.python import IS_BF16
-from planner.documents.shell.text import Changes, Given, stated
-from planner.errors import SpecError
+from planner.documents.shell.text import Given, stated
 from planner.launch.option_table import Dialect, Meaning, OptionTable
 from planner.launch.trainer.answers import UNPACKED, answered
+from planner.launch.trainer.llama_factory import (
+    LLAMA_FACTORY,
+    V1,
+    factory_in_trainer_words,
+    is_llama_factory,
+    is_llama_factory_document,
+    is_v1,
+    is_v1_document,
+    on_megatron,
+    starts_llama_factory,
+    v1_in_trainer_words,
+)
 from planner.launch.trainer.mlx import (
     MLX,
     is_mlx,
@@ -44,110 +52,6 @@ from planner.launch.trainer.said import (
 )
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Answers, Found, Reading, gpus_of
-
-_OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss", "lora_target"}
-_STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
-_FACTORY = ("llamafactory-cli", "lmf")
-_FACTORY_SCRIPT = "src/train.py"
-_UNPREDICTED = (
-    "use_galore",
-    "use_apollo",
-    "use_badam",
-    "use_llama_pro",
-    "use_mca",
-    "use_adam_mini",
-)
-LLAMA_FACTORY = Dialect.load("llama-factory")
-"""Its words for the Trainer's and TRL's."""
-
-
-def is_llama_factory_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has LLaMA-Factory's arguments.
-
-    >>> is_llama_factory_document({"stage": "sft", "finetuning_type": "lora"})
-    True
-    """
-    return len(_OWN & set(values)) >= 1 + (values.get("stage") not in _STAGES)
-
-
-def starts_llama_factory(words: Sequence[str]) -> bool:
-    """Whether a command trains by it: ``llamafactory-cli train FILE``."""
-    own = [word for word in words if not word.startswith("-")]
-    if own and own[0].rpartition("/")[2] in _FACTORY:
-        return own[1:2] == ["train"]
-    return bool(own) and own[0].endswith(_FACTORY_SCRIPT) and any(".y" in word for word in own[1:2])
-
-
-def is_llama_factory(sources: Sources) -> bool:
-    """Whether what was gathered is its own."""
-    if any(word.rpartition("/")[2] in _FACTORY for word in sources.words[:1]):
-        return True
-    stage = sources.script.get("--stage")
-    values = {name.removeprefix("--"): "" for name in sources.script}
-    return is_llama_factory_document(values | {"stage": stage.texts[0] if stage else ""})
-
-
-def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
-    """Put its keys as the Trainer's into the script's; what is its default, by term, with why.
-
-    Raises
-    ------
-    SpecError
-        It trains something that is not predicted.
-    """
-    _refuse(sources, name)
-    script = sources.script
-    in_words_of(sources, LLAMA_FACTORY)
-    for option in ("--lora_target", "--lora_modules_to_save"):
-        if modules := sources.text(option):
-            script[option] = script[option].saying(" ".join(modules.replace(",", " ").split()))
-    # The Trainer's own key of it is overruled: prepare_model_for_training reads this alone.
-    script.pop("--gradient_checkpointing", None)
-    if disabled := script.get("--disable_gradient_checkpointing"):
-        is_off = sources.text("--disable_gradient_checkpointing") == "true"
-        script["--gradient_checkpointing"] = disabled.saying(str(not is_off).lower())
-    if sources.text("--use_unsloth_gc") == "true":
-        script["--activation_offloading"] = script["--use_unsloth_gc"]
-    if sources.text("--pure_bf16") == "true":
-        script["--bf16"] = script["--pure_bf16"]
-        script.setdefault("--dtype", script["--pure_bf16"].saying("bfloat16"))
-    if sources.text("--neat_packing") == "true" or (
-        sources.text("--stage") == "pt" and "--packing" not in script
-    ):
-        script["--packing"] = (script.get("--neat_packing") or script["--stage"]).saying("true")
-    return with_defaults(sources, LLAMA_FACTORY)
-
-
-def _refuse(sources: Sources, name: str) -> None:
-    kind = sources.text("--finetuning_type")
-    named = next((key for key in _UNPREDICTED if sources.text(f"--{key}") == "true"), None)
-    if kind in (None, "lora", "full") and named is None:
-        return
-    what = f"finetuning_type: {kind}" if named is None else f"{named}: true"
-    raise SpecError(
-        f"{name}: LLaMA-Factory's {what} is not predicted, as it trains or keeps other "
-        "parameters: finetuning_type lora and full are."
-    )
-
-
-def in_own_words(changes: Changes) -> Changes:
-    """A change in the Trainer's words, and TRL's, in those of LLaMA-Factory."""
-    own: dict[str, tuple[str, ...] | None] = {}
-    renamed = {row.into: row.option for row in LLAMA_FACTORY.rows if row.role in ("is", "written")}
-    for name, texts in changes.items():
-        if name in ("gradient_checkpointing", "activation_checkpointing"):
-            is_off = None if texts is None else str(texts == ("false",)).lower()
-            own["disable_gradient_checkpointing"] = None if is_off is None else (is_off,)
-        elif name == "attn_implementation":
-            rows = (row for row in LLAMA_FACTORY.rows if row.option == "flash_attn" and texts)
-            word = next((row.text for row in rows if texts and row.word == texts[0]), None)
-            own["flash_attn"] = None if word is None else (word,)
-        elif name == "activation_offloading":
-            own["use_unsloth_gc"] = texts
-        else:
-            own[renamed.get(f"--{name}", name)] = texts
-    return own
-
 
 _PROGRAM = "swift"
 _COMMANDS = ("sft", "pt", "rlhf")
@@ -290,7 +194,8 @@ def starts_trainer(words: Sequence[str]) -> bool:
 
 def is_trainer_document(values: Mapping[str, object]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
-    own = is_llama_factory_document(values) or is_mlx_document(values)
+    own = any(is_own(values) for is_own in (is_llama_factory_document, is_v1_document))
+    own = own or is_mlx_document(values)
     if "per_device_train_batch_size" in values or own:
         return True
     return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
@@ -320,8 +225,11 @@ def trainer_answers(reading: Reading) -> Answers:
     if is_mlx(sources):
         told = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
         return on_apple(told, sources)
+    if is_v1(sources):
+        return _of_program(sources, V1, v1_in_trainer_words, "cutoff_len")
     if is_llama_factory(sources):
-        return _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
+        told = _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
+        return on_megatron(told, sources)
     by_name = sharded_by_name(sources)
     answers = answers_of(sources, _is_supervised(sources), takes_sharding(sources))
     asks_gpu = any(word in reading.found.text for word in (*IS_BF16, "FastLanguageModel"))
@@ -350,9 +258,9 @@ def _of_program(
     packing = sources.script.get("--packing")
     if packing is None or text_of(packing) != "true":
         notes = (*notes, UNPACKED.format(option=length))
+    known = dialect.names("used") | {*dialect.options}, dialect.names("ignored")
     used, ignored = (
-        {key for key in keys if key.lstrip("-").replace("-", "_") in dialect.names(role)}
-        for role in ("used", "ignored")
+        {key for key in keys if key.lstrip("-").replace("-", "_") in names} for names in known
     )
     return replace(
         answers,

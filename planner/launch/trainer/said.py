@@ -163,6 +163,7 @@ _KINDS = {"fsdp": "FSDP", "multi_gpu": "MULTI_GPU", "single_gpu": "NO", "ddp": "
 _DECIDING = ("distributed_type", "deepspeed_config", "fsdp_config", "parallelism_config")
 # LLaMA-Factory's, ms-swift's and axolotl's.
 _OPTIONS = ("--rlhf_type", "--rl", "--stage")
+_UNSAID = (None, "", "null", "none", "false")
 _LOSSES = ("--pref_loss", "--loss_type")
 # Losses of pairs that need no reference model (LLaMA-Factory 0.9, hparams/finetuning_args.py).
 _WITHOUT_REFERENCE = ("orpo", "simpo")
@@ -237,6 +238,8 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
         It trains on answers that are generated in each step.
     """
     words = [text for option in _OPTIONS if (text := said.texts.get(option)) and text in _NAMED]
+    # What others call it is told as unknown, not taken for what stands beside it.
+    words += [text for option in _OPTIONS[:2] if (text := said.texts.get(option)) not in _UNSAID]
     word = next(iter(words), None) or named_by_program(said.words)
     if said.is_on("--reward_model"):
         word = "rm"
