@@ -313,7 +313,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
     arguments = read_arguments(inner.words[is_module:], target.options)
     measures = bool(client_of([told_in(word) for word in inner.words]))
     unknown = [one for one in arguments.unknown if not (measures and is_of_clients(one.option))]
-    short = [one for one in unknown if one.option == "-c"]
+    short = [one for one in unknown if one.option in ("-c", "--config")]
     return Found(
         target=target.name,
         name=path.name,

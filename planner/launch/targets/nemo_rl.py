@@ -29,6 +29,7 @@ from planner.launch.targets.rollouts import (
     require_ranks,
     with_words,
 )
+from planner.launch.trainer.said import TEACHER
 from planner.launch.understood import Answers, Found, Gathered, Reading
 
 _PROGRAM = re.compile(r"run_(vlm_)?(grpo|sft|dpo|rm|ppo|distillation)\w*\.py")
@@ -99,8 +100,8 @@ def answers(reading: Reading) -> Answers:
     if other is not None:
         values["training_objective"] = other
     elif _has_section(reading, "distillation"):
-        values["training_objective"] = str(TrainingObjective.DAPO)
-        found.notes.append("The update of the student is predicted, its teacher's passes are not.")
+        values["training_objective"] = str(TrainingObjective.SFT)
+        found.notes.append(TEACHER)
     else:
         if _has_section(reading, "ppo"):
             found.notes.append("It trains a critic, too (ppo), which is not predicted.")

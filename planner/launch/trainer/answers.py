@@ -27,6 +27,7 @@ from planner.launch.trainer.said import (
     whole,
 )
 from planner.launch.understood import Answers, Gathered, gpus_of, number_of
+from planner.question.inputs import FEWEST_TOKENS
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
 from planner.workloads.training_question import UNKNOWN_TOKENS
@@ -50,16 +51,22 @@ def images_said(said: Said, found: Gathered) -> None:
     is_adapted = found.values.get("adapter", "none") != "none"
     if is_adapted and found.values.get("freeze_vision_tower") is False:
         found.values["freeze_vision_tower"] = True
-        found.notes.append("Adapters of the vision tower are not predicted: it is taken as frozen.")
+        found.notes.append(ADAPTED_TOWER)
 
 
+ADAPTED_TOWER = "Adapters of the vision tower are not predicted: it is taken as frozen."
 _BATCH = 8
 _UNTOLD = "nothing tells it: one sequence"
+
+
+# Of Ray, as LLaMA-Factory and axolotl, and as ms-swift call them.
+_WORKERS = ("--ray_num_workers", "--device_groups.nproc_per_node")
 
 
 def split_said(said: Said, found: Gathered) -> None:
     """GPUs, and the degrees that split model and sequence over them."""
     total = number_of(said.world.num_gpus) or said.number("accelerate", "num_gpus")
+    total = total or next((n for name in _WORKERS if (n := whole(said.texts.get(name)))), None)
     gpus = total or gpus_of(said.world)
     if total is None and _is_one_process(said):
         gpus = 1
@@ -79,9 +86,11 @@ def split_said(said: Said, found: Gathered) -> None:
     # Beside heads copies and shards are DeepSpeed's data-parallel ranks, whatever they are called.
     replicas = (not by_heads and said.number("accelerate", "data_parallel_replicas")) or 1
     shards = said.number("accelerate", "shard_size")
-    # Axolotl deals experts to ranks beside the shards.
+    # Axolotl deals experts to ranks beside the shards, of which there is one if nothing is said.
     apart = whole(said.texts.get("--expert_parallel_size")) or 1
-    if shards and said.of("accelerate", "fsdp_version") == "2":
+    if apart > 1:
+        shards = shards or 1
+    if shards and (apart > 1 or said.of("accelerate", "fsdp_version") == "2"):
         needed = replicas * shards * tp * cp * apart
         if gpus is not None and gpus != needed:
             raise LaunchError(
@@ -93,7 +102,8 @@ def split_said(said: Said, found: Gathered) -> None:
     if said.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):
         replicas = number_of(said.world.num_nodes) or replicas
     found.values["data_parallel_replicas"] = replicas
-    found.values["expert_parallel"] = said.number("deepspeed", "expert_parallel") or apart
+    inside = said.number("deepspeed", "expert_parallel") or whole(said.texts.get("--ep_size"))
+    found.values["expert_parallel"] = inside or apart
     if gpus is not None:
         found.values["num_gpus"] = gpus
 
@@ -318,7 +328,7 @@ def kernels_said(said: Said, found: Gathered) -> None:
         found.values["recompute"] = recompute
     flash = said.script.get("flash_attention")
     found.values["flash_attention"] = "true" if flash is None else flash.value
-    for name in ("attention_kernel", "loss_kernel"):
+    for name in ("attention_kernel", "loss_kernel", "expert_compute"):
         if (told := said.of("script", name)) is not None:
             found.values[name] = told
 
@@ -404,7 +414,8 @@ _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|
 
 _USED = (
     *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32", "--fp8"),
-    "--use_dora",
+    *("--use_dora", "--ray_num_workers", "--device_groups.nproc_per_node"),
+    *("--lora_target_parameters", "--expert_parallel_size", "--ep_size", "--task_type"),
     *("--deepspeed", "--fsdp", "--fsdp_config", "--bits", "--num_train_epochs", "--max_samples"),
     *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
 )
@@ -534,7 +545,7 @@ def _length(said: Said, found: Gathered) -> None:
     length = found.values.get("sequence_length")
     if steps and batch and length:
         each = TrainingObjective(objective).sequences_per_sample if objective else 1
-        found.values["total_tokens"] = steps * batch * length * each
+        found.values["total_tokens"] = max(steps * batch * length * each, FEWEST_TOKENS)
     else:
         _samples(said, found)
 
@@ -592,10 +603,18 @@ def _optimizer(said: Said, found: Gathered, file: str) -> None:
         found.values["paged_optimizer"] = "true"
 
 
+_HEADS = ("seq_cls", "embedding", "reranker")
+
+
 def _told(said: Said, found: Gathered) -> None:
     if said.unknown:
         names = ", ".join(said.unknown[:5])
         found.notes.append(f"DeepSpeed lets pass what it does not know: {names} does nothing.")
+    if (task := said.texts.get("--task_type")) in _HEADS:
+        found.notes.append(
+            f"task_type {task} has a head of few numbers: the logits of the vocabulary that are "
+            "predicted are not in it, so that it takes less time and memory."
+        )
     if "auto" in said.texts.values() and not said.has_script:
         names = ", ".join(name for name, text in said.texts.items() if text == "auto")
         found.notes.append(

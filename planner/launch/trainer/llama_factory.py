@@ -105,8 +105,6 @@ def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
         sources.text("--stage") == "pt" and "--packing" not in script
     ):
         script["--packing"] = (script.get("--neat_packing") or script["--stage"]).saying("true")
-    if gpus_of(sources.worlds[0]) is None and (workers := script.get("--ray_num_workers")):
-        sources.worlds[0] = replace(sources.worlds[0], num_gpus=workers)
     return with_defaults(sources, LLAMA_FACTORY)
 
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from planner.documents.python import IS_BF16
 from planner.documents.shell.text import Given, stated
+from planner.errors import SpecError
 from planner.launch.option_table import Dialect, Meaning, OptionTable
 from planner.launch.trainer.answers import UNPACKED, answered
 from planner.launch.trainer.llama_factory import (
@@ -48,6 +49,7 @@ from planner.launch.trainer.said import (
     sharded_by_name,
     takes_sharding,
     text_of,
+    whole,
     with_defaults,
 )
 from planner.launch.trainer.writing import SECTION
@@ -108,6 +110,7 @@ def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
         script["--quantization_bit"] = stated("--quantization_bit", bits)
     told |= with_defaults(sources, SWIFT)
     _batch(sources, told)
+    _padded(sources)
     if (sources.text("--deepspeed") or "") in _NO_FILE:
         script.pop("--deepspeed", None)
     return told
@@ -122,6 +125,11 @@ def _kind(sources: Sources, name: str, told: dict[str, str]) -> None:
         kind = "full" if is_whole else "lora"
         told["adapter"] = f"no train_type: ms-swift trains {'all' if is_whole else 'adapters'}"
     require_known_training(kind, name)
+    if whole(sources.text("--lisa_activated_layers")):
+        raise SpecError(
+            f"{name}: ms-swift's lisa_activated_layers is not predicted, as it trains a few layers "
+            "at a time: leave it out to have all of them predicted."
+        )
     # LLaMA-Factory's word, which the Trainer's reader knows.
     script["--finetuning_type"] = stated("--finetuning_type", kind)
 
@@ -138,6 +146,14 @@ def _batch(sources: Sources, told: dict[str, str]) -> None:
         told["global_batch_size"] = (
             "no gradient_accumulation_steps: ms-swift makes 16 samples a step"
         )
+
+
+def _padded(sources: Sources) -> None:
+    """Sequences that ranks share are padded to a multiple of them (``swift/sequence_parallel``)."""
+    length, ranks = whole(sources.text("--max_length")), sources.text("--sequence_parallel_size")
+    if length and (count := whole(ranks)) and length % count:
+        longer = str(math.ceil(length / count) * count)
+        sources.script["--max_length"] = sources.script["--max_length"].saying(longer)
 
 
 _TELLING = (

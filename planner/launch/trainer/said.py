@@ -151,7 +151,10 @@ def whole(text: str | None) -> int | None:
 
 _SUPERVISED = ("sft", "pt")
 _PREFERENCES = ("dpo", "ipo", "orpo", "simpo", "cpo", "kto", "rm", "reward")
-_ON_ROLLOUTS = ("grpo", "rloo", "gspo", "dapo", "ppo")
+_ON_ROLLOUTS = ("grpo", "rloo", "gspo", "gdpo", "dapo", "ppo")
+DISTILLED = "gkd"
+"""Training on a teacher's distribution, on answers that are given or generated."""
+TEACHER = "The student is predicted alone: its teacher's weights and forward passes are not in it."
 _NAMED = (*_SUPERVISED, *_PREFERENCES, *_ON_ROLLOUTS, *WITH_ROLLOUTS)
 _STARTERS = ("trl", "swift")
 _LAUNCHER = ("accelerate", "launch")
@@ -247,6 +250,8 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
     if word is None and not ("--model_name_or_path" in said.texts or "--base_model" in said.texts):
         return
     objective = objective_of_word(word or "sft", name)
+    if word == DISTILLED:
+        found.notes.append(TEACHER)
     loss = next((said.texts[name] for name in _LOSSES if said.texts.get(name)), None)
     if objective is TrainingObjective.DPO and loss in _WITHOUT_REFERENCE:
         objective = TrainingObjective.ORPO

@@ -143,7 +143,7 @@ def test_a_section_that_overrides_leaves_nothing_of_the_first(tmp_path: Path) ->
     ("more", "note", "objective"),
     [
         ("ppo: {num_prompts_per_step: 4}\n", "critic", "grpo"),
-        ("distillation: {num_prompts_per_step: 4}\n", "teacher", "dapo"),
+        ("distillation: {num_prompts_per_step: 4}\n", "teacher", "sft"),
     ],
 )
 def test_what_is_trained_or_asked_beside_the_policy_is_told(
