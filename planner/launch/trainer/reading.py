@@ -243,17 +243,17 @@ def trainer_answers(reading: Reading) -> Answers:
         return on_apple(told, sources)
     if is_v1(sources):
         return _of_program(sources, V1, v1_in_trainer_words, "cutoff_len")
+    by_name = sharded_by_name(sources)
     if is_llama_factory(sources):
         told = _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
-        return on_megatron(told, sources)
-    by_name = sharded_by_name(sources)
-    answers = answers_of(sources, _is_supervised(sources), takes_sharding(sources))
-    asks_gpu = any(word in reading.found.text for word in (*IS_BF16, "FastLanguageModel"))
-    return replace(
-        answers,
-        defaults={**answers.defaults, **({"zero_stage": by_name} if by_name else {})},
-        otherwise={**answers.otherwise, **(_ON_OLDER if asks_gpu else {})},
-    )
+        answers = on_megatron(told, sources)
+    else:
+        answers = answers_of(sources, _is_supervised(sources), takes_sharding(sources))
+        asks_gpu = any(word in reading.found.text for word in (*IS_BF16, "FastLanguageModel"))
+        otherwise = {**answers.otherwise, **(_ON_OLDER if asks_gpu else {})}
+        answers = replace(answers, otherwise=otherwise)
+    named = {"zero_stage": by_name} if by_name else {}
+    return replace(answers, defaults={**answers.defaults, **named})
 
 
 _ON_OLDER = {"precision": ("fp16", "the program asks whether the GPU has bf16, which it lacks")}

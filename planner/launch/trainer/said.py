@@ -202,9 +202,15 @@ def takes_sharding(sources: Sources) -> bool:
 def sharded_by_name(sources: Sources) -> str:
     """Put what the name of accelerate's file says where that is not here; why, or nothing.
 
-    TRL ships files that are called so: in huggingface/trl 0.19, ``docs/source/clis.md``.
+    TRL ships files that are called so: in huggingface/trl 0.19, ``docs/source/clis.md``. Arguments
+    alone may be called after the file that they are started with, as LLaMA-Factory's
+    ``examples/ascend`` are.
     """
     given = next((text for name in _FILES if (text := sources.text(name))), None)
+    is_open = not sources.words and not {"--deepspeed", "--fsdp"} & {*sources.script}
+    if given is None and is_open and "fsdp" in sources.name.lower() and takes_sharding(sources):
+        sources.accelerate["distributed_type"] = stated("distributed_type", "FSDP")
+        return f"{sources.name} is called after FSDP"
     if given is None or not takes_sharding(sources):
         return ""
     name = given.rpartition("/")[2].lower()
