@@ -24,6 +24,7 @@ READ_ALONE = (
     "litgpt",
     "llm-foundry",
     "gpt-neox",
+    "paddlenlp",
     "verl",
     "openrlhf",
     "nemo-rl",

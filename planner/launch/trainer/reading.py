@@ -163,6 +163,11 @@ _TELLING = (
 )
 _ARGUMENTS = {"learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r"}
 _PROGRAMS = ("run_clm.py", "sft.py")
+_OF_PADDLE = {
+    *("tensor_parallel_degree", "pipeline_parallel_degree", "sharding_parallel_degree"),
+    *("sharding", "fine_tuning", "prefix_tuning", "virtual_pp_degree"),
+}
+_TRAINED = {"model_name_or_path", "actor_model_name_or_path", "per_device_train_batch_size"}
 _SCRIPTS = "trl.scripts."
 _NO_TRAINER = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
 _DEEPSPEED_KEYS = (
@@ -199,6 +204,8 @@ def starts_trainer(words: Sequence[str]) -> bool:
     if starts_llama_factory(words) or starts_swift(words) or starts_mlx(words):
         return True
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
+    if is_paddle_document({name.removeprefix("--"): "" for name in names}):
+        return False
     if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
         return False
     if words and words[0] == "trl" and named_by_program(words):
@@ -208,8 +215,19 @@ def starts_trainer(words: Sequence[str]) -> bool:
     return bool(words) and bool(names & set(_TELLING))
 
 
+def is_paddle_document(values: Mapping[str, object]) -> bool:
+    """Whether a document has the Trainer's arguments as PaddleNLP extends them.
+
+    >>> is_paddle_document({"per_device_train_batch_size": 1, "sharding": "stage2"})
+    True
+    """
+    return bool(_OF_PADDLE & set(values)) and bool(_TRAINED & set(values))
+
+
 def is_trainer_document(values: Mapping[str, object]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
+    if is_paddle_document(values):
+        return False
     own = any(is_own(values) for is_own in (is_llama_factory_document, is_v1_document))
     own = own or is_mlx_document(values)
     if "per_device_train_batch_size" in values or own:
