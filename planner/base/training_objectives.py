@@ -87,10 +87,12 @@ _SAME = {
     "simpo": TrainingObjective.ORPO,
     "cpo": TrainingObjective.ORPO,
     "pt": TrainingObjective.PRETRAIN,
+    "gkd": TrainingObjective.SFT,
     "reward": TrainingObjective.RM,
     "ppo": TrainingObjective.GRPO,
     "rloo": TrainingObjective.GRPO,
     "gspo": TrainingObjective.GRPO,
+    "gdpo": TrainingObjective.GRPO,
     "reinforce++": TrainingObjective.GRPO,
 }
 """Other names, and losses that take the same passes over the same sequences."""

@@ -367,6 +367,7 @@ def beside_shards(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> 
     has = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
     if name == "context_parallel" and f.head_exchange:  # of ranks outside the shards' gathers
         has = has | (c.cp_comm_type == ContextExchange.A2A)
-    if name == "expert_parallel":
+    if name == "expert_parallel":  # copies of all else need every rank to have its own experts
+        has = has | ((c.zero_stage == ZeroStage.NONE) & (c.expert_parallel == c.data_parallel))
         has = has & (c.tensor_parallel * c.context_parallel == 1)
     return np.asarray(has)

@@ -28,6 +28,7 @@ READ_ALONE = (
     "picotron",
     "colossalai",
     "gpt-neox",
+    "paddlenlp",
     "verl",
     "openrlhf",
     "open-instruct",

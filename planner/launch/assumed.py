@@ -16,7 +16,7 @@ from planner.launch.imported import SPLITS, Imported, count_in
 from planner.launch.judge import full_row, judged
 from planner.launch.launchers.gpu_words import gpus_named
 from planner.launch.read import PROSE, read_launch
-from planner.launch.shape import model_named
+from planner.launch.shape import model_named, model_within
 from planner.launch.understood import LENGTHS, number_of
 from planner.question.inputs import read_all
 from planner.question.request import ALL, Request
@@ -136,7 +136,8 @@ class LaunchFile:
         """The model that the name of the file, or else of its folder, names, and that it does."""
         path = self.path.absolute()
         for name in (path.name, path.parent.name):
-            if model := model_named(name) or resembled(name.replace("_", "-"), self.specs):
+            near = resembled(name.replace("_", "-"), self.specs)
+            if model := model_named(name) or near or model_within(name):
                 return {"model": (model, f"{name} is the name of the file or its folder")}
         return {}
 

@@ -149,7 +149,9 @@ def _made(given: Given, status: Status, meaning: str) -> Line:
 _NEEDED = {"model": "the model", "gpu": "the GPU", "num_gpus": "the number of GPUs"}
 _OF_GPUS = ("gpu", "cluster")
 _FOLDERS = ("/", "./", "../", "~", "$")
-_TO_FILL_IN = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)")
+_TO_FILL_IN = re.compile(
+    r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)|\S.* https?://.*"
+)
 """Words that stand for the user's own."""
 SPLITS = terms_about("degree", "train")
 # What files of planner may leave to the user, or to the checkpoint.

@@ -336,7 +336,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
     arguments = read_arguments(inner.words[is_module:], target.options)
     measures = bool(client_of([told_in(word) for word in inner.words]))
     unknown = [one for one in arguments.unknown if not (measures and is_of_clients(one.option))]
-    short = [one for one in unknown if one.option == "-c"]
+    short = [one for one in unknown if one.option in ("-c", "--config")]
     return Found(
         target=target.name,
         name=path.name,
@@ -353,11 +353,12 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
 
 
 def _files(
-    path: Path, script: Script, options: Iterable[Given], *, is_inside: bool = False
+    path: Path, script: Script, options: Iterable[Given], above: tuple[Path | str, ...] = ()
 ) -> dict[str, Found]:
     """The documents that options name: those that the script writes, or that stand beside it.
 
-    Documents name further ones; ``is_inside`` says that these are named so.
+    Documents name further ones, from where they stand themselves; ``above`` are those that these
+    are named by.
     """
     found: dict[str, Found] = {}
     for given in options:
@@ -365,10 +366,11 @@ def _files(
             if text is None or not _is_read(text):
                 continue
             document = _document(path, script, text)
-            if document is not None and not is_inside:
-                found |= _files(path, script, document.options.values(), is_inside=True)
-            if document is not None:
-                found[text] = document
+            if document is None or (document.path or text) in above:
+                continue
+            own, place = document.options.values(), document.path or path
+            inside = _files(place, script, own, (*above, document.path or text))
+            found |= {**inside, text: replace(document, files=inside)}
     return found
 
 
@@ -384,7 +386,10 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
             return _of_here_document(path, script, document, Path(name).name)
     parts = Path(name).parts  # a folder may be mounted elsewhere than it stands here
     ends = [Path(*parts[start:]) for start in range(1, len(parts))]
-    for place in (path.parent / name, *(path.parent / end for end in ends)):
+    # Commands name files from the folder that they are started in, often that of all.
+    around = path.absolute().parent.parents if len(parts) > 1 else ()
+    places = [path.parent / name, *(path.parent / end for end in ends)]
+    for place in (*places, *(folder / name for folder in around)):
         try:
             text = reading.read_text(place, LARGEST, _Unread)
         except _Unread:

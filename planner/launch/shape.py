@@ -498,6 +498,8 @@ def _candidates(model: ModelSpec) -> Iterator[tuple[str, Config]]:
 
 
 _LONGEST = 200
+_MOST_WORDS = 12
+_NUMBER = re.compile(r"\d")
 _NUMBERED = re.compile(r"^([a-z]+)-?(\d)(\d)?(?=[_-]|$)")
 _MILLIONS = re.compile(r"(?<![\d.])([1-9])00m\b")
 _KINDS = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
@@ -520,6 +522,21 @@ def model_named(text: str) -> str | None:
         except (PlannerError, OSError):
             continue
         return name
+    return None
+
+
+def model_within(text: str) -> str | None:
+    """The model whose name the most words of a longer one are.
+
+    >>> model_within("grpo-deepseek-v3-64n8g.yaml"), model_within("my-training-of-3")
+    ('deepseek-v3', None)
+    """
+    words = re.split(r"[-_]+", text[:_LONGEST].lower())[:_MOST_WORDS]
+    for size in range(len(words), 1, -1):
+        for start in range(len(words) - size + 1):
+            run = words[start : start + size]
+            if any(map(_NUMBER.search, run)) and (model := model_named("-".join(run))):
+                return model
     return None
 
 

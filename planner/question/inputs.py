@@ -42,7 +42,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _EXAMPLES = {"second": "s", "byte": "GiB", "watt": "kW"}
 _UNITS = {"usd": "USD", "kg": "kg"}
 # No run is that short: a thousand tokens are less than one sequence.
-_FEWEST_TOKENS = 1000.0
+FEWEST_TOKENS = 1000.0
 # To its writer this is one number: 048 must not become a second value.
 _SEPARATED = re.compile(r"[1-9]\d{0,2}(,\d{3})*,0\d\d(,\d{3})*")
 _ZEROS_FIRST = re.compile(r"0\d")
@@ -296,7 +296,7 @@ def _quantity(term: Term, value: object, said: str) -> float:
 
 def _tokens(term: Term, value: object, said: str) -> float:
     tokens = _quantity(term, value, said)
-    if 0 < tokens < _FEWEST_TOKENS:
+    if 0 < tokens < FEWEST_TOKENS:
         raise SearchSpaceError(
             f"{said} {value}: that is {tokens:g} tokens; give a unit, as in 1.4T or 300B."
         )

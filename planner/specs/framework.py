@@ -316,7 +316,8 @@ class FrameworkProfile:
     """It can give experts to GPUs."""
     sharded_parallel: tuple[Annotated[str, After(_sharded_axis)], ...] = ()
     """What it has only where gradients are sharded (ZeRO 2, 3) or nothing is data parallel; experts
-    then without tensor and context parallelism. Contexts by heads (``head_exchange``) need none."""
+    also where each rank has others, without tensor and context parallelism. Contexts by heads
+    (``head_exchange``) need none."""
     fsdp_zero_stages: tuple[Annotated[int, Interval(ge=2, le=3)], ...] = ()
     """ZeRO stages of a second engine (Megatron-FSDP), not searched: with Adam or SGD alone."""
     checked_version: str = ""

@@ -36,6 +36,7 @@ _TENSORS, _SEQUENCES, _EXPERTS = (
         ("hf-fsdp", {**_TENSORS, "context_parallel": 2, "num_gpus": 8}, [2, 3]),
         ("hf-fsdp", {**_TENSORS, "num_gpus": 2}, [0, 2, 3]),
         ("hf-fsdp", _EXPERTS, [2, 3]),
+        ("hf-fsdp", {**_FOUR, "expert_parallel": 4}, [0, 2, 3]),
         ("hf-fsdp", {**_EXPERTS, "tensor_parallel": 2}, []),
         ("hf-trainer", _SEQUENCES, [2, 3]),
         ("hf-trainer", _TENSORS, []),

@@ -202,6 +202,7 @@ def _support(world: World, c: Layout) -> set[str]:
         in_turns = kind == "pipeline_parallel" and c.layer_split and profile.layer_split
         sharded = c.zero_stage >= 2 or c.data_parallel == 1
         if kind == "expert_parallel":
+            sharded |= c.zero_stage == 0 and c.expert_parallel == c.data_parallel
             sharded = sharded and c.tensor_parallel * c.context_parallel == 1
         if kind == "context_parallel" and profile.head_exchange and c.cp_comm_type == "a2a":
             sharded = True

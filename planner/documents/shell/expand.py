@@ -35,6 +35,11 @@ from planner.errors import LaunchError
 
 _MOST_PLACES = 6
 # A variable whose blanks alone change: $(echo "$WORDS" | tr '\\n' ' ' | xargs).
+# The folder of the script itself, beside which the files stand that it names.
+_DIRNAME = r"""\$\(\s*dirname\s+(?:--\s+)?"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?)"?\s*\)"""
+_OWN_FOLDER = re.compile(
+    rf"""{_DIRNAME}|\$\(\s*cd\s+(?:--\s+)?"?{_DIRNAME}"?\s*(?:&>\s*/dev/null\s*)?&&\s*pwd\s*\)"""
+)
 _ECHOED = re.compile(
     r"""\$\(\s*echo\s+(?:-n\s+)?"?\$\{?([A-Za-z_]\w*)\}?"?\s*"""
     r"""(?:\|\s*(?:xargs|tr\s+(?:-s\s+)?'\\n'\s+' '|sed\s+'s/ {1,2}(?:\\\+|\*)/ /g')\s*)*\)"""
@@ -454,6 +459,8 @@ class Expander:
             if echoed := _ECHOED.fullmatch(self.source.text[span.start : span.end]):
                 pieces = self.parameter(Parameter(echoed[1], part.start, part.end, part.quoted))
                 return tuple(piece.through(span) for piece in pieces)
+            if _OWN_FOLDER.fullmatch(self.source.text[span.start : span.end]):
+                return tuple(piece.through(span) for piece in computed("."))
             shown = self._shown(span)
             is_gap = shown.startswith("<") and shown.endswith(">")
             reason = f"{shown} is {'to be filled in' if is_gap else 'known only when it runs'}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Iterable
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -165,8 +165,9 @@ class SimpleCommands:
             return self.call(name, [Element(word.pieces, word.regions) for word in words[1:]])
         self._builtin(name, words)
         if name == "read" and any((word.text or "").startswith("-d") for word in words):
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+            self._read_whole(node, words[-1])
+        elif name == "read":
+            self._read_words(node, words)
         self._command(node, words)
         if name == "false" or (name == "getopts" and not self.expander.num_arguments):
             return False

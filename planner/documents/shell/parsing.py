@@ -35,6 +35,8 @@ _PLAIN = re.compile(r"[^ \t\n\r;&|<>()'\"\\$`]+|\r")
 _IN_DOUBLE = re.compile(r'[^"\\$`]+')
 _IN_HERE = re.compile(r"[^\\$`]+")
 _SHOWN = re.compile(r"\s*cat\s*<<-?\s*(?P<quote>['\"\\]?)(?P<ends>\w+)['\"]?[ \t]*\r?\n")
+# ``expr`` counts as the shell does where it is given nothing but numbers, + and /.
+_EXPR = re.compile(r"\s*expr\s(?P<sum>[\s\w${}+/%-]*)")
 _IN_BRACES = re.compile(r"[^}'\"\\$`]+")
 _IN_BRACES_QUOTED = re.compile(r"[^}\"\\$`]+")
 # A place to fill in, <PATH TO vocab.json>, that the shell itself would take for a redirection.
@@ -271,7 +273,7 @@ class Lexer:
             position += 2 if text[position] == "\\" else 1
         return position if position < length else -1
 
-    def _run(self, inside: int, *, quoted: bool) -> Run:
+    def _run(self, inside: int, *, quoted: bool) -> Run | Arithmetic:
         start = self.position
         if (begins := _SHOWN.match(self.text, inside)) and (
             ends := re.compile(rf"^\t*{begins['ends']}\s*\)", re.M).search(self.text, begins.end())
@@ -286,6 +288,10 @@ class Lexer:
         end = self.closing(inside)
         if end < 0:
             raise self.fault(f"{self.text[start:inside]} is never closed.", start)
+        if counts := _EXPR.fullmatch(self.text, inside, end):
+            parts = self.here_parts(counts.start("sum"), end)
+            self.position = end + 1
+            return Arithmetic(parts, start, end + 1, quoted)
         self.position = end + 1
         return Run(start, self.position, quoted)
 

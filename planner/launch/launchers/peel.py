@@ -70,6 +70,7 @@ ACCELERATE = PROGRAMS.pop("accelerate launch")
 MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
+    "paddle.distributed.launch": "torchrun",
     "deepspeed.launcher.runner": "deepspeed",
 }
 """Wrappers as Python starts them."""

@@ -17,6 +17,7 @@ _GRES = re.compile(r"gpu(?::[A-Za-z_][\w.-]*)?:(\d+)|gpu:([A-Za-z_][\w.-]*)|gpu\
 _SLOTS = re.compile(r"(?:\bslots\s*=\s*|:)(\d+)")
 _FEATURE = re.compile(r"\b[A-Za-z]+\d+[\w-]*")
 _CONSTRAINTS = ("-C", "--constraint")
+_DEVICES = ("--gpus", "--devices")
 _KIND = re.compile(r"gpu:([A-Za-z_][\w.-]*)")
 
 # What an option of a launcher says: the field of the world, by its usual name.
@@ -66,6 +67,8 @@ def layer_of(kind: str, options: Iterable[tuple[str, Word | None]]) -> Layer:
             said.update(_included(name, word))
         if kind == "slurm" and name in _CONSTRAINTS and word is not None:
             gpu = gpu or _constraint(word.text)
+        if kind == "torchrun" and name in _DEVICES and word is not None and word.text:
+            said[PER_NODE] = _devices(name, word, word.text)  # Paddle's
         if usual not in table or word is None:
             continue
         gpu = _kind(word.text) or gpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from planner.base.enums import (
 )
 from planner.documents.shell.text import stated
 from planner.documents.writing import yaml_text
-from planner.errors import LaunchError
+from planner.errors import LaunchError, SpecError
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
 from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings, Words
@@ -40,6 +41,8 @@ def axolotl_answers(reading: Reading) -> Answers:
     ------
     LaunchError
         Its values contradict each other.
+    SpecError
+        It trains something that is not predicted.
     """
     found = reading.found
     sources = Sources(name=found.name)
@@ -50,30 +53,58 @@ def axolotl_answers(reading: Reading) -> Answers:
     for file in found.files.values():
         if file not in documents:
             gather(file, sources)
+    parts = text_of_key(documents, _UNFROZEN) or ""
+    # All of the language model, and what stands at its ends, beside a tower that is frozen.
+    is_language = _LANGUAGE in parts and not _LAYERS.search(parts)
+    trains = next((key for key in _PARTS if text_of_key(documents, key) not in _NOTHING), None)
+    if trains is not None and not (trains == _UNFROZEN and is_language):
+        raise SpecError(
+            f"{found.name}: axolotl's {trains} is not predicted, as it trains a part of the "
+            "parameters: all of them, and adapters, are."
+        )
+    _with_experts(sources)
     defaults = with_defaults(sources, _DIALECT)
     if sources.text("--bf16") == "true":
         sources.script.setdefault("--dtype", stated("--dtype", "bfloat16"))
     answers = answers_of(sources, is_supervised=False)
     values = dict(answers.values)
-    if text_of_key(documents, "fp8") == "true":
-        values["precision"] = "fp8"
     if text_of_key(documents, "gradient_checkpointing") in ("offload", "offload_disk"):
         values["offload"] = "activations"
+    if is_language:
+        values["freeze_vision_tower"] = True
     values |= _loss(documents, values)
     if text_of_key(documents, "torch_compile") in ("true", "auto"):
         values["torch_compile"] = "true"
-    if experts := _EXPERTS.get(text_of_key(documents, "experts_implementation") or ""):
-        values["expert_compute"] = experts
     told = {name: reason for name, reason in defaults.items() if name in values}
     notes = list(answers.notes)
     if text_of_key(documents, "selective_checkpointing") not in (None, "false"):
         notes.append("selective_checkpointing is not predicted: recomputation is taken as given.")
+    if any(key.startswith("qat.") for document in documents for key in document.options):
+        notes.append(
+            "qat: what rounds weights and inputs in each pass is not predicted, so that steps take "
+            "longer."
+        )
     return replace(
         answers, values=values, defaults={**answers.defaults, **told}, notes=tuple(notes)
     )
 
 
-_EXPERTS = {"eager": "loop", "grouped_mm": "grouped"}
+# Keys that name what is trained in place of all parameters.
+_UNFROZEN, _LANGUAGE = "unfrozen_parameters", "language_model"
+_PARTS = (_UNFROZEN, "lisa_n_layers")
+_LAYERS = re.compile("layers|blocks")
+_NOTHING = (None, "", "null", "0")
+
+
+def _with_experts(sources: Sources) -> None:
+    """Adapters of parameters that are no modules, as those of fused experts, beside the others'."""
+    if (given := sources.script.get("--lora_target_parameters")) is None:
+        return
+    modules = sources.text("--lora_target_modules") or ""
+    said = f"{modules} {text_of(given) or ''}".strip()
+    sources.script["--lora_target_modules"] = given.saying(said)
+
+
 # Keys that say it, in this order where there are several.
 _LOSSES = {
     "cut_cross_entropy": "linear",

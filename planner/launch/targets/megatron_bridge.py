@@ -34,7 +34,7 @@ from planner.launch.target import (
     override,
     overrides,
 )
-from planner.launch.targets import bridge_recipes, megatron_lm
+from planner.launch.targets import bridge_recipes, megatron_lm, paddlenlp
 from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
 from planner.launch.templates import Value, filled
@@ -73,6 +73,8 @@ _TARGETS = {"linear_qkv": "query_value", "linear_proj": "attention", "linear_fc1
 def starts(words: Sequence[str]) -> bool:
     """Whether a command starts an entry point of Megatron-Bridge or NeMo."""
     names = [word.rpartition("/")[2] for word in words[:4]]
+    if paddlenlp.starts(words):  # its programs are called alike
+        return False
     return any(name in _PROGRAMS for name in names) or names[:1] == ["nemo"]
 
 

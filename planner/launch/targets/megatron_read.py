@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.adapter_names import ExpertAdapters, targets_of
+from planner.base.enums import AdapterTargets
 from planner.base.software_enums import (
     MODULES,
     RecomputedModules,
@@ -17,7 +18,13 @@ from planner.errors import LaunchError
 from planner.launch.option_table import Accepted, Dialect, OptionTable, Quantity, Role
 from planner.launch.target import gathered, open_counts
 from planner.launch.targets.megatron_shape import layers_of, shape_read, stages_of, told_layout
-from planner.launch.trainer.said import objective_of_word, require_known_training
+from planner.launch.trainer.answers import ADAPTED_TOWER
+from planner.launch.trainer.said import (
+    DISTILLED,
+    TEACHER,
+    objective_of_word,
+    require_known_training,
+)
 from planner.launch.understood import (
     Answers,
     Found,
@@ -264,6 +271,8 @@ _CONVERTED = re.compile(r"[-_](mcore|megatron)$", re.IGNORECASE)
 _SHORT = "--model-parallel-size"
 _EXPERTS = "--expert-tensor-parallel-size"
 _KINDS = ("tuner_type", "train_type")
+_SECTION = "train."
+_OTHER_SECTIONS = ("rollout.", "teacher.", "ref.", "colocate_groups")
 _DIALECT = Dialect.load("megatron-swift")
 
 
@@ -282,6 +291,7 @@ def is_swift_document(values: Mapping[str, object]) -> bool:
     >>> is_swift_document({"tuner_type": "lora", "micro_batch_size": 1, "global_batch_size": 4})
     True
     """
+    values = {name.removeprefix(_SECTION): value for name, value in values.items()}
     is_kind = any(name in values for name in _KINDS) or (
         "model" in values and any(name.endswith("model_parallel_size") for name in values)
     )
@@ -291,17 +301,24 @@ def is_swift_document(values: Mapping[str, object]) -> bool:
 def _with_document(found: Found) -> Found:
     """The document of ms-swift as the command with its options, or a command with the one it names.
 
-    Source: modelscope/ms-swift, ``swift/cli/main.py`` (``parse_yaml_args``).
+    What trains has a section of its own where Ray starts it. Source: modelscope/ms-swift,
+    ``swift/cli/main.py`` (``parse_yaml_args``) and ``swift/ray``.
     """
     words = [given.single or "" for given in found.positional]
-    named = next((one for word in words if (one := found.files.get(word))), None)
+    files = (one for one in found.files.values() if is_swift_document(one.options))
+    named = next(files, None)
     is_alone = not words and is_swift_document(found.options)
     if not (is_alone or (named and starts_swift(words[:2]))):
         return found
     accepted = Accepted.of(("megatron-lm-0.19.2",), _TABLE)
     options: dict[str, Given] = {}
     unknown = [*found.unknown]
-    for name, given in (found.options if named is None else named.options).items():
+    told = found.options if named is None else named.options
+    world = found.world
+    if gpu_of_each := told.get(f"{_SECTION}gpus"):
+        world = replace(world, num_gpus=gpu_of_each)
+    for own_name, given in told.items():
+        name = own_name.removeprefix(_SECTION)
         option = accepted.find(f"--{name.replace('_', '-')}")
         if option is None:
             unknown.append(replace(given, option=f"--{name}"))
@@ -311,7 +328,13 @@ def _with_document(found: Found) -> Found:
             options[option.name] = replace(given, option=option.name, texts=(), spans=())
     positional = found.positional or tuple(stated("", word) for word in ("megatron", "sft"))
     own = {} if is_alone else found.options
-    return replace(found, options={**options, **own}, unknown=tuple(unknown), positional=positional)
+    return replace(
+        found,
+        options={**options, **own},
+        unknown=tuple(unknown),
+        positional=positional,
+        world=world,
+    )
 
 
 def answers(reading: Reading) -> Answers:
@@ -324,11 +347,12 @@ def answers(reading: Reading) -> Answers:
     SpecError
         It trains something that is not predicted.
     """
-    whole = _with_document(reading.found)
-    words = [text for given in whole.positional for text in given.texts if text]
+    given = reading.found
+    whole = _with_document(given)
+    words = [text for one in whole.positional for text in one.texts if text]
     if not starts_swift(words[:2]):
         return read_megatron(reading, "Megatron-LM")
-    is_document = whole is not reading.found
+    is_document = whole is not given
     found, model = _options(whole)
     reading = Reading.of(found, _TABLE)
     own = {one.option.lstrip("-").replace("-", "_"): one for one in found.unknown}
@@ -352,14 +376,22 @@ def answers(reading: Reading) -> Answers:
         values["framework"] = "Megatron-Bridge"
         notes.append("Adapters on Megatron are predicted as Megatron-Bridge's.")
     asked = tuple(name for name in read.asked if name not in values)
+    is_adapted = values["adapter"] != "none"
     if frozen := _text(own, "freeze_vit"):
-        values["freeze_vision_tower"] = frozen
+        values["freeze_vision_tower"] = "true" if is_adapted else frozen
+        notes += [ADAPTED_TOWER] * (is_adapted and frozen == "false")
+    if is_adapted and str(values.get("mtp_num_layers", "0")) != "0":
+        values["mtp_num_layers"] = "0"
+        notes.append("Modules of multi-token prediction beside an adapter are not predicted.")
+    if _text(own, "rlhf_type") == DISTILLED:
+        notes.append(TEACHER)
     whole_model = {"freeze_llm"} if _text(own, "freeze_llm") == "false" else set()
     used = _also_bare(read.used | _named(own, _DIALECT.names("used")) | {"--load", "--model"})
     ignored = _also_bare(
         read.ignored
         | _named(own, {*_DIALECT.names("ignored"), *whole_model})
         | {*(found.options if is_document else ())}
+        | {name for name in given.options if name.startswith(_OTHER_SECTIONS)}
     )
     return replace(
         read,
@@ -374,7 +406,8 @@ def answers(reading: Reading) -> Answers:
 
 def _also_bare(names: Collection[str]) -> frozenset[str]:
     """Options as commands and as documents spell them."""
-    return frozenset((*names, *(name.lstrip("-").replace("-", "_") for name in names)))
+    bare = [name.lstrip("-").replace("-", "_") for name in names]
+    return frozenset((*names, *bare, *(f"{_SECTION}{name}" for name in (*bare, "gpus"))))
 
 
 def _needs_rollouts(values: Mapping[str, object]) -> bool:
@@ -398,13 +431,13 @@ def _trained(
     rank = _text(own, "lora_rank")
     if rank is None:
         defaults["lora_rank"] = "no lora_rank: 8 is ms-swift's"
-    modules = (_text(own, "target_modules") or "all-linear").split()
+    modules, each = (_text(own, "target_modules") or "all-linear").split(), str(ExpertAdapters.EACH)
     return {
         **found,
         "adapter": "lora",
         "lora_rank": rank or "8",
-        "lora_targets": str(targets_of(modules)),
-        "expert_adapters": str(ExpertAdapters.EACH),
+        "lora_targets": str(targets := targets_of(modules)),
+        **({"expert_adapters": each} if targets is AdapterTargets.ALL_LINEAR else {}),
     }
 
 

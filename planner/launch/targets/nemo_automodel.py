@@ -59,6 +59,8 @@ def is_of(values: Mapping[str, object]) -> bool:
     >>> is_of({"model._target_": "nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained"})
     True
     """
+    if "policy.model_name" in values:  # NeMo-RL's, which hands it keywords
+        return False
     return any(
         name.endswith("_target_") and str(text).startswith(_OWN) for name, text in values.items()
     )

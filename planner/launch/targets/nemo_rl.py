@@ -6,11 +6,18 @@ the one that it begins from, which is taken where that is not beside it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
+from planner.base.training_objectives import TrainingObjective
+from planner.documents.interpolation import interpolated
+from planner.documents.shell.text import Given
+from planner.launch.imported import SPLITS
 from planner.launch.target import Target, changes_nothing, gathered
 from planner.launch.targets.rollouts import (
+    NOTHING,
     flag,
     fsdp_profile,
     number,
@@ -23,22 +30,25 @@ from planner.launch.targets.rollouts import (
     require_ranks,
     with_words,
 )
+from planner.launch.trainer.said import TEACHER
 from planner.launch.understood import Answers, Found, Gathered, Reading
 
-_PROGRAMS = ("run_grpo.py", "run_grpo_math.py", "run_sft.py", "run_dpo.py")
+_PROGRAM = re.compile(r"run_(vlm_)?(grpo|sft|dpo|rm|ppo|distillation)\w*\.py")
 _OTHERS = ("sft", "dpo", "rm")
 _DTENSOR, _MEGATRON = "policy.dtensor_cfg.", "policy.megatron_cfg."
 _BY_TOKENS = {"policy.sequence_packing": True, "policy.dynamic_batching": False}
 """Whether grpo_math_1B.yaml has them."""
+_ALGORITHMS = ("grpo.", "ppo.", "distillation.", "sft.", "dpo.", "rm.")
+_CHANGED = (*_ALGORITHMS, "policy.", "cluster.")
 _SECTIONS = (
-    *("grpo.", "loss_fn.", "policy.", "data.", "env.", "logger.", "checkpointing.", "cluster."),
-    *("sft.", "dpo.", "rm.", "defaults", "--config"),
+    *(*_CHANGED, "loss_fn.", "data.", "env.", "logger.", "checkpointing.", "defaults", "--config"),
+    *("teacher.", "value.", "value_loss_fn."),
 )
 
 
 def starts(words: Sequence[str]) -> bool:
     """Whether a command starts NeMo-RL."""
-    return any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
+    return any(_PROGRAM.fullmatch(word.rpartition("/")[2]) for word in words[:3])
 
 
 def is_of(values: Mapping[str, object]) -> bool:
@@ -46,8 +56,10 @@ def is_of(values: Mapping[str, object]) -> bool:
 
     >>> is_of({"policy.model_name": "Qwen/Qwen2.5-1.5B", "cluster.num_nodes": 1})
     True
+    >>> is_of({"defaults": "grpo_math_1B.yaml", "cluster.num_nodes": 4})
+    True
     """
-    if "defaults" in values and any(name.startswith("policy.") for name in values):
+    if "defaults" in values and any(name.startswith(_CHANGED) for name in values):
         return True
     return "policy.model_name" in values
 
@@ -60,15 +72,16 @@ def answers(reading: Reading) -> Answers:
     LaunchError
         The GPUs cannot be split as it says.
     """
-    reading, beside = _whole(with_words(reading))
+    reading, absent = _whole(with_words(reading))
     found = gathered(reading, "NeMo-RL")
     values = found.values
     precision = "fp8" if flag(reading, "policy.megatron_cfg.fp8_cfg.enabled") else "bf16"
     put_plain(found, precision)
-    found.need("model", reading.text("policy.model_name") or None)
-    if not beside:
-        name = reading.text("defaults")
-        found.notes.append(f"{name} is not beside it: grpo_math_1B.yaml's values are taken for it.")
+    model = reading.text("policy.model_name") or ""
+    found.need("model", None if model.lower() in NOTHING else model)
+    if absent:
+        names = " and ".join(absent)
+        found.notes.append(f"{names} is not here: grpo_math_1B.yaml's values are taken for it.")
     is_megatron = flag(reading, f"{_MEGATRON}enabled")
     (_on_megatron if is_megatron else _on_dtensor)(reading, found)
     length = number(reading, "policy.max_total_sequence_length")
@@ -82,10 +95,19 @@ def answers(reading: Reading) -> Answers:
         found.put(term, told_value)
         found.assume(term, usual, f"{usual} is that of grpo_math_1B.yaml")
     _gpus(reading, found)
+    if "num_gpus" in values:  # with packing it counts the tokens of so many sequences
+        ranks = int(values["num_gpus"]) // prod(int(values[name]) for name in SPLITS[:3])
+        most = max(int(values["global_batch_size"]) // max(ranks, 1), 1)
+        values["micro_batch_size"] = min(int(values["micro_batch_size"]), most)
     other = next((name for name in _OTHERS if _has_section(reading, name)), None)
     if other is not None:
         values["training_objective"] = other
+    elif _has_section(reading, "distillation"):
+        values["training_objective"] = str(TrainingObjective.SFT)
+        found.notes.append(TEACHER)
     else:
+        if _has_section(reading, "ppo"):
+            found.notes.append("It trains a critic, too (ppo), which is not predicted.")
         penalty = reading.amount("loss_fn.reference_policy_kl_penalty")
         put_objective(found, penalty is None or penalty > 0)
         _updates(reading, found)
@@ -93,20 +115,40 @@ def answers(reading: Reading) -> Answers:
     return found.made(used=used, ignored=of_sections(reading, _SECTIONS) - used)
 
 
-def _whole(reading: Reading) -> tuple[Reading, bool]:
+def _whole(reading: Reading) -> tuple[Reading, list[str]]:
     """With the configuration that a command names, and those that they begin from.
 
-    Also whether all of these are here.
+    Also the names of those that are not here.
     """
-    found = reading.found
-    options, files = dict(found.options), found.files
-    name = reading.text("--config") or reading.text("defaults")
-    while name is not None and name in files:
-        options = {**files[name].options, **options}
-        given = files[name].options.get("defaults")
-        name = None if given is None else given.single
-    document: Found = replace(found, options=options)
-    return replace(reading, found=document), name is None
+    absent: list[str] = []
+    options = _inherited(reading.found, absent)
+
+    def value(key: str) -> str | None:
+        return None if key not in options else options[key].single
+
+    for key, given in options.items():
+        if (text := given.single) and (told := interpolated(text, value)) not in (None, text):
+            options[key] = replace(given, texts=(told,))
+    return replace(reading, found=replace(reading.found, options=options)), absent
+
+
+def _inherited(found: Found, absent: list[str]) -> dict[str, Given]:
+    """The options of a document over those that it begins from, the last of which counts.
+
+    A section with ``_override_`` replaces the whole one (``nemo_rl/utils/config.py``).
+    """
+    options: dict[str, Given] = {}
+    for key in ("defaults", "--config"):
+        given = found.options.get(key)
+        for name in () if given is None else given.texts:
+            if name in found.files:
+                options |= _inherited(found.files[name], absent)
+            elif name is not None:
+                absent.append(name)
+    ends = "._override_"
+    over = tuple(name.removesuffix(ends[1:]) for name in found.options if name.endswith(ends))
+    kept = {name: one for name, one in options.items() if not (over and name.startswith(over))}
+    return {**kept, **found.options}
 
 
 def _has_section(reading: Reading, name: str) -> bool:
@@ -122,9 +164,9 @@ def _on_dtensor(reading: Reading, found: Gathered) -> None:
     values["tensor_parallel"] = number(reading, f"{_DTENSOR}tensor_parallel_size") or 1
     values["context_parallel"] = number(reading, f"{_DTENSOR}context_parallel_size") or 1
     values["pipeline_parallel"] = 1
-    values["framework"] = fsdp_profile(values)
     if experts := number(reading, f"{_DTENSOR}expert_parallel_size"):
         values["expert_parallel"] = experts
+    values["framework"] = fsdp_profile(values)
     values["zero_stage"] = 3
     values["sequence_parallel"] = flag(reading, f"{_DTENSOR}sequence_parallel")
     is_away = flag(reading, f"{_DTENSOR}cpu_offload")
@@ -187,8 +229,9 @@ def _token_budget(reading: Reading, found: Gathered, copies: int) -> None:
 
 def _updates(reading: Reading, found: Gathered) -> None:
     """How many updates a step of its own is, and tokens of all of them."""
-    prompts = number(reading, "grpo.num_prompts_per_step")
-    each = number(reading, "grpo.num_generations_per_prompt")
+    sections = _ALGORITHMS[:3]
+    prompts = number(reading, *(f"{one}num_prompts_per_step" for one in sections))
+    each = number(reading, *(f"{one}num_generations_per_prompt" for one in sections))
     batch = found.values["global_batch_size"]
     if prompts and each and prompts * each > batch and prompts * each % batch == 0:
         times = prompts * each // batch

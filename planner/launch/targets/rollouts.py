@@ -55,10 +55,11 @@ def number(reading: Reading, *options: str) -> int | None:
 
 
 def fsdp_profile(values: Mapping[str, object]) -> str:
-    """The profile of FSDP that is nearest: that of plain FSDP splits neither tensors nor tokens."""
+    """The nearest profile of FSDP: that of plain FSDP splits no tensors, tokens or experts."""
     if values["adapter"] != "none":
         return "HF Trainer FSDP"
-    is_split = (values["tensor_parallel"], values["context_parallel"]) != (1, 1)
+    splits = ("tensor_parallel", "context_parallel", "expert_parallel")
+    is_split = any(values.get(name, 1) != 1 for name in splits)
     return "NeMo AutoModel" if is_split else "FSDP"
 
 

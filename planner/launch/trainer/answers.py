@@ -15,7 +15,7 @@ from planner.base.adapter_names import (
     targets_of,
 )
 from planner.base.training_objectives import TrainingObjective
-from planner.errors import LaunchError, PlannerError
+from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.said import (
     OBJECTIVE_OPTIONS,
@@ -27,6 +27,7 @@ from planner.launch.trainer.said import (
     whole,
 )
 from planner.launch.understood import Answers, Gathered, gpus_of, number_of
+from planner.question.inputs import FEWEST_TOKENS
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
 from planner.workloads.training_question import UNKNOWN_TOKENS
@@ -50,18 +51,24 @@ def images_said(said: Said, found: Gathered) -> None:
     is_adapted = found.values.get("adapter", "none") != "none"
     if is_adapted and found.values.get("freeze_vision_tower") is False:
         found.values["freeze_vision_tower"] = True
-        found.notes.append("Adapters of the vision tower are not predicted: it is taken as frozen.")
+        found.notes.append(ADAPTED_TOWER)
 
 
 # Accelerate's words for layers over the GPUs of one process, which the Trainer refuses in several.
 _SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
+ADAPTED_TOWER = "Adapters of the vision tower are not predicted: it is taken as frozen."
 _BATCH = 8
 _UNTOLD = "nothing tells it: one sequence"
+
+
+# Of Ray, as LLaMA-Factory and axolotl, and as ms-swift call them.
+_WORKERS = ("--ray_num_workers", "--device_groups.nproc_per_node")
 
 
 def split_said(said: Said, found: Gathered) -> None:
     """GPUs, and the degrees that split model and sequence over them."""
     total = number_of(said.world.num_gpus) or said.number("accelerate", "num_gpus")
+    total = total or next((n for name in _WORKERS if (n := whole(said.texts.get(name)))), None)
     gpus = total or gpus_of(said.world)
     if total is None and _is_one_process(said):
         gpus = 1
@@ -81,9 +88,11 @@ def split_said(said: Said, found: Gathered) -> None:
     # Beside heads copies and shards are DeepSpeed's data-parallel ranks, whatever they are called.
     replicas = (not by_heads and said.number("accelerate", "data_parallel_replicas")) or 1
     shards = said.number("accelerate", "shard_size")
-    # Axolotl deals experts to ranks beside the shards.
+    # Axolotl deals experts to ranks beside the shards, of which there is one if nothing is said.
     apart = whole(said.texts.get("--expert_parallel_size")) or 1
-    if shards and said.of("accelerate", "fsdp_version") == "2":
+    if apart > 1:
+        shards = shards or 1
+    if shards and (apart > 1 or said.of("accelerate", "fsdp_version") == "2"):
         needed = replicas * shards * tp * cp * apart
         if gpus is not None and gpus != needed:
             raise LaunchError(
@@ -95,7 +104,8 @@ def split_said(said: Said, found: Gathered) -> None:
     if said.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):
         replicas = number_of(said.world.num_nodes) or replicas
     found.values["data_parallel_replicas"] = replicas
-    found.values["expert_parallel"] = said.number("deepspeed", "expert_parallel") or apart
+    inside = said.number("deepspeed", "expert_parallel") or whole(said.texts.get("--ep_size"))
+    found.values["expert_parallel"] = inside or apart
     if gpus is not None:
         found.values["num_gpus"] = gpus
         if said.texts.get("--device_map") in _SPREAD and gpus > 1 == tp * cp:
@@ -323,13 +333,16 @@ def kernels_said(said: Said, found: Gathered) -> None:
         found.values["recompute"] = recompute
     flash = said.script.get("flash_attention")
     found.values["flash_attention"] = "true" if flash is None else flash.value
-    for name in ("attention_kernel", "loss_kernel"):
+    for name in ("attention_kernel", "loss_kernel", "expert_compute"):
         if (told := said.of("script", name)) is not None:
             found.values[name] = told
 
 
 def precision_said(said: Said, found: Gathered) -> None:
     """The format of the products: DeepSpeed's file, the script, then accelerate's file."""
+    if said.is_on("--fp8"):  # axolotl's and LLaMA-Factory's, of what a flag of 16 bits leaves
+        found.values["precision"] = "fp8"
+        return
     told = said.of("deepspeed", "precision") if said.has_deepspeed else None
     told = told or said.of("script", "precision")
     is_chat = "zero_optimization.stage" in said.texts and said.texts.get("--deepspeed") == "true"
@@ -406,7 +419,9 @@ _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "-
 _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
 
 _USED = (
-    *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32"),
+    *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32", "--fp8"),
+    *("--use_dora", "--ray_num_workers", "--device_groups.nproc_per_node"),
+    *("--lora_target_parameters", "--expert_parallel_size", "--ep_size", "--task_type"),
     *("--deepspeed", "--fsdp", "--fsdp_config", "--bits", "--num_train_epochs", "--max_samples"),
     *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
     "--device_map",
@@ -440,7 +455,7 @@ def answered(said: Said, name: str = "") -> Answers:
     kernels_said(said, found)
     precision_said(said, found)
     framework_said(said, found)
-    _optimizer(said, found)
+    _optimizer(said, found, name)
     _told(said, found)
     told = {
         option
@@ -484,6 +499,11 @@ def _adapter(said: Said, found: Gathered) -> None:
     found.values |= {"adapter": kind, "mtp_num_layers": 0}
     if kind == "none":
         return
+    if said.is_on("--use_dora"):
+        found.notes.append(
+            "DoRA is predicted as LoRA: the norms of W + BA, which each forward pass works out of "
+            "every adapted matrix, and its magnitudes are not in it, so that steps take longer."
+        )
     if saved := said.of("script", "saved_modules"):
         found.values["modules_to_save"] = "embeddings"
         if is_one_end(saved):
@@ -537,7 +557,7 @@ def _length(said: Said, found: Gathered) -> None:
     length = found.values.get("sequence_length")
     if steps and batch and length:
         each = TrainingObjective(objective).sequences_per_sample if objective else 1
-        found.values["total_tokens"] = steps * batch * length * each
+        found.values["total_tokens"] = max(steps * batch * length * each, FEWEST_TOKENS)
     else:
         _samples(said, found)
 
@@ -566,11 +586,19 @@ def _samples(said: Said, found: Gathered) -> None:
         found.assume("total_tokens", UNKNOWN_TOKENS, reason)
 
 
-def _optimizer(said: Said, found: Gathered) -> None:
+_OTHER_STATES = re.compile("galore|apollo|lomo|badam|adam_mini")
+
+
+def _optimizer(said: Said, found: Gathered, file: str) -> None:
     name = said.of("script", "optimizer_name")
     if name is None:
         return
     known = optimizer_of(name)
+    if known is None and _OTHER_STATES.search(name):
+        raise SpecError(
+            f"{file}: the optimizer {name} keeps neither the states nor the gradients of Adam, and "
+            "is not predicted: name another one to have the rest predicted."
+        )
     if known is None:
         found.notes.append(f"The optimizer {name} is taken as Adam.")
         return
@@ -587,10 +615,18 @@ def _optimizer(said: Said, found: Gathered) -> None:
         found.values["paged_optimizer"] = "true"
 
 
+_HEADS = ("seq_cls", "embedding", "reranker")
+
+
 def _told(said: Said, found: Gathered) -> None:
     if said.unknown:
         names = ", ".join(said.unknown[:5])
         found.notes.append(f"DeepSpeed lets pass what it does not know: {names} does nothing.")
+    if (task := said.texts.get("--task_type")) in _HEADS:
+        found.notes.append(
+            f"task_type {task} has a head of few numbers: the logits of the vocabulary that are "
+            "predicted are not in it, so that it takes less time and memory."
+        )
     if "auto" in said.texts.values() and not said.has_script:
         names = ", ".join(name for name, text in said.texts.items() if text == "auto")
         found.notes.append(

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 
 from planner.documents.shell.text import Changes, Given
 from planner.errors import LaunchError
-from planner.launch.trainer.reading import (
+from planner.launch.trainer.llama_factory import (
     in_own_words,
-    is_accelerate_document,
-    is_deepspeed_document,
+    in_words_of_v1,
     is_llama_factory_document,
+    is_v1_document,
 )
+from planner.launch.trainer.reading import is_accelerate_document, is_deepspeed_document
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Found
 
@@ -86,7 +87,10 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     launcher = _named(found, "accelerate")
     _require_splits({**own, **beside}, launcher)
     beside = _in_strategy(beside, launcher)
-    if is_llama_factory_document({one.lstrip("-"): text for one, text in _texts(found).items()}):
+    texts = {one.lstrip("-"): text for one, text in _texts(found).items()}
+    if is_v1_document(texts):
+        return in_words_of_v1(own), beside
+    if is_llama_factory_document(texts):
         return in_own_words(own), beside
     return own, beside
 

@@ -4,11 +4,8 @@ A command line of a script, ``TrainingArguments`` in YAML or JSON, ``ds_config.j
 accelerate's YAML say one thing together, whichever of them is there.
 
 LLaMA-Factory and ms-swift start it with options of their own, whose words and defaults are theirs.
-Sources: hiyouga/LLaMA-Factory 0.9, ``src/llamafactory/hparams`` (``finetuning_args.py``,
-``model_args.py``, ``data_args.py``) and ``model/model_utils/checkpointing.py``: every layer is
-repeated unless ``disable_gradient_checkpointing`` says otherwise; modelscope/ms-swift 3.9,
-``swift/llm/argument`` (``train_args.py``, ``tuner_args.py``, ``base_args``) and
-``swift/llm/ds_config``; 4 calls ``train_type`` ``tuner_type``, 2 ``sft_type``.
+Source: modelscope/ms-swift 3.9, ``swift/llm/argument`` (``train_args.py``, ``tuner_args.py``,
+``base_args``) and ``swift/llm/ds_config``; 4 calls ``train_type`` ``tuner_type``, 2 ``sft_type``.
 """
 
 from __future__ import annotations
@@ -19,10 +16,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from planner.documents.python import IS_BF16
-from planner.documents.shell.text import Changes, Given, stated
+from planner.documents.shell.text import Given, stated
 from planner.errors import SpecError
 from planner.launch.option_table import Dialect, Meaning, OptionTable
 from planner.launch.trainer.answers import UNPACKED, answered
+from planner.launch.trainer.llama_factory import (
+    LLAMA_FACTORY,
+    V1,
+    factory_in_trainer_words,
+    is_llama_factory,
+    is_llama_factory_document,
+    is_v1,
+    is_v1_document,
+    on_megatron,
+    starts_llama_factory,
+    v1_in_trainer_words,
+)
 from planner.launch.trainer.mlx import (
     MLX,
     is_mlx,
@@ -40,118 +49,11 @@ from planner.launch.trainer.said import (
     sharded_by_name,
     takes_sharding,
     text_of,
+    whole,
     with_defaults,
 )
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Answers, Found, Reading, gpus_of
-
-_OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss", "lora_target"}
-_STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
-_FACTORY = ("llamafactory-cli", "lmf")
-_FACTORY_SCRIPT = "src/train.py"
-_UNPREDICTED = (
-    "use_galore",
-    "use_apollo",
-    "use_badam",
-    "use_llama_pro",
-    "use_mca",
-    "use_adam_mini",
-)
-_OFFLOADED_INPUTS = ("--use_unsloth", "--use_unsloth_gc")
-LLAMA_FACTORY = Dialect.load("llama-factory")
-"""Its words for the Trainer's and TRL's."""
-
-
-def is_llama_factory_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has LLaMA-Factory's arguments.
-
-    >>> is_llama_factory_document({"stage": "sft", "finetuning_type": "lora"})
-    True
-    """
-    return len(_OWN & set(values)) >= 1 + (values.get("stage") not in _STAGES)
-
-
-def starts_llama_factory(words: Sequence[str]) -> bool:
-    """Whether a command trains by it: ``llamafactory-cli train FILE``."""
-    own = [word for word in words if not word.startswith("-")]
-    if own and own[0].rpartition("/")[2] in _FACTORY:
-        return own[1:2] == ["train"]
-    return bool(own) and own[0].endswith(_FACTORY_SCRIPT) and any(".y" in word for word in own[1:2])
-
-
-def is_llama_factory(sources: Sources) -> bool:
-    """Whether what was gathered is its own."""
-    if any(word.rpartition("/")[2] in _FACTORY for word in sources.words[:1]):
-        return True
-    stage = sources.script.get("--stage")
-    values = {name.removeprefix("--"): "" for name in sources.script}
-    return is_llama_factory_document(values | {"stage": stage.texts[0] if stage else ""})
-
-
-def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
-    """Put its keys as the Trainer's into the script's; what is its default, by term, with why.
-
-    Raises
-    ------
-    SpecError
-        It trains something that is not predicted.
-    """
-    _refuse(sources, name)
-    script = sources.script
-    in_words_of(sources, LLAMA_FACTORY)
-    for option in ("--lora_target", "--lora_modules_to_save"):
-        if modules := sources.text(option):
-            script[option] = script[option].saying(" ".join(modules.replace(",", " ").split()))
-    # The Trainer's own key of it is overruled: prepare_model_for_training reads this alone.
-    script.pop("--gradient_checkpointing", None)
-    if disabled := script.get("--disable_gradient_checkpointing"):
-        is_off = sources.text("--disable_gradient_checkpointing") == "true"
-        script["--gradient_checkpointing"] = disabled.saying(str(not is_off).lower())
-    # Unsloth's own loader and adapters always repeat layers (model_utils/unsloth.py).
-    if sources.text("--use_unsloth") == "true":
-        script["--gradient_checkpointing"] = script["--use_unsloth"]
-    if by := next((one for one in _OFFLOADED_INPUTS if sources.text(one) == "true"), None):
-        script["--activation_offloading"] = script[by]
-    if sources.text("--pure_bf16") == "true":
-        script["--bf16"] = script["--pure_bf16"]
-        script.setdefault("--dtype", script["--pure_bf16"].saying("bfloat16"))
-    if sources.text("--neat_packing") == "true" or (
-        sources.text("--stage") == "pt" and "--packing" not in script
-    ):
-        script["--packing"] = (script.get("--neat_packing") or script["--stage"]).saying("true")
-    return with_defaults(sources, LLAMA_FACTORY)
-
-
-def _refuse(sources: Sources, name: str) -> None:
-    kind = sources.text("--finetuning_type")
-    named = next((key for key in _UNPREDICTED if sources.text(f"--{key}") == "true"), None)
-    if kind in (None, "lora", "full") and named is None:
-        return
-    what = f"finetuning_type: {kind}" if named is None else f"{named}: true"
-    raise SpecError(
-        f"{name}: LLaMA-Factory's {what} is not predicted, as it trains or keeps other "
-        "parameters: finetuning_type lora and full are."
-    )
-
-
-def in_own_words(changes: Changes) -> Changes:
-    """A change in the Trainer's words, and TRL's, in those of LLaMA-Factory."""
-    own: dict[str, tuple[str, ...] | None] = {}
-    renamed = {row.into: row.option for row in LLAMA_FACTORY.rows if row.role in ("is", "written")}
-    for name, texts in changes.items():
-        if name in ("gradient_checkpointing", "activation_checkpointing"):
-            is_off = None if texts is None else str(texts == ("false",)).lower()
-            own["disable_gradient_checkpointing"] = None if is_off is None else (is_off,)
-        elif name == "attn_implementation":
-            rows = (row for row in LLAMA_FACTORY.rows if row.option == "flash_attn" and texts)
-            word = next((row.text for row in rows if texts and row.word == texts[0]), None)
-            own["flash_attn"] = None if word is None else (word,)
-        elif name == "activation_offloading":
-            own["use_unsloth_gc"] = texts
-        else:
-            own[renamed.get(f"--{name}", name)] = texts
-    return own
-
 
 _PROGRAM = "swift"
 _COMMANDS = ("sft", "pt", "rlhf")
@@ -217,6 +119,7 @@ def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
             "no NPROC_PER_NODE: ms-swift spreads layers over the GPUs of a process"
         )
     _batch(sources, told)
+    _padded(sources)
     if (sources.text("--deepspeed") or "") in _NO_FILE:
         script.pop("--deepspeed", None)
     return told
@@ -231,6 +134,11 @@ def _kind(sources: Sources, name: str, told: dict[str, str]) -> None:
         kind = "full" if is_whole else "lora"
         told["adapter"] = f"no train_type: ms-swift trains {'all' if is_whole else 'adapters'}"
     require_known_training(kind, name)
+    if whole(sources.text("--lisa_activated_layers")):
+        raise SpecError(
+            f"{name}: ms-swift's lisa_activated_layers is not predicted, as it trains a few layers "
+            "at a time: leave it out to have all of them predicted."
+        )
     # LLaMA-Factory's word, which the Trainer's reader knows.
     script["--finetuning_type"] = stated("--finetuning_type", kind)
 
@@ -249,6 +157,14 @@ def _batch(sources: Sources, told: dict[str, str]) -> None:
         )
 
 
+def _padded(sources: Sources) -> None:
+    """Sequences that ranks share are padded to a multiple of them (``swift/sequence_parallel``)."""
+    length, ranks = whole(sources.text("--max_length")), sources.text("--sequence_parallel_size")
+    if length and (count := whole(ranks)) and length % count:
+        longer = str(math.ceil(length / count) * count)
+        sources.script["--max_length"] = sources.script["--max_length"].saying(longer)
+
+
 _TELLING = (
     "--per_device_train_batch_size",
     "--per_gpu_train_batch_size",
@@ -256,6 +172,11 @@ _TELLING = (
 )
 _ARGUMENTS = {"learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r"}
 _PROGRAMS = ("run_clm.py", "sft.py")
+_OF_PADDLE = {
+    *("tensor_parallel_degree", "pipeline_parallel_degree", "sharding_parallel_degree"),
+    *("sharding", "fine_tuning", "prefix_tuning", "virtual_pp_degree"),
+}
+_TRAINED = {"model_name_or_path", "actor_model_name_or_path", "per_device_train_batch_size"}
 _SCRIPTS = "trl.scripts."
 _NO_TRAINER = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
 _DEEPSPEED_KEYS = (
@@ -292,6 +213,8 @@ def starts_trainer(words: Sequence[str]) -> bool:
     if starts_llama_factory(words) or starts_swift(words) or starts_mlx(words):
         return True
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
+    if is_paddle_document({name.removeprefix("--"): "" for name in names}):
+        return False
     if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
         return False
     if words and words[0] == "trl" and named_by_program(words):
@@ -301,9 +224,21 @@ def starts_trainer(words: Sequence[str]) -> bool:
     return bool(words) and bool(names & set(_TELLING))
 
 
+def is_paddle_document(values: Mapping[str, object]) -> bool:
+    """Whether a document has the Trainer's arguments as PaddleNLP extends them.
+
+    >>> is_paddle_document({"per_device_train_batch_size": 1, "sharding": "stage2"})
+    True
+    """
+    return bool(_OF_PADDLE & set(values)) and bool(_TRAINED & set(values))
+
+
 def is_trainer_document(values: Mapping[str, object]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
-    own = is_llama_factory_document(values) or is_mlx_document(values)
+    if is_paddle_document(values):
+        return False
+    own = any(is_own(values) for is_own in (is_llama_factory_document, is_v1_document))
+    own = own or is_mlx_document(values)
     if "per_device_train_batch_size" in values or own:
         return True
     return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
@@ -333,16 +268,19 @@ def trainer_answers(reading: Reading) -> Answers:
     if is_mlx(sources):
         told = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
         return on_apple(told, sources)
-    if is_llama_factory(sources):
-        return _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
+    if is_v1(sources):
+        return _of_program(sources, V1, v1_in_trainer_words, "cutoff_len")
     by_name = sharded_by_name(sources)
-    answers = answers_of(sources, _is_supervised(sources), takes_sharding(sources))
-    asks_gpu = any(word in reading.found.text for word in (*IS_BF16, "FastLanguageModel"))
-    return replace(
-        answers,
-        defaults={**answers.defaults, **({"zero_stage": by_name} if by_name else {})},
-        otherwise={**answers.otherwise, **(_ON_OLDER if asks_gpu else {})},
-    )
+    if is_llama_factory(sources):
+        told = _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
+        answers = on_megatron(told, sources)
+    else:
+        answers = answers_of(sources, _is_supervised(sources), takes_sharding(sources))
+        asks_gpu = any(word in reading.found.text for word in (*IS_BF16, "FastLanguageModel"))
+        otherwise = {**answers.otherwise, **(_ON_OLDER if asks_gpu else {})}
+        answers = replace(answers, otherwise=otherwise)
+    named = {"zero_stage": by_name} if by_name else {}
+    return replace(answers, defaults={**answers.defaults, **named})
 
 
 _ON_OLDER = {"precision": ("fp16", "the program asks whether the GPU has bf16, which it lacks")}
@@ -363,9 +301,9 @@ def _of_program(
     packing = sources.script.get("--packing")
     if packing is None or text_of(packing) != "true":
         notes = (*notes, UNPACKED.format(option=length))
+    known = dialect.names("used") | {*dialect.options}, dialect.names("ignored")
     used, ignored = (
-        {key for key in keys if key.lstrip("-").replace("-", "_") in dialect.names(role)}
-        for role in ("used", "ignored")
+        {key for key in keys if key.lstrip("-").replace("-", "_") in names} for names in known
     )
     return replace(
         answers,

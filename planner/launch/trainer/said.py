@@ -158,7 +158,10 @@ def whole(text: str | None) -> int | None:
 
 _SUPERVISED = ("sft", "pt")
 _PREFERENCES = ("dpo", "ipo", "orpo", "simpo", "cpo", "kto", "rm", "reward")
-_ON_ROLLOUTS = ("grpo", "rloo", "gspo", "dapo", "ppo")
+_ON_ROLLOUTS = ("grpo", "rloo", "gspo", "gdpo", "dapo", "ppo")
+DISTILLED = "gkd"
+"""Training on a teacher's distribution, on answers that are given or generated."""
+TEACHER = "The student is predicted alone: its teacher's weights and forward passes are not in it."
 _NAMED = (*_SUPERVISED, *_PREFERENCES, *_ON_ROLLOUTS, *WITH_ROLLOUTS)
 _STARTERS = ("trl", "swift")
 _LAUNCHER = ("accelerate", "launch")
@@ -170,6 +173,7 @@ _KINDS = {"fsdp": "FSDP", "multi_gpu": "MULTI_GPU", "single_gpu": "NO", "ddp": "
 _DECIDING = ("distributed_type", "deepspeed_config", "fsdp_config", "parallelism_config")
 # LLaMA-Factory's, ms-swift's and axolotl's.
 _OPTIONS = ("--rlhf_type", "--rl", "--stage")
+_UNSAID = (None, "", "null", "none", "false")
 _LOSSES = ("--pref_loss", "--loss_type")
 # Losses of pairs that need no reference model (LLaMA-Factory 0.9, hparams/finetuning_args.py).
 _WITHOUT_REFERENCE = ("orpo", "simpo")
@@ -205,9 +209,15 @@ def takes_sharding(sources: Sources) -> bool:
 def sharded_by_name(sources: Sources) -> str:
     """Put what the name of accelerate's file says where that is not here; why, or nothing.
 
-    TRL ships files that are called so: in huggingface/trl 0.19, ``docs/source/clis.md``.
+    TRL ships files that are called so: in huggingface/trl 0.19, ``docs/source/clis.md``. Arguments
+    alone may be called after the file that they are started with, as LLaMA-Factory's
+    ``examples/ascend`` are.
     """
     given = next((text for name in _FILES if (text := sources.text(name))), None)
+    is_open = not sources.words and not {"--deepspeed", "--fsdp"} & {*sources.script}
+    if given is None and is_open and "fsdp" in sources.name.lower() and takes_sharding(sources):
+        sources.accelerate["distributed_type"] = stated("distributed_type", "FSDP")
+        return f"{sources.name} is called after FSDP"
     if given is None or not takes_sharding(sources):
         return ""
     name = given.rpartition("/")[2].lower()
@@ -248,6 +258,8 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
         It trains on answers that are generated in each step.
     """
     words = [text for option in _OPTIONS if (text := said.texts.get(option)) and text in _NAMED]
+    # What others call it is told as unknown, not taken for what stands beside it.
+    words += [text for option in _OPTIONS[:2] if (text := said.texts.get(option)) not in _UNSAID]
     word = next(iter(words), None) or named_by_program(said.words)
     if said.is_on("--reward_model"):
         word = "rm"
@@ -255,6 +267,8 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
     if word is None and not ("--model_name_or_path" in said.texts or "--base_model" in said.texts):
         return
     objective = objective_of_word(word or "sft", name)
+    if word == DISTILLED:
+        found.notes.append(TEACHER)
     loss = next((said.texts[name] for name in _LOSSES if said.texts.get(name)), None)
     if objective is TrainingObjective.DPO and loss in _WITHOUT_REFERENCE:
         objective = TrainingObjective.ORPO

@@ -122,8 +122,70 @@ def test_answers_without_padding_are_told(tmp_path: Path) -> None:
 
 def test_a_file_of_nemo_rl_whose_first_is_not_beside_it_says_so(tmp_path: Path) -> None:
     found = read(tmp_path, f"defaults: grpo_math_1B.yaml\n{_NEMO}", "a.yaml")
-    assert "grpo_math_1B.yaml is not beside it" in " ".join(found.notes)
+    assert "grpo_math_1B.yaml is not here" in " ".join(found.notes)
     assert found.values["sequence_length"] == 512
+
+
+def test_a_recipe_begins_from_files_that_begin_from_others(tmp_path: Path) -> None:
+    """Each names its own from its own folder, as load_config_with_inheritance of NeMo-RL does."""
+    recipes = tmp_path / "recipes" / "llm"
+    recipes.mkdir(parents=True)
+    (tmp_path / "base.yaml").write_text(
+        f"{_NEMO}grpo: {{num_prompts_per_step: 32, num_generations_per_prompt: 16}}\n"
+        "env: {gone: 1}\n"
+    )
+    (tmp_path / "middle.yaml").write_text(
+        "defaults: base.yaml\npolicy:\n  max_total_sequence_length: 2048\n"
+        "  train_global_batch_size: "
+        "${mul:${grpo.num_prompts_per_step}, ${grpo.num_generations_per_prompt}}\n"
+    )
+    whole = "defaults: ../../middle.yaml\ncluster:\n  num_nodes: 4\n"
+    found = read(recipes, whole, "recipe.yaml")
+    told = ("model", "num_gpus", "sequence_length", "global_batch_size")
+    values = ["Qwen/Qwen2.5-1.5B", "32", "2048", "512"]
+    assert [str(found.values[name]) for name in told] == values
+    assert not [note for note in found.notes if "is not here" in note]
+
+    (tmp_path / "middle.yaml").write_text("defaults: [gone.yaml, ../recipes/llm/recipe.yaml]\n")
+    with_cycle = read(recipes, f"{whole}{_NEMO.partition('cluster')[0]}", "recipe.yaml")
+    assert "gone.yaml" in " ".join(with_cycle.notes)
+
+
+def test_a_section_that_overrides_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(
+        _NEMO.replace("cluster:", "  dtensor_cfg: {tensor_parallel_size: 4}\ncluster:")
+    )
+    text = "defaults: base.yaml\npolicy:\n  dtensor_cfg: {OVER cpu_offload: true}\n"
+    kept = read(tmp_path, text.replace("OVER ", ""), "a.yaml")
+    over = read(tmp_path, text.replace("OVER ", "_override_: true, "), "b.yaml")
+    assert [str(one.values["tensor_parallel"]) for one in (kept, over)] == ["4", "1"]
+
+
+@pytest.mark.parametrize(
+    ("more", "note", "objective"),
+    [
+        ("ppo: {num_prompts_per_step: 4}\n", "critic", "grpo"),
+        ("distillation: {num_prompts_per_step: 4}\n", "teacher", "sft"),
+    ],
+)
+def test_what_is_trained_or_asked_beside_the_policy_is_told(
+    tmp_path: Path, more: str, note: str, objective: str
+) -> None:
+    found = read(tmp_path, _NEMO + more, "a.yaml")
+    assert note in " ".join(found.notes)
+    assert found.values["training_objective"] == objective
+
+
+def test_experts_that_fsdp_deals_out_are_of_automodel(tmp_path: Path) -> None:
+    text = _NEMO.replace("cluster:", "  dtensor_cfg: {expert_parallel_size: 8}\ncluster:")
+    found = read(tmp_path, text, "a.yaml")
+    assert (found.values["framework"], found.values["expert_parallel"]) == ("NeMo AutoModel", 8)
+
+
+def test_a_micro_batch_is_no_more_than_a_rank_has(tmp_path: Path) -> None:
+    batch = "  train_global_batch_size: 32\n  train_micro_batch_size: 4\ncluster:"
+    found = read(tmp_path, _NEMO.replace("cluster:", batch), "a.yaml")
+    assert found.values["micro_batch_size"] == 32 // 16
 
 
 def test_an_update_is_like_no_published_run() -> None:

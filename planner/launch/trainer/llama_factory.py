@@ -1,0 +1,233 @@
+"""What LLaMA-Factory trains, in the words of the Trainer.
+
+Sources: hiyouga/LLaMA-Factory at ff6d4d1, ``src/llamafactory/hparams`` (``finetuning_args.py``,
+``model_args.py``, ``data_args.py``, ``training_args.py``) and ``model/model_utils``
+(``checkpointing.py``): every layer is repeated unless ``disable_gradient_checkpointing`` says
+otherwise. Its v1
+(``USE_V1=1``) has a trainer and words of its own: ``src/llamafactory/v1/config``,
+``core/base_trainer.py`` and ``core/model_engine.py``, which trains whole models in fp32 weights.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from planner.documents.shell.text import Changes, stated
+from planner.errors import LaunchError, SpecError
+from planner.launch.option_table import Dialect, OptionTable, parameters_of
+from planner.launch.trainer.said import Sources, in_words_of, text_of, whole, with_defaults
+from planner.launch.understood import Answers, gpus_of
+
+_OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss", "lora_target"}
+_STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
+_FACTORY = ("llamafactory-cli", "lmf")
+_FACTORY_SCRIPT = "src/train.py"
+_UNPREDICTED = (
+    *("use_galore", "use_apollo", "use_badam", "use_llama_pro", "use_mca", "use_adam_mini"),
+    *("use_asft_loss", "use_kt", "use_hyper_parallel", "mixture_of_depths"),
+)
+_OFFLOADED_INPUTS = ("--use_unsloth", "--use_unsloth_gc")
+LLAMA_FACTORY = Dialect.load("llama-factory")
+"""Its words for the Trainer's and TRL's, and for Megatron's."""
+V1 = Dialect.load("llama-factory-v1")
+"""Those of its v1."""
+_V1_COMMANDS = ("train", "sft", "dpo", "rm")
+_V1_KEYS = {"dist_config.name", "peft_config.name", "model_class", "micro_batch_size"}
+
+
+def is_llama_factory_document(values: Mapping[str, object]) -> bool:
+    """Whether a document has LLaMA-Factory's arguments.
+
+    >>> is_llama_factory_document({"stage": "sft", "finetuning_type": "lora"})
+    True
+    """
+    return len(_OWN & set(values)) >= 1 + (values.get("stage") not in _STAGES)
+
+
+def is_v1_document(values: Mapping[str, object]) -> bool:
+    """Whether a document has the arguments of its v1.
+
+    >>> is_v1_document({"model": "m", "train_dataset": "d", "dist_config.name": "fsdp2"})
+    True
+    """
+    return {"model", "train_dataset"} <= set(values) and bool(_V1_KEYS & set(values))
+
+
+def starts_llama_factory(words: Sequence[str]) -> bool:
+    """Whether a command trains by it: ``llamafactory-cli train FILE``."""
+    own = [word for word in words if not word.startswith("-")]
+    if own and own[0].rpartition("/")[2] in _FACTORY:
+        return bool(own[1:2]) and own[1] in _V1_COMMANDS
+    return bool(own) and own[0].endswith(_FACTORY_SCRIPT) and any(".y" in word for word in own[1:2])
+
+
+def is_llama_factory(sources: Sources) -> bool:
+    """Whether what was gathered is its own."""
+    if any(word.rpartition("/")[2] in _FACTORY for word in sources.words[:1]):
+        return True
+    stage = sources.script.get("--stage")
+    values = {name.removeprefix("--"): "" for name in sources.script}
+    return is_llama_factory_document(values | {"stage": stage.texts[0] if stage else ""})
+
+
+def is_v1(sources: Sources) -> bool:
+    """Whether what was gathered is of its v1."""
+    return is_v1_document({name.removeprefix("--"): "" for name in sources.script})
+
+
+def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
+    """Put its keys as the Trainer's into the script's; what is its default, by term, with why.
+
+    Raises
+    ------
+    SpecError
+        It trains something that is not predicted.
+    """
+    _refuse(sources, name)
+    script = sources.script
+    in_words_of(sources, LLAMA_FACTORY)
+    for option in ("--lora_target", "--lora_modules_to_save"):
+        if modules := sources.text(option):
+            script[option] = script[option].saying(" ".join(modules.replace(",", " ").split()))
+    # The Trainer's own key of it is overruled: prepare_model_for_training reads this alone.
+    script.pop("--gradient_checkpointing", None)
+    if disabled := script.get("--disable_gradient_checkpointing"):
+        is_off = sources.text("--disable_gradient_checkpointing") == "true"
+        script["--gradient_checkpointing"] = disabled.saying(str(not is_off).lower())
+    # Unsloth's own loader and adapters always repeat layers (model_utils/unsloth.py).
+    if sources.text("--use_unsloth") == "true":
+        script["--gradient_checkpointing"] = script["--use_unsloth"]
+    if by := next((one for one in _OFFLOADED_INPUTS if sources.text(one) == "true"), None):
+        script["--activation_offloading"] = script[by]
+    if sources.text("--pure_bf16") == "true":
+        script["--bf16"] = script["--pure_bf16"]
+        script.setdefault("--dtype", script["--pure_bf16"].saying("bfloat16"))
+    if sources.text("--neat_packing") == "true" or (
+        sources.text("--stage") == "pt" and "--packing" not in script
+    ):
+        script["--packing"] = (script.get("--neat_packing") or script["--stage"]).saying("true")
+    return with_defaults(sources, LLAMA_FACTORY)
+
+
+def _refuse(sources: Sources, name: str) -> None:
+    kind = sources.text("--finetuning_type")
+    off = (None, "false", "null", "none")
+    named = next((key for key in _UNPREDICTED if sources.text(f"--{key}") not in off), None)
+    if kind in (None, "lora", "full") and named is None:
+        return
+    what = f"finetuning_type: {kind}" if named is None else f"{named}: {sources.text(f'--{named}')}"
+    raise SpecError(
+        f"{name}: LLaMA-Factory's {what} is not predicted, as it trains or keeps other "
+        "parameters: finetuning_type lora and full are."
+    )
+
+
+def on_megatron(answers: Answers, sources: Sources) -> Answers:
+    """The answers as its adapter of Megatron-Core splits the model, where the file has its words.
+
+    Both of its adapters, Megatron Bridge and ``mcore_adapter``, take batches in the Trainer's.
+    """
+    own = {name for name in LLAMA_FACTORY.of("is").values() if "-" in name.removeprefix("--")}
+    options = {one: text_of(given) for one, given in sources.script.items() if "-" in one[2:]}
+    if not own & set(options):
+        return answers
+    table = OptionTable.load("megatron-lm")
+    told = parameters_of({one.parameter: one for one in table.read(options).values()})
+    sizes = {name: whole(str(told.get(name))) or 1 for name in _SPLITS}
+    values = {**answers.values, **told, **sizes, "zero_stage": told.get("zero_stage", "0")}
+    is_adapted = values["adapter"] != "none"
+    values["framework"] = "Megatron-Bridge" if is_adapted else "Megatron-LM"
+    values.pop("reduce_bucket_size", None)
+    gpus, micro = whole(str(values.get("num_gpus"))), values["micro_batch_size"]
+    steps = whole(sources.text("--gradient_accumulation_steps")) or 1
+    ranks = math.prod(sizes[name] for name in _SPLITS[:3])
+    if gpus is not None and gpus % ranks == 0:
+        values["global_batch_size"] = micro * steps * (gpus // ranks)
+    defaults = {
+        name: why for name, why in answers.defaults.items() if name not in ("recompute", *told)
+    }
+    note = "Its keys of Megatron are read as those of Megatron-LM, as USE_MCA=1 starts it."
+    return replace(answers, values=values, defaults=defaults, notes=(*answers.notes, note))
+
+
+_SPLITS = (
+    *("tensor_parallel", "pipeline_parallel", "context_parallel"),
+    *("expert_parallel", "virtual_pipeline"),
+)
+
+
+def in_own_words(changes: Changes) -> Changes:
+    """A change in the Trainer's words, and TRL's, in those of LLaMA-Factory."""
+    own: dict[str, tuple[str, ...] | None] = {}
+    renamed = {row.into: row.option for row in LLAMA_FACTORY.rows if row.role in ("is", "written")}
+    for name, texts in changes.items():
+        if name in ("gradient_checkpointing", "activation_checkpointing"):
+            is_off = None if texts is None else str(texts == ("false",)).lower()
+            own["disable_gradient_checkpointing"] = None if is_off is None else (is_off,)
+        elif name == "attn_implementation":
+            rows = (row for row in LLAMA_FACTORY.rows if row.option == "flash_attn" and texts)
+            word = next((row.text for row in rows if texts and row.word == texts[0]), None)
+            own["flash_attn"] = None if word is None else (word,)
+        elif name == "activation_offloading":
+            own["use_unsloth_gc"] = texts
+        else:
+            own[renamed.get(f"--{name}", name)] = texts
+    return own
+
+
+def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
+    """Put the keys of its v1 as the Trainer's into the script's, as `factory_in_trainer_words`.
+
+    Raises
+    ------
+    SpecError
+        It trains something that is not predicted.
+    """
+    kind, script = sources.text("--peft_config.name"), sources.script
+    if kind not in (None, "lora", "null"):
+        raise SpecError(
+            f"{name}: LLaMA-Factory's peft_config of {kind} is not predicted, as it trains other "
+            "parameters: lora, and no peft_config, are."
+        )
+    script.setdefault("--stage", stated("--stage", _v1_stage(sources, name)))
+    in_words_of(sources, V1)
+    if (sources.text("--dist_config.name") or "").startswith("fsdp"):
+        keeps = sources.text("--dist_config.reshard_after_forward") == "false"
+        away = sources.text("--dist_config.offload_params") == "true"
+        words = f"{'shard_grad_op' if keeps else 'full_shard'}{' offload' if away else ''}"
+        script["--fsdp"] = script["--dist_config.name"].saying(words)
+    replicas = "parallelism_config.parallelism_config_dp_replicate_size"
+    if given := script.get("--mp_replicate_size"):
+        sources.put(sources.accelerate, replicas, given)
+    micro = whole(sources.text("--micro_batch_size")) or 1
+    gpus, batch = gpus_of(sources.worlds[0]), whole(sources.text("--global_batch_size"))
+    if gpus and batch:
+        ranks = max(gpus // (whole(sources.text("--cp_size")) or 1), 1)
+        steps = str(math.ceil(batch / (micro * ranks)))
+        script["--gradient_accumulation_steps"] = script["--global_batch_size"].saying(steps)
+    return with_defaults(sources, V1)
+
+
+def _v1_stage(sources: Sources, name: str) -> str:
+    """What its command trains, or else the name of the file, or of a loss of pairs."""
+    words = [*sources.words[1:2], *re.split(r"[^a-z0-9]+", name.lower())]
+    named = (word for word in words if word in _V1_COMMANDS[1:])
+    return next(named, "dpo" if "--pref_loss" in sources.script else "sft")
+
+
+def in_words_of_v1(changes: Changes) -> Changes:
+    """A change in the Trainer's words in those of its v1.
+
+    Raises
+    ------
+    LaunchError
+        It has no word for one of them.
+    """
+    renamed = {row.into.removeprefix("--"): row.option for row in V1.rows if row.role == "is"}
+    renamed["gradient_checkpointing"] = "enable_activation_checkpointing"
+    if unsaid := next((name for name in changes if name not in renamed), None):
+        raise LaunchError(f"LLaMA-Factory's v1 has no word for {unsaid}.")
+    return {renamed[name]: texts for name, texts in changes.items()}
