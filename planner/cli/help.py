@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.cli.app import PlainCommand
 from planner.cli.how import HOW
+from planner.confidence.software import read_table
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.registry import workload_names
 
@@ -34,119 +36,6 @@ _AUDIENCES = {
 _TIE = "\0"
 _MODEL, *_GPUS = terms_about("first")
 _FIRST = ("target", "operators", _MODEL, "workload", *_GPUS)
-_EXAMPLES: dict[str, dict[str, tuple[str, ...]]] = {
-    "search": {
-        "train": (
-            "--model llama-65b --gpus 2048",
-            "--model llama-2-13b --gpus 64 --gpu a100,h100,b200 --framework megatron-lm,nemo",
-            "--model llama-65b --gpus 1024,2048 --set tp=4,8 --tokens 2T --csv front.csv",
-        ),
-        "inference": (
-            "--workload inference --model llama-3.1-8b --gpu h100 --gpus 1 --input-tokens 512 "
-            "--output-tokens 128 --latency 5s",
-        ),
-        "serve": (
-            "--workload serve --model llama-3.1-70b --gpu h200-sxm-141gb --gpus 32 "
-            "--input-tokens 4000 --output-tokens 1000 --ttft 1s --tpot 40ms",
-            "--workload serve --model llama-3.1-8b --gpu h100 --request-rate 20",
-        ),
-    },
-    "size": {
-        "train": (
-            "--model llama-65b --tokens 1T --time-to-train 30d --confidence 0.9",
-            "--model llama-3.1-8b --tokens 1T --cost 200k --gpu h100,h200,b200 "
-            "--contract on-demand,spot",
-        ),
-        "serve": (
-            "--workload serve --model llama-3.1-70b --gpu h100,h200,b200 --request-rate 50 "
-            "--ttft 1s --tpot 40ms --confidence 0.9",
-            "--workload serve --model llama-3.1-70b --gpu h100 --load day.csv --ttft 1s "
-            "--tpot 40ms",
-        ),
-    },
-    "sweep": {
-        "train": (
-            "llama-65b --output llama-65b",
-            "--model llama-65b,llama-2-70b --gpu a100,h100,b200 --gpus 512,1024 --tokens 1T "
-            "--output dense",
-        ),
-        "serve": (
-            "--workload serve --model llama-3.1-70b --gpu h100,h200,b200 --request-rate 10,50 "
-            "--ttft 1s --tpot 40ms --output chat",
-        ),
-    },
-    "launch": {
-        "train": (
-            "megatron-lm --model llama-65b --gpus 2048 --wrapper slurm --output llama-65b",
-            "torchtitan --model llama-3.1-8b --gpu h100 --gpus 64 --output run",
-            "megatron-lm --plan plan.toml --output run",
-        ),
-        "serve": (
-            "vllm --workload serve --model llama-3.1-70b --gpu h100 --request-rate 5 --output chat",
-            "vllm --from front.csv --row 1 --wrapper kubernetes --output chat",
-        ),
-    },
-    "explain": {
-        "train": (
-            "--model llama-65b --gpus 2048",
-            "--model llama-65b --gpus 2048 --set tp=8 --set mbs=4 --set sp=true --against tp=4",
-            "--from front.csv --row 3 --full --json why.json",
-        ),
-        "serve": (
-            "--workload serve --model llama-3.1-70b --gpu h200 --gpus 8 --set tp=4 "
-            "--set concurrency=64 --against quantization=fp8",
-        ),
-    },
-    "max-batch": {
-        "train": (
-            "--model llama-65b --gpus 2048 --set tp=4 --set pp=4 --set sp=true --confidence 0.9",
-            "--model llama-7b --gpus 8 --framework deepspeed --set zero_stage=0,2,3 "
-            "--set recompute=none,full --csv methods.csv",
-        ),
-        "serve": (
-            "--workload serve --model llama-3.1-70b --gpu h200 --gpus 8 --set tp=4 --tpot 40ms",
-        ),
-    },
-    "max-length": {
-        "train": (
-            "--model llama-3.1-8b --gpu h100 --gpus 8 --set recompute=full --memory-headroom 4GiB",
-        ),
-        "serve": (
-            "--workload serve --model llama-3.1-70b --gpu h200 --gpus 8 --set tp=4 "
-            "--set concurrency=64",
-        ),
-    },
-    "operators": {
-        "train": (
-            "gemm -m 512,4096 -n 4096 -k 4096,11008 --gpu a100,h100",
-            "all-reduce all-gather --bytes 1MiB,1GiB --gpus 8,16 --gpu h100 --csv links.csv",
-            "attention --batch 4 --sequence-length 2048,8192 --heads 32 --kv-heads 8 --gpu h100",
-        ),
-    },
-    "compare": {
-        "train": (
-            "front.csv:1 front.csv:4 plan.toml",
-            "h100 b200 mi300x --model llama-2-13b --gpus 64",
-            "a100 h100",
-        ),
-        "serve": ("vllm sglang --workload serve --model llama-3.1-70b --gpu h200 --gpus 8",),
-    },
-    "estimate": {
-        "train": (
-            "--model llama-65b --gpus 2048 --set tp=8 --set pp=8 --set sp=true",
-            "--model llama-2-7b --gpus 1 --gpu rtx4090 --adapter qlora --sequence-length 1Ki "
-            "--global-batch-size 16",
-        ),
-        "inference": (
-            "--workload inference --model llama-7b --gpu h100 --gpus 1 --input-tokens 512 "
-            "--output-tokens 128 --set concurrency=8",
-        ),
-        "serve": (
-            "--workload serve --model llama-3.1-70b --gpu h200 --gpus 8 --set tp=4 "
-            "--set quantization=fp8 --set concurrency=64 --burst 1k",
-        ),
-    },
-}
 
 
 class PlanningCommand(PlainCommand):
@@ -179,9 +68,8 @@ class PlanningCommand(PlainCommand):
         asked = _asked_workload(ctx.obj)
         name = self.title
         with formatter.section("Examples"):
-            for workload, lines in _EXAMPLES.get(name, {}).items():
-                for line in lines if asked in (None, workload) else ():
-                    formatter.write("".join(_command(f"planner {name} {line}", formatter.width)))
+            for line in examples(name, asked):
+                formatter.write("".join(_command(f"planner {line}", formatter.width)))
         with formatter.section("Numbers"):
             formatter.write_text(
                 "8k is 8,000, 2M 2 million, 1.4T 1.4 trillion, 8Ki 8,192, 40% 0.4; times and bytes "
@@ -222,9 +110,13 @@ def _with_settings(args: Sequence[str], known: Collection[str] = ()) -> list[str
     return found
 
 
-def examples(name: str) -> list[str]:
-    """The examples of a command."""
-    return [f"{name} {line}" for lines in _EXAMPLES[name].values() for line in lines]
+def examples(name: str, workload: str | None = None) -> list[str]:
+    """The examples of a command, of one workload where one is named."""
+    return [
+        f"{name} {row['words']}"
+        for row in read_table("examples.csv", Path(__file__).parent)
+        if row["command"] == name and workload in (None, row["workload"])
+    ]
 
 
 def _asked_workload(words: object) -> str | None:

@@ -1,9 +1,9 @@
 """Options that the command line has beside those of the table of terms: the rows of `options.csv`.
 
 ``command`` is the one whose options they are, empty where several take them; a row without a kind
-is of those. ``kind`` says what typer makes of a value, of an ``argument:`` too, ``usual`` the one
-where none is given, ``names`` what they are called where that is not the name, ``range`` the ends
-of numbers, ``completed`` what their completions are.
+is of those, or of a term with a text of its own. ``kind`` says what typer makes of a value, of an
+``argument:`` too, ``usual`` the one where none is given, ``names`` what they are called where that
+is not the name, ``range`` the ends of numbers, ``completed`` what their completions are.
 """
 
 from __future__ import annotations
@@ -76,6 +76,11 @@ HOW: Mapping[str, tuple[str, object, object]] = {
 
 Numbers are text here: `planner.question.inputs` reads them.
 """
+
+
+def texts_of(command: str) -> dict[str, str]:
+    """What a command says of terms in place of their descriptions, by name."""
+    return {name: row["help"] for name, row in _ROWS[command].items()}
 
 
 def of_command(command: str) -> dict[str, Taken]:

@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.cli import options
+from planner.cli.how import texts_of
 from planner.question.inputs import several
 
-_TEXTS = {
-    "gpu": "the GPU, or several, or all; a100-sxm-80gb where not given",
-    "framework": "whose kernels attention has, how often its elementwise kernels move a tensor, "
-    "what its copies reach of the host's link; those of the GPU where not given",
-    "sequence_length": "tokens of each sequence that attention computes",
-}
 _HOW = ("operators", "num_gpus", "precision", "csv", "json", "specs", "quiet")
 
 
-@options.taking("operator", how=_HOW, texts=_TEXTS)
+@options.taking("operator", how=_HOW, texts=texts_of("operators"))
 def operators(given: options.Given) -> None:
     """Show how long one kernel, one collective or one copy takes, and what bounds it."""
     from planner.base.files import check_outputs

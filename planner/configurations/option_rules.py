@@ -297,61 +297,29 @@ def _input_bits(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 OPTION_RULES = (
-    (
-        "input_bits",
-        "norm_input_bits, fc1_input_bits, activation_input_bits and fc2_input_bits are 32 at most",
-        _input_bits,
-    ),
-    (
-        "recompute_modules",
-        "recompute_modules need recompute selective, and one of them at least in the model",
-        _recomputed_modules,
-    ),
-    (
-        "paged_optimizer",
-        "paged_optimizer needs adam or lion with optimizer_state_precision int8 or fp32, an NVIDIA "
-        "GPU whose host link is known, and no offload of states",
-        _paged,
-    ),
-    (
-        "saved_tensors",
-        "saved_tensors and offloaded_tensors need full recomputation and have no tensor in common; "
-        "offload of activations moves all by itself",
-        _kept_tensors,
-    ),
-    (
-        "expert_tensor_parallel",
-        "expert_tensor_parallel must divide the width of the experts",
-        _split_experts,
-    ),
-    (
-        "expert_routing",
-        "token_dispatcher, expert_capacity_factor, expert_imbalance and expert_compute loop need "
-        "experts; expert_imbalance is at most the experts over those that a token visits",
-        _routing,
-    ),
-    (
-        "overlap_expert_parallel",
-        "overlap_expert_parallel needs expert_parallel > 1 and no full recomputation",
-        _overlapped_exchange,
-    ),
-    (
-        "tp_comm_overlap",
-        "tp_comm_overlap needs tensor_parallel > 1 and sequence_parallel",
-        _asynchronous,
-    ),
-    (
-        "cp_comm_type",
-        "cp_comm_type a2a needs heads of attention that tensor x context parallel divides",
-        _head_exchange,
-    ),
-    (
-        "pipeline_schedule",
-        "zero_bubble and dualpipe need pipeline_parallel > 1 and virtual_pipeline 1; dualpipe "
-        "an even pipeline_parallel and an even number of micro-batches, twice as many at least",
-        _schedule,
-    ),
-)
+    ("input_bits", "norm_input_bits, fc1_input_bits, activation_input_bits and fc2_input_bits are "
+     "32 at most", _input_bits),
+    ("recompute_modules", "recompute_modules need recompute selective, and one of them at least in"
+     " the model", _recomputed_modules),
+    ("paged_optimizer", "paged_optimizer needs adam or lion with optimizer_state_precision int8 or"
+     " fp32, an NVIDIA GPU whose host link is known, and no offload of states", _paged),
+    ("saved_tensors", "saved_tensors and offloaded_tensors need full recomputation and have no "
+     "tensor in common; offload of activations moves all by itself", _kept_tensors),
+    ("expert_tensor_parallel", "expert_tensor_parallel must divide the width of the experts",
+     _split_experts),
+    ("expert_routing", "token_dispatcher, expert_capacity_factor, expert_imbalance and "
+     "expert_compute loop need experts; expert_imbalance is at most the experts over those that a "
+     "token visits", _routing),
+    ("overlap_expert_parallel", "overlap_expert_parallel needs expert_parallel > 1 and no full "
+     "recomputation", _overlapped_exchange),
+    ("tp_comm_overlap", "tp_comm_overlap needs tensor_parallel > 1 and sequence_parallel",
+     _asynchronous),
+    ("cp_comm_type", "cp_comm_type a2a needs heads of attention that tensor x context parallel "
+     "divides", _head_exchange),
+    ("pipeline_schedule", "zero_bubble and dualpipe need pipeline_parallel > 1 and "
+     "virtual_pipeline 1; dualpipe an even pipeline_parallel and an even number of micro-batches, "
+     "twice as many at least", _schedule),
+)  # fmt: skip
 
 
 def second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:

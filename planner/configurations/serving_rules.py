@@ -162,53 +162,27 @@ def _fabric(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
-        (
-            "gpu_count",
-            "tensor x attention_data x pipeline parallel must divide the number of GPUs",
-            left_over_gpus,
-        ),
-        (
-            "attention_heads",
-            "tensor_parallel must divide the heads of attention and of states, and divide the "
-            "key-value heads or be a multiple of them",
-            _heads,
-        ),
+        ("gpu_count", "tensor x attention_data x pipeline parallel must divide the number of GPUs",
+         left_over_gpus),
+        ("attention_heads", "tensor_parallel must divide the heads of attention and of states, and"
+         " divide the key-value heads or be a multiple of them", _heads),
         ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
         ("num_hidden_layers", "pipeline_parallel cannot exceed the layers", _layers),
-        (
-            "expert_parallel",
-            "expert_parallel must divide the GPUs of a pipeline stage and the experts with their "
-            "copies",
-            _experts,
-        ),
-        (
-            "attention_data_parallel",
-            "attention_data_parallel needs experts and at least one request per rank",
-            _attention_data,
-        ),
-        (
-            "quantization",
-            "the engine has no kernels for this quantization on this GPU",
-            _quantization,
-        ),
-        (
-            "kv_cache",
-            "the GPU has no fp8, and the engine no kernels that read such a cache without it",
-            _kv_cache,
-        ),
+        ("expert_parallel", "expert_parallel must divide the GPUs of a pipeline stage and the "
+         "experts with their copies", _experts),
+        ("attention_data_parallel", "attention_data_parallel needs experts and at least one "
+         "request per rank", _attention_data),
+        ("quantization", "the engine has no kernels for this quantization on this GPU",
+         _quantization),
+        ("kv_cache", "the GPU has no fp8, and the engine no kernels that read such a cache without"
+         " it", _kv_cache),
         ("context_length", "input and output together exceed the model's positions", _positions),
         ("offload", "the GPU's link to its host is not known", _offload),
         ("engine", "the engine does not support this combination", _engine),
-        (
-            "pipelines_of_pools",
-            "pools of this engine cannot hand on caches of pipeline stages",
-            _pipelines_of_pools,
-        ),
-        (
-            "block_widths",
-            "widths on a GPU must be whole blocks of the engine's 8-bit block scales",
-            _block_widths,
-        ),
+        ("pipelines_of_pools", "pools of this engine cannot hand on caches of pipeline stages",
+         _pipelines_of_pools),
+        ("block_widths", "widths on a GPU must be whole blocks of the engine's 8-bit block scales",
+         _block_widths),
         ("fabric", "tensor_parallel of this engine cannot leave the fast fabric", _fabric),
     )
 )  # fmt: skip

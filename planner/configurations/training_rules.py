@@ -253,121 +253,56 @@ def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
 RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
-        (
-            "gpu_count",
-            "tensor x context x pipeline parallel must divide the number of GPUs",
-            left_over_gpus,
-        ),
-        (
-            "global_batch_size",
-            "data_parallel x micro_batch_size must divide global_batch_size",
-            _batch,
-        ),
-        (
-            "as_given",
-            "data_parallel and gradient_accumulation_steps are those that were given",
-            _as_given,
-        ),
-        (
-            "attention_heads",
-            "tensor_parallel must divide the heads of attention and of states, and divide the "
-            "key-value heads or be a multiple of them",
-            _heads,
-        ),
+        ("gpu_count", "tensor x context x pipeline parallel must divide the number of GPUs",
+         left_over_gpus),
+        ("global_batch_size", "data_parallel x micro_batch_size must divide global_batch_size",
+         _batch),
+        ("as_given", "data_parallel and gradient_accumulation_steps are those that were given",
+         _as_given),
+        ("attention_heads", "tensor_parallel must divide the heads of attention and of states, and"
+         " divide the key-value heads or be a multiple of them", _heads),
         ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
-        (
-            "pipeline_layout",
-            "pipeline_layout has pipeline_parallel x virtual_pipeline chunks, of all layers of the "
-            "model, and none without layers inside",
-            _layout,
-        ),
-        (
-            "num_hidden_layers",
-            "pipeline_parallel x virtual_pipeline cannot exceed the layers, or with "
-            "virtual_pipeline > 1 the layers, the embedding and the loss",
-            _layers,
-        ),
-        (
-            "virtual_pipeline",
-            "virtual_pipeline > 1 needs pipeline_parallel > 1 and an interleaved schedule",
-            _virtual,
-        ),
-        (
-            "layer_split",
-            "layer_split needs pipeline_parallel > 1 without virtual_pipeline",
-            _layer_split,
-        ),
-        (
-            "interleaved_micro_batches",
-            "an interleaved schedule needs micro-batches in multiples of pipeline_parallel",
-            _interleaved_batch,
-        ),
-        (
-            "interleaved_layers",
-            "an interleaved schedule needs equal chunks, where the embedding counts as a layer and "
-            "the loss as one or, if it is worth more, as up to so many",
-            _interleaved_layers,
-        ),
+        ("pipeline_layout", "pipeline_layout has pipeline_parallel x virtual_pipeline chunks, of "
+         "all layers of the model, and none without layers inside", _layout),
+        ("num_hidden_layers", "pipeline_parallel x virtual_pipeline cannot exceed the layers, or "
+         "with virtual_pipeline > 1 the layers, the embedding and the loss", _layers),
+        ("virtual_pipeline", "virtual_pipeline > 1 needs pipeline_parallel > 1 and an interleaved "
+         "schedule", _virtual),
+        ("layer_split", "layer_split needs pipeline_parallel > 1 without virtual_pipeline",
+         _layer_split),
+        ("interleaved_micro_batches", "an interleaved schedule needs micro-batches in multiples of"
+         " pipeline_parallel", _interleaved_batch),
+        ("interleaved_layers", "an interleaved schedule needs equal chunks, where the embedding "
+         "counts as a layer and the loss as one or, if it is worth more, as up to so many",
+         _interleaved_layers),
         ("sequence_parallel", "sequence_parallel needs tensor_parallel > 1", _sequence),
-        (
-            "sequence_length",
-            "2 x context_parallel (a2a: 1 x) x sequence-parallel ranks must divide sequence_length",
-            _sequence_length,
-        ),
+        ("sequence_length", "2 x context_parallel (a2a: 1 x) x sequence-parallel ranks must divide"
+         " sequence_length", _sequence_length),
         ("context_parallel", "context_parallel > 1 needs flash_attention", _ring_without_flash),
-        (
-            "expert_parallel",
-            "expert_parallel must divide the experts and, times expert_tensor_parallel, the GPUs "
-            "of a pipeline stage",
-            _experts,
-        ),
-        (
-            "expert_sequence_parallel",
-            "experts with tensor_parallel > 1 need sequence_parallel",
-            _experts_need_sequence,
-        ),
+        ("expert_parallel", "expert_parallel must divide the experts and, times "
+         "expert_tensor_parallel, the GPUs of a pipeline stage", _experts),
+        ("expert_sequence_parallel", "experts with tensor_parallel > 1 need sequence_parallel",
+         _experts_need_sequence),
         *OPTION_RULES,
         ("zero_stage", "zero_stage > 0 on several GPUs needs several data-parallel ranks", _zero),
-        (
-            "data_parallel_replicas",
-            "data_parallel_replicas > 1 needs zero_stage > 0, and divides the data-parallel ranks "
-            "with two or more left to shard over",
-            _replicas,
-        ),
-        (
-            "recompute_num_layers",
-            "recompute_num_layers > 0 needs full recomputation of fewer layers than a stage has",
-            _recomputed_layers,
-        ),
+        ("data_parallel_replicas", "data_parallel_replicas > 1 needs zero_stage > 0, and divides "
+         "the data-parallel ranks with two or more left to shard over", _replicas),
+        ("recompute_num_layers", "recompute_num_layers > 0 needs full recomputation of fewer "
+         "layers than a stage has", _recomputed_layers),
         ("attention_kernel", ATTENTION_KERNEL, attention_kernel),
         ("loss_chunks", LOSS_CHUNKS, loss_chunks),
-        (
-            "fp8_attention",
-            "fp8_attention needs flash_attention, precision fp8 or fp4, heads of at most "
-            f"{WIDEST_FP8_HEAD}, and a GPU with such kernels",
-            fp8_attention,
-        ),
-        (
-            "fp8_recipe",
-            "fp8_recipe needs precision fp8; mxfp8 a GPU that scales groups of 32 itself, "
-            "blockwise one with kernels for it",
-            fp8_recipe,
-        ),
-        (
-            "optimizer_in_backward",
-            "optimizer_in_backward needs one micro-batch per step, no pipeline and no offload",
-            _in_backward,
-        ),
+        ("fp8_attention", "fp8_attention needs flash_attention, precision fp8 or fp4, heads of at "
+         f"most {WIDEST_FP8_HEAD}, and a GPU with such kernels", fp8_attention),
+        ("fp8_recipe", "fp8_recipe needs precision fp8; mxfp8 a GPU that scales groups of 32 "
+         "itself, blockwise one with kernels for it", fp8_recipe),
+        ("optimizer_in_backward", "optimizer_in_backward needs one micro-batch per step, no "
+         "pipeline and no offload", _in_backward),
         ("framework", "the framework does not support this combination", _framework),
-        (
-            "offload",
-            "the framework cannot offload this, or not at this zero_stage (drives: 3), or the "
-            "GPU's link to its host is not known",
-            _offload,
-        ),
+        ("offload", "the framework cannot offload this, or not at this zero_stage (drives: 3), or "
+         "the GPU's link to its host is not known", _offload),
         ("precision", "the GPU lacks this precision", lacking_precision),
     )
-)
+)  # fmt: skip
 
 OUT_OF_MEMORY = predicted("out_of_memory", "the fullest GPU needs more memory than it surely has")
 

@@ -95,12 +95,13 @@ from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
 
 Codes: TypeAlias = type[enums.Code]
 
-# By unit what the names of its columns end with, and how many SI units it is.
-_ENDINGS = {
+ENDINGS: Mapping[str, tuple[str, float]] = {
     "s": ("_s", 1.0), "d": ("_days", DAY), "h": ("", HOUR), "GiB": ("_gib", GIB),
     "USD": ("_usd", 1.0), "kg": ("_kg", 1.0), "kW": ("_kw", KILOWATT),
     "kWh": ("_kwh", KILOWATT_HOUR), "TFLOP/s": ("", TERA),
 }  # fmt: skip
+"""By unit what the names of its columns end with, and how many SI units it is."""
+
 _FORMATS = ("ComputePrecision", "Quantization", "CacheType")
 
 
@@ -179,12 +180,12 @@ class Term:
     @property
     def column(self) -> str:
         """Its column of results, which ends with its unit."""
-        return self.term + _ENDINGS.get(self.unit, ("", 1.0))[0]
+        return self.term + ENDINGS.get(self.unit, ("", 1.0))[0]
 
     @property
     def scale(self) -> float:
         """How many SI units the unit of that column is."""
-        return _ENDINGS.get(self.unit, ("", 1.0))[1]
+        return ENDINGS.get(self.unit, ("", 1.0))[1]
 
     @property
     def column_header(self) -> str:

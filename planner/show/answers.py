@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from planner.base.records import record
 from planner.decide.api_comparison import ApiComparison, check_comparable, compared_with_apis
@@ -110,6 +110,14 @@ class _Deployable(_Shown):
     """May be beside published prices per token; shows why it is not feasible."""
 
     plan: Plan
+    _deployed: ClassVar[str]
+    """The attribute that has the plan; None of a search that found none."""
+
+    @cached_property
+    def open_facts(self) -> list[MovingFact]:
+        """The facts that the plan, of a search the recommended one, assumes and that move it."""
+        deployed = getattr(self, self._deployed)
+        return [] if deployed is None else moving_facts(self.plan, deployed)
 
     def compare_api(self) -> ApiComparison:
         """The deployment, of a search the recommended one, beside published prices per token.
@@ -126,7 +134,7 @@ class _Deployable(_Shown):
         check_comparable(self.plan.workload.name)
         if reason := self._why_not():
             raise InfeasibleError(reason)
-        return compared_with_apis(self.plan, self._deployed())
+        return compared_with_apis(self.plan, getattr(self, self._deployed))
 
     def _blocks(self, full: bool) -> Iterable[Block]:
         from planner.show.page import Code
@@ -135,9 +143,6 @@ class _Deployable(_Shown):
         return [Code(text=reason)] if reason else self._feasible_blocks(full)
 
     def _why_not(self) -> str:
-        raise NotImplementedError
-
-    def _deployed(self) -> Any:
         raise NotImplementedError
 
     def _feasible_blocks(self, full: bool) -> Iterable[Block]:
@@ -149,19 +154,12 @@ class Answer(_Deployable, SearchResult):
     """What a search found, with the plan of the question; a table in notebooks."""
 
     asked: Plan
+    _deployed = "recommended"
 
     @cached_property
     def plan(self) -> Plan:  # type: ignore[override]
         """The plan of the question, with what the result tells of what nobody gave."""
         return answered(self.asked, self)
-
-    @cached_property
-    def open_facts(self) -> list[MovingFact]:
-        """The facts that the recommended plan assumes and that move it; none without one."""
-        return [] if self.recommended is None else moving_facts(self.plan, self.recommended)
-
-    def _deployed(self) -> Any:
-        return self.recommended
 
     def _why_not(self) -> str:
         from planner.show.views.infeasible import infeasible_message
@@ -179,14 +177,7 @@ class Estimated(_Deployable, Evaluation):
     """One configuration judged, with the plan of the question; a table in notebooks."""
 
     plan: Plan
-
-    @cached_property
-    def open_facts(self) -> list[MovingFact]:
-        """The facts that the configuration assumes and that move it."""
-        return moving_facts(self.plan, self.candidates)
-
-    def _deployed(self) -> Any:
-        return self.candidates
+    _deployed = "candidates"
 
     def _why_not(self) -> str:
         from planner.show.views.infeasible import infeasible_message

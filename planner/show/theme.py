@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from planner.base.records import record
 from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.step_time import TIME_PARTS
-from planner.question.terms import glossary, terms_about
+from planner.question.terms import ENDINGS, glossary, terms_about
 
 
 @record(kw_only=True)
@@ -157,8 +157,8 @@ def in_order(parts: Iterable[str], order: tuple[str, ...]) -> list[str]:
     return sorted(parts, key=lambda part: order.index(part) if part in order else len(order))
 
 
-_UNITS = {"_s": "s", "_gib": "GiB", "_days": "days", "_usd": "USD", "_kwh": "kWh", "_kw": "kW"}
-_UNITS |= {"_kg": "kg CO2e"}
+_UNITS = {end: unit for unit, (end, _) in ENDINGS.items() if end}
+_UNITS |= {"_days": "days", "_kg": "kg CO2e"}
 _ITSELF = {"model_flops_utilization": "model FLOPs utilization (share of the peak)"}
 
 
@@ -175,7 +175,6 @@ def axis_label(column: str) -> str:
     if "_per_s" in column:
         rate = column.replace("_per_s", "/s").replace("_per_gpu", "/GPU")
         return rate.replace("_per_user", "/user").replace("_", " ")
-    unit = next((unit for ending, unit in _UNITS.items() if column.endswith(ending)), "")
     ending = next((ending for ending in _UNITS if column.endswith(ending)), "")
     name = column.removesuffix(ending).replace("_", " ")
-    return f"{name} [{unit}]" if unit else name
+    return f"{name} [{_UNITS[ending]}]" if ending else name

@@ -11,13 +11,12 @@ from planner.base import text
 from planner.base.arrays import first
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
-from planner.base.units import DAY, GIB
 from planner.confidence.intervals import MEDIAN
 from planner.decide.open_facts import MovingFact
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, first_row
 from planner.optimize.sureness import is_unknown, sure_value
-from planner.question.terms import glossary, terms_about
+from planner.question.terms import ENDINGS, glossary, terms_about
 from planner.workloads.plan import Plan
 from planner.workloads.scenes import EACH_ITS_OWN
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from planner.decide.sizing.day import Day
 
 RATE = "request_rate"
-SUFFIXES = {"d": ("_days", DAY), "s": ("_s", 1.0), "GiB": ("_gib", GIB), "USD": ("_usd", 1.0)}
+SUFFIXES = {unit: ENDINGS[unit] for unit in ("d", "s", "GiB", "USD")}
 """By the unit of a limit what the names of its columns end with, and their unit."""
 
 # What a plan is made for; prices, networks and software are told by fleet.

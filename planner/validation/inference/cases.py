@@ -312,7 +312,9 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     NotPredicted
         It cannot be predicted; the text says why.
     """
-    mode = _mode(run)
+    mode = _MODES.get(run.word("mode"))
+    if mode is None:
+        raise NotPredicted(f"unknown mode {run.text('mode')}")
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
         raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
@@ -357,13 +359,6 @@ def served_model(run: Run, library: Library) -> ModelSpec:
             return model
         name = without_variant(name)
     return model_of(run, library)
-
-
-def _mode(run: Run) -> Mode:
-    mode = _MODES.get(run.word("mode"))
-    if mode is None:
-        raise NotPredicted(f"unknown mode {run.text('mode')}")
-    return mode
 
 
 def _stages(run: Run, rule: EngineRule) -> str:
