@@ -87,7 +87,7 @@ class ConfigurationTable:
     def rows(self, indices: IndexArray) -> Self:
         """The flat table of the rows at these flat indices of the mesh."""
         shape = self.shape
-        positions = np.unravel_index(indices, shape)
+        positions = positions_at(indices, shape)
         return type(self)(
             **{name: pick(getattr(self, name), shape, positions) for name in self.names()}
         )
@@ -130,6 +130,11 @@ class ConfigurationTable:
 def word(name: str, value: float) -> str | float:
     """A value of the parameter ``name`` as it is shown: a word, a bool or a number."""
     return glossary()[name].shown(value)
+
+
+def positions_at(indices: IndexArray, shape: tuple[int, ...]) -> tuple[IndexArray, ...]:
+    """Where flat indices are along each axis of a ``shape``."""
+    return (indices,) if len(shape) == 1 else np.unravel_index(indices, shape)
 
 
 def pick(

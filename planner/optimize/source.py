@@ -20,7 +20,7 @@ from planner.confidence.intervals import Confidence
 from planner.confidence.plans import confidence
 from planner.configurations.enumerate import Factor, Table, steps_of
 from planner.configurations.rule import Reason
-from planner.configurations.table import ConfigurationTable, pick
+from planner.configurations.table import ConfigurationTable, pick, positions_at
 from planner.estimators.machine import Machine
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
@@ -244,7 +244,7 @@ class Candidates(ABC):
         """Values that broadcast to ``shape``, at flat indices."""
         if not self.shape:
             return np.asarray(values).ravel()[rows]
-        return pick(np.asarray(values), self.shape, np.unravel_index(rows, self.shape))
+        return pick(np.asarray(values), self.shape, positions_at(rows, self.shape))
 
 
 def at_load(candidates: Candidates) -> Candidates:

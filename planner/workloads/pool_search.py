@@ -16,7 +16,7 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.configurations.enumerate import OpenMesh, numbers
 from planner.configurations.serving import ServingConfigurations
-from planner.configurations.table import pick
+from planner.configurations.table import pick, positions_at
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     PrefillWorkers,
@@ -270,7 +270,7 @@ def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
     """A flat table of some workers by flat index or mask."""
     shape = workers.configurations.shape
     indices: IndexArray = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows)
-    positions = np.unravel_index(indices, shape)
+    positions = positions_at(indices, shape)
     return _changed(
         workers,
         workers.configurations.rows(indices),

@@ -127,7 +127,10 @@ class ReplicaSource(Source):
     def judged(
         self, configurations: ServingConfigurations, broken: CodeArray | None = None
     ) -> Replicas:
-        """Predictions of every configuration, multiplied by its replicas."""
+        """Predictions of every configuration, multiplied by its replicas.
+
+        ``broken`` is what rejects them, the memory included, where `possible` told it.
+        """
         held = self.filled(configurations)
         estimate = evaluate_serving(self.setting, held, broken)
         # At a rate, those that have no room are in what piles up.
