@@ -14,6 +14,7 @@ from planner.cli import complete
 from planner.cli.help import PlanningCommand
 from planner.cli.how import HOW
 from planner.question.terms import Term, glossary
+from planner.specs.cache import steady
 from planner.workloads.given import DRIVERS, read_driver
 
 Given: TypeAlias = dict[str, Any]
@@ -69,7 +70,8 @@ def taking(
 
     def decorate(command: Command) -> Callable[..., None]:
         def run(context: typer.Context, **values: object) -> None:
-            command({"context": context, **values})
+            with steady():
+                command({"context": context, **values})
 
         rows: dict[str, Taken] = {"context": (typer.Context, inspect.Parameter.empty)}
         also = {} if "objective" in how else {"training_objective": [option_name("objective")]}

@@ -16,6 +16,7 @@ from planner.optimize.problem import Problem, objectives
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request
+from planner.specs.cache import steady
 from planner.specs.catalogue import Catalogue
 from planner.specs.search_space import SearchSpace
 from planner.workloads.assumed import Notes, limit_notes, sureness_notes, tried_notes
@@ -69,6 +70,7 @@ class Plan:
         }
 
 
+@steady()
 def make_plan(request: Request) -> Plan:
     """Read the specs that a request names and state its search problem.
 
