@@ -47,15 +47,19 @@ _OF_PUBLISHED_RUNS = (
     "validation/test_inference_shipped.py",
     "validation/test_shipped_runs.py",
 )
+# These open a browser, which a process starts once.
+_IN_BROWSER = ("pages/test_report_in_browser.py", "ui/test_ui_in_browser.py")
 # These come first, else one of them ends alone.
 _LONG = (*_OF_PUBLISHED_RUNS, "test_readme.py", "sweeps/test_kills.py")
 
 
 class _ByFile(LoadFileScheduling):
-    """A worker takes whole files, and all files of published runs."""
+    """A worker takes whole files, and all files of published runs, or in a browser."""
 
     def _split_scope(self, nodeid: str) -> str:
         name = nodeid.partition("::")[0]
+        if name.endswith(_IN_BROWSER):
+            return "in a browser"
         return "published runs" if name.endswith(_OF_PUBLISHED_RUNS) else name
 
 
