@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -14,7 +15,7 @@ from draws import IS_THOROUGH
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from planner.__main__ import run
+from planner.__main__ import _OBJECTS_BETWEEN_COLLECTIONS, run
 from planner.base import processes
 from planner.validation.compare import Row
 
@@ -65,6 +66,12 @@ class _ByFile(LoadFileScheduling):
 
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     return _ByFile(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Looking for cycles among thousands of tests and modules that stay takes a tenth of all."""
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

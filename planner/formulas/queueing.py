@@ -386,10 +386,12 @@ def balanced_rate(*, excess: Callable[[FloatArray], FloatArray], most: FloatArra
     below = excess(low)
     rate = high
     was_above = np.zeros_like(high)
-    for _ in range(_RATE_ROUNDS):
+    for rounds_left in reversed(range(_RATE_ROUNDS)):
         width = above - below
         back = np.where(width > 0, above / np.where(width > 0, width, 1.0), 0.0)
         rate = high - np.clip(back, 0.0, 1.0) * (high - low)
+        if not rounds_left:
+            break
         found = excess(rate)
         is_above = found > 0
         twice = np.where(is_above, was_above > 0, was_above < 0)
