@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -14,7 +15,7 @@ from draws import IS_THOROUGH
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from planner.__main__ import run
+from planner.__main__ import _OBJECTS_BETWEEN_COLLECTIONS, run
 from planner.base import processes
 from planner.validation.compare import Row
 
@@ -47,20 +48,30 @@ _OF_PUBLISHED_RUNS = (
     "validation/test_inference_shipped.py",
     "validation/test_shipped_runs.py",
 )
+# These open a browser, which a process starts once.
+_IN_BROWSER = ("pages/test_report_in_browser.py", "ui/test_ui_in_browser.py")
 # These come first, else one of them ends alone.
 _LONG = (*_OF_PUBLISHED_RUNS, "test_readme.py", "sweeps/test_kills.py")
 
 
 class _ByFile(LoadFileScheduling):
-    """A worker takes whole files, and all files of published runs."""
+    """A worker takes whole files, and all files of published runs, or in a browser."""
 
     def _split_scope(self, nodeid: str) -> str:
         name = nodeid.partition("::")[0]
+        if name.endswith(_IN_BROWSER):
+            return "in a browser"
         return "published runs" if name.endswith(_OF_PUBLISHED_RUNS) else name
 
 
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     return _ByFile(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Looking for cycles among thousands of tests and modules that stay takes a tenth of all."""
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

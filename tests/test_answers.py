@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from rows import each
 
 import planner
 from planner.errors import SearchSpaceError
@@ -93,7 +94,7 @@ def test_the_summary_is_the_short_answer(found: Any, width: int) -> None:
         assert len(text.splitlines()) <= 52
 
 
-@pytest.mark.parametrize("width", [0, 19, 2.5, "80", True])
+@each("width", [0, 19, 2.5, "80", True])
 def test_a_width_that_is_none_is_refused(found: Any, width: Any) -> None:
     with pytest.raises(SearchSpaceError, match="width"):
         found.summary(width=width)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rows import each
 
 import planner
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
@@ -59,8 +60,8 @@ HOW = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-@pytest.mark.parametrize("function", [planner.search, planner.estimate])
+@each("case", REFUSED)
+@each("function", [planner.search, planner.estimate])
 def test_what_the_command_line_refuses_is_refused(function, case):
     request, words = REFUSED[case]
     with pytest.raises(SearchSpaceError) as error:
@@ -85,7 +86,7 @@ def test_no_model():
         planner.search(num_gpus=8)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "plain"),
     [
         ({"num_gpus": np.int64(8)}, {"num_gpus": 8}),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -193,7 +194,7 @@ def test_set_up_commands_are_those_of_the_gate() -> None:
     assert "python -m pytest" in gate
 
 
-@pytest.mark.parametrize("page", PAGES)
+@each("page", PAGES)
 def test_commands_that_are_named_can_be_given(page: str) -> None:
     """All options of the commands of sh blocks are parsed, and their specs looked up."""
     from planner.cli.app import command_line
@@ -293,7 +294,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@each("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     folder = ROOT if page == README.name else ROOT / "docs"
     for link in re.findall(r"\]\(([^)]+)\)", PAGES[page]):

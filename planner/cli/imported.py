@@ -29,7 +29,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     from planner.errors import InfeasibleError, LaunchError
     from planner.launch.judge import full_row, judged
     from planner.show.terminal import make_console, write
-    from planner.show.views.infeasible import infeasible_message
+    from planner.show.views.infeasible import headline, infeasible_message
     from planner.show.views.load import refuse_overload
     from planner.show.views.search import write_estimate
     from planner.workloads.plan import result_of
@@ -59,10 +59,11 @@ def estimate_imported(given: options.Given, request: Request) -> None:
             if one.before != one.after:
                 _write(one.path, one, quiet=given["quiet"])
     if found.rejected_by:
-        message = infeasible_message(plan, result_of(plan, found), found)
+        result = result_of(plan, found)
         is_told = found.rejected_by == "out_of_memory" and plan.workload.name == "train"
-        is_told = is_told and not given["quiet"]
-        raise InfeasibleError(message.partition("\n")[0] if is_told else message)
+        if is_told and not given["quiet"]:
+            raise InfeasibleError(headline(plan, result))
+        raise InfeasibleError(infeasible_message(plan, result, found))
     refuse_overload(plan, found.candidates)
 
 

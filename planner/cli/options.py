@@ -15,6 +15,7 @@ from planner.cli import complete
 from planner.cli.help import PlanningCommand
 from planner.cli.how import HOW, Taken, of_command
 from planner.question.terms import Term, glossary
+from planner.specs.cache import steady
 from planner.workloads.given import DRIVERS, read_driver
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def taking(
 
     def decorate(command: Command) -> Callable[..., None]:
         def run(context: typer.Context, **values: object) -> None:
-            command({"context": context, **values})
+            with steady():
+                command({"context": context, **values})
 
         rows: dict[str, Taken] = {"context": (typer.Context, inspect.Parameter.empty)}
         also = {} if "objective" in how else {"training_objective": [option_name("objective")]}

@@ -385,11 +385,13 @@ def balanced_rate(*, excess: Callable[[FloatArray], FloatArray], most: FloatArra
     low = high * np.exp(-2 * np.maximum(above, 0.0))
     below = excess(low)
     rate, was_above = high, None
-    for _ in range(_RATE_ROUNDS):
+    for rounds_left in reversed(range(_RATE_ROUNDS)):
         width = above - below
         with np.errstate(divide="ignore", invalid="ignore"):
             back = np.where(width > 0, above / width, 0.0)
         rate = high - np.clip(back, 0.0, 1.0) * (high - low)
+        if not rounds_left:
+            break
         found = excess(rate)
         is_above = found > 0
         # An end that stays a second time counts half.

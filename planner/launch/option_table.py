@@ -31,7 +31,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import TypeAlias
 
@@ -241,7 +241,14 @@ class OptionTable:
 
     def rows_of(self, parameter: str, *roles: Role) -> list[Row]:
         """The rows of a parameter with one of some roles."""
-        return [row for row in self.rows if row.parameter == parameter and row.role in roles]
+        return [row for row in self._rows_by_parameter.get(parameter, ()) if row.role in roles]
+
+    @cached_property
+    def _rows_by_parameter(self) -> Mapping[str, Sequence[Row]]:
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.parameter, []).append(row)
+        return found
 
     def _meaning(self, parameter: str, options: Mapping[str, str | None]) -> Meaning | None:
         best: Meaning | None = None

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from rows import each
 
 from planner import __main__ as entry
 
@@ -106,9 +107,7 @@ BAD_INPUT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "exit_code", "words"), BAD_INPUT.values(), ids=BAD_INPUT.keys()
-)
+@each(("arguments", "exit_code", "words"), BAD_INPUT.values())
 def test_bad_input_gives_one_message_and_its_exit_code(planner, arguments, exit_code, words):
     ran = planner(*arguments)
     assert ran.exit_code == exit_code

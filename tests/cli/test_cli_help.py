@@ -7,6 +7,7 @@ import re
 import shlex
 
 import pytest
+from rows import each
 
 from planner.cli.app import COMMANDS, WIDEST, command_line
 from planner.cli.help import examples
@@ -69,7 +70,7 @@ def test_the_help_of_a_workload_has_its_own_words_alone(planner, workload):
         assert ("--burst" in planner("estimate", *words, "-h").out) == (workload == "serve")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each("name", COMMANDS)
 def test_the_list_says_of_a_command_what_its_help_says(name):
     command = command_line().commands[name]
     assert command.built.help.split("\n\n")[0].replace("\n", " ") == command.help
@@ -98,7 +99,7 @@ def test_the_examples_run(planner, tmp_path, monkeypatch, line):
     assert f"planner {line}" in out
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "words"),
     [
         (("serch",), "Did you mean"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each
 
 import planner
 from planner.base.enums import (
@@ -30,7 +31,7 @@ def test_other_names_stand_for_words_and_hide_none(codes: Any) -> None:
     assert not set(codes.aliases()) & set(codes.words())
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "word"),
     [
         ("bf16", "w16a16"), ("FP16", "w16a16"), ("fp8", "fp8"), ("fp8-block", "fp8_block"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
+from rows import each
 
 import planner
 from planner.base.enums import (
@@ -21,7 +21,7 @@ _TENSORS, _SEQUENCES, _EXPERTS = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("framework", "layout", "stages"),
     [
         # Megatron-FSDP, with Adam and SGD alone and in no pipeline.

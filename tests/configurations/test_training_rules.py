@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from rows import each
 
 from planner import Request
 from planner.configurations.enumerate import AsGiven
@@ -410,7 +411,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "broken", "kept", "context"),
     [pytest.param(*case, id=f"{case[0]}-{number}") for number, case in enumerate(CASES)],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from rows import each
 
 from planner.documents.python import (
     Call,
@@ -23,7 +24,7 @@ def _given(text: str) -> dict[str, object]:
     return dict(call.given)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "told"),
     [
         ("f(x=4)", 4),
@@ -46,7 +47,7 @@ def test_values_that_text_tells(text: str, told: object) -> None:
     assert _given(text) == {"x": told}
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "f(x=unknown)",

@@ -11,6 +11,7 @@ import yaml
 from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import each
 
 from planner.documents import tree as nodes
 from planner.documents.tree import key_path, path_keys, read_tree, read_trees
@@ -162,7 +163,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each("name", HOSTILE)
 def test_hostile_yaml_is_refused(name: str) -> None:
     text, message = HOSTILE[name]
     with pytest.raises(LaunchError, match=message):
@@ -195,7 +196,7 @@ BAD_JSON = {
 }
 
 
-@pytest.mark.parametrize("text", BAD_JSON)
+@each("text", BAD_JSON)
 def test_faults_of_json_are_told_with_their_line(text: str) -> None:
     message = BAD_JSON[text]
     with pytest.raises(LaunchError, match=re.escape(message)):

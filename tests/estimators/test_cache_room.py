@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from memory_fits import Ending, fits, logged_endings
+from rows import each
 from serving_cases import replicas, serving_setting
 from start_logs import layout_of, predicted, setting_of, start_logs
 
@@ -40,9 +41,7 @@ def test_room_of_all_logs() -> None:
     assert np.mean(errors < 0.055) > 0.9
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in start_logs() if row["measured_weights_gib"]], ids=lambda row: row["case"]
-)
+@each("row", [row for row in start_logs() if row["measured_weights_gib"]])
 def test_weights_of_a_gpu(row: dict[str, str]) -> None:
     memory, _ = predicted(row)
     # gpt-oss pads its experts to widths that the kernels take.

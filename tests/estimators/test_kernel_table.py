@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import each
 from serving_cases import serving_setting
 
 from planner.base.enums import (
@@ -51,8 +52,8 @@ def codes(training: ComputePrecision, serving: Quantization) -> Any:
     return np.asarray(training, dtype=np.int8), np.asarray(serving, dtype=np.int8)
 
 
-@pytest.mark.parametrize("sizes", PRODUCTS)
-@pytest.mark.parametrize(
+@each("sizes", PRODUCTS)
+@each(
     ("gpu", "training", "serving"),
     [
         ("a100-sxm-80gb", ComputePrecision.BF16, Quantization.W16A16),

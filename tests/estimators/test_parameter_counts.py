@@ -1,6 +1,7 @@
 """Parameter counts of the built-in models against what their authors publish."""
 
 import pytest
+from rows import each
 
 from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.specs.catalogue import load_model
@@ -151,7 +152,7 @@ MODELS_OF_EVERY_KIND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "parameters"),
     [pytest.param(*item, id=f"{item[0]}-hugging-face-checkpoint") for item in CHECKPOINTS.items()],
 )
@@ -159,12 +160,12 @@ def test_total_equals_the_checkpoint(name: str, parameters: int) -> None:
     assert count_parameters(load_model(name)).total == parameters
 
 
-@pytest.mark.parametrize("name", TRANSFORMERS)
+@each("name", TRANSFORMERS)
 def test_total_equals_the_class_of_transformers(name: str) -> None:
     assert count_parameters(load_model(name)).total == TRANSFORMERS[name]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "billions", "half_a_digit"),
     [pytest.param(*row[:3], id=f"{row[0]}-{row[3]}") for row in ROUNDED],
 )
@@ -173,7 +174,7 @@ def test_total_rounds_to_the_published_one(name: str, billions: float, half_a_di
     assert total / 1e9 == pytest.approx(billions, abs=half_a_digit)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "with_embedding", "billions", "tolerance"),
     [pytest.param(*row[:4], id=f"{row[0]}-{row[4]}") for row in ACTIVE],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from published_runs import configuration, setting
+from rows import each
 
 from planner.base.enums import (
     ComputePrecision,
@@ -86,10 +87,10 @@ def test_biases_of_experts_take_time_where_kernels_of_their_own_add_them() -> No
     assert "expert_bias" not in {operator.name for operator, _ in fused.time.operator_times()}
 
 
-@pytest.mark.parametrize("efficiency", [0.05, 0.5, 1.0])
-@pytest.mark.parametrize("model", ["llama-65b", "deepseek-v3", "gpt-3-175b"])
-@pytest.mark.parametrize("recompute", list(Recompute))
-@pytest.mark.parametrize("flash", [True, False])
+@each("efficiency", [0.05, 0.5, 1.0])
+@each("model", ["llama-65b", "deepseek-v3", "gpt-3-175b"])
+@each("recompute", list(Recompute))
+@each("flash", [True, False])
 def test_flat_efficiency_is_the_hardware_utilization(
     model: str, efficiency: float, recompute: Recompute, flash: bool
 ) -> None:

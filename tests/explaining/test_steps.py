@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from rows import each
 
 import planner
 from planner.decide.explaining.steps import (
@@ -116,7 +117,7 @@ def test_the_steps_are_those_of_the_estimate():
     assert steps("batch")[1].seconds == pytest.approx(float(batch.candidates.decode_latency[0]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "operator", "step", "bound"),
     [
         ("llama", "gate_up", 0, "compute"),

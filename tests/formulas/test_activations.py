@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from rows import each
 
 from planner import Request
 from planner.base.enums import (
@@ -74,8 +75,8 @@ def test_shapes_are_those_of_table_3(model: str) -> None:
     assert spec.num_hidden_layers == layers
 
 
-@pytest.mark.parametrize("model", TABLE_3)
-@pytest.mark.parametrize(
+@each("model", TABLE_3)
+@each(
     ("tensor", "sequence", "recompute", "linear", "score"),
     [
         pytest.param(1, False, Recompute.NONE, 34, 5, id="equation 1: 34 + 5as/h"),

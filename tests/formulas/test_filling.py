@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rows import each
 
 from planner.formulas.queueing import filling_share
 
@@ -44,8 +45,8 @@ def by_steps(number: float, rate: float, load: float) -> float:
     return mean / ((FIXED + SLOPE * steady(rate, load)) / (1 - load))
 
 
-@pytest.mark.parametrize("number", [20, 60, 100, 200, 500, 2000])
-@pytest.mark.parametrize(("rate", "load"), [(8.0, 0.25), (13.0, 0.4), (16.0, 0.48), (20.0, 0.05)])
+@each("number", [20, 60, 100, 200, 500, 2000])
+@each(("rate", "load"), [(8.0, 0.25), (13.0, 0.4), (16.0, 0.48), (20.0, 0.05)])
 def test_few_requests_meet_what_a_fluid_does(number: int, rate: float, load: float) -> None:
     found = share(number, rate, load)
     assert found == pytest.approx(by_steps(number, rate, load), rel=0.07)

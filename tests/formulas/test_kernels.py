@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rows import each
 
 from planner.formulas.attention import (
     attention_core_bytes,
@@ -83,8 +84,8 @@ def test_matrix_product_by_hand() -> None:
     assert gemm_flops(rows=2, columns=4, depth=3) == 48
 
 
-@pytest.mark.parametrize("s", [1, 2, 7, 64])
-@pytest.mark.parametrize("window", [1, 3, 7, 100])
+@each("s", [1, 2, 7, 64])
+@each("window", [1, 3, 7, 100])
 def test_mean_keys_equal_a_counted_mask(s: int, window: int) -> None:
     seen = [sum(1 for key in range(s) if 0 <= query - key < window) for query in range(s)]
     mean = mean_keys_per_query(sequence_length=s, sliding_window=window, causal=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rows import each
 
 from planner.formulas.pipeline import bubble_time, micro_batches_in_flight
 
@@ -47,8 +48,8 @@ def _simulated_1f1b(p: int, m: int, stage: int) -> int:
     return most
 
 
-@pytest.mark.parametrize("p", [1, 2, 5, 8])
-@pytest.mark.parametrize("m", [1, 3, 8, 20])
+@each("p", [1, 2, 5, 8])
+@each("m", [1, 3, 8, 20])
 def test_in_flight_equals_a_played_schedule(p: int, m: int) -> None:
     for stage in range(p):
         held = micro_batches_in_flight(

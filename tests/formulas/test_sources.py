@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from rows import each
 
 from planner import formulas
 
@@ -29,12 +30,12 @@ _SAYS = re.compile(
 )
 
 
-@pytest.mark.parametrize("function", FORMULAS)
+@each("function", FORMULAS)
 def test_a_formula_has_a_source(function: Callable[..., Any]) -> None:
     assert _SAYS.search(inspect.getdoc(function) or "")
 
 
-@pytest.mark.parametrize("function", FORMULAS)
+@each("function", FORMULAS)
 def test_references_are_used_and_there(function: Callable[..., Any]) -> None:
     text = inspect.getdoc(function) or ""
     listed = re.findall(r"^\.\. (\[\d\])", text, re.MULTILINE)

@@ -11,6 +11,7 @@ import yaml
 from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import each
 
 from planner.documents.shell import read_shell
 from planner.documents.shell.text import Given, edit_command, shell_word
@@ -61,8 +62,8 @@ STYLES = {
 VALUES = ["8", "a b", "it's", '"', "$(touch x)", "`id`", "*", "{1,2}", "~", "", "-1", "é", "a\nb"]
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("value", VALUES)
+@each("style", STYLES)
+@each("value", VALUES)
 def test_an_option_is_set(style: str, value: str) -> None:
     text = STYLES[style]
     for name in ("--option-a", "--option-b", "--option-c"):

@@ -6,6 +6,7 @@ import csv
 from importlib.resources import files
 
 import pytest
+from rows import each
 
 from planner.launch.option_table import FLAG, VALUE, Role
 from planner.launch.target import Target
@@ -35,7 +36,7 @@ def test_every_written_option_is_accepted(name: str) -> None:
     assert not unknown
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_every_text_is_a_choice_where_there_are_choices(name: str) -> None:
     target = target_of(name)
     known = accepted(target)
@@ -48,7 +49,7 @@ def test_every_text_is_a_choice_where_there_are_choices(name: str) -> None:
             assert row.text in words, f"{row.option} {row.text}"
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_every_parameter_of_a_plan_has_a_row(name: str) -> None:
     """It is written, worked out by the target, or told to be impossible; never forgotten."""
     target = target_of(name)
@@ -57,7 +58,7 @@ def test_every_parameter_of_a_plan_has_a_row(name: str) -> None:
         assert not missing
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_what_is_not_written_has_its_reason(name: str) -> None:
     for row in target_of(name).table.rows:
         if row.role in (Role.NONE, Role.LEFT, Role.DERIVED):
@@ -67,7 +68,7 @@ def test_what_is_not_written_has_its_reason(name: str) -> None:
             assert row.text
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_profiles_exist(name: str) -> None:
     from planner.specs.catalogue import Catalogue
 

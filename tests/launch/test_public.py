@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from conftest import Command
 from make_public_launches import EXPECTED, FILE, FOLDER, Case, cases, outcome, page, row_of_page
+from rows import each
 
 from planner.launch.imported import Status
 from planner.launch.option_table import word_of
@@ -33,7 +34,7 @@ def test_there_are_enough_of_enough_kinds() -> None:
     assert {case.target for case in READ} == {*readers()} - _WITHOUT
 
 
-@pytest.mark.parametrize("case", CASES, ids=_name)
+@each("case", CASES)
 def test_a_case_says_something_that_can_be_checked(case: Case) -> None:
     files = [path for path in (FOLDER / case.name).rglob("*") if path.is_file()]
     texts = [path.read_text() for path in files if path.name != EXPECTED]

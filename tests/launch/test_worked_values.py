@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from rows import each
 from worked.asked import job
 from worked.plans import PLANS
 from worked.said import FLAG, said
@@ -77,7 +78,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("target", "options", "terms"), READ)
+@each(("target", "options", "terms"), READ)
 def test_what_is_read(target: str, options: str, terms: str) -> None:
     answers = readers()[target].read(found_of(target, options))
     values = {**(answers.shape or {}), **answers.values}
@@ -149,7 +150,7 @@ NOT_WORKED = {
 """What no plan writes and no file tells, with the reason."""
 
 
-@pytest.mark.parametrize("target", list(targets()))
+@each("target", list(targets()))
 def test_every_row_of_a_table_has_a_worked_value(target: str) -> None:
     """Rows of no option (omitted, derived, none, left) have no value that could be."""
     table = OptionTable.load(target)

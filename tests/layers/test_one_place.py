@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
+from rows import each
 
 from planner.estimators.training.layer_operators import KINDS_TIMED
 from planner.layers.operators import Op
@@ -30,7 +30,7 @@ def _asked(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(ESTIMATORS.rglob("*.py")), ids=lambda path: path.name)
+@each("path", sorted(ESTIMATORS.rglob("*.py")))
 def test_estimators_ask_descriptions_and_not_specs(path: Path) -> None:
     assert _asked(path) == set()
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from rows import each
 
 import planner
 from planner.errors import SearchSpaceError, SpecError
@@ -275,7 +276,7 @@ def test_what_the_user_sets_replaces_the_default():
     assert set(rows["kv_cache"]) == {"fp8"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_", "error", "words"),
     [
         ({"num_gpus": None}, SearchSpaceError, "--request-rate"),

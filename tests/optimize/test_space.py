@@ -2,6 +2,7 @@
 
 import pytest
 from problems import problem
+from rows import each
 
 from planner.configurations.training import NAMES
 from planner.errors import SearchSpaceError
@@ -59,7 +60,7 @@ def test_settings_may_leave_the_space():
     assert wider.num_rows == 2 * problem().num_rows
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "message"),
     [
         ({"tensor_paralel": 2}, "Unknown parameter 'tensor_paralel'. Did you mean tensor_parallel"),

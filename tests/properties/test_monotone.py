@@ -7,6 +7,7 @@ import pytest
 from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import each
 from tables import FRAMEWORKS, GPUS, MODELS, mesh, setting, table, with_gpu, with_links
 
 from planner.configurations.training import TrainingConfigurations
@@ -106,8 +107,8 @@ def _falls(values: np.ndarray) -> np.ndarray:
     return np.diff(values) <= values[..., :-1] * 1e-12
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("model", MODELS)
+@each("framework", FRAMEWORKS)
+@each("model", MODELS)
 def test_zero_stages_shard_more_and_more(model: str, framework: str) -> None:
     """Model states fall with each stage; gathered units come on top from stage 3 on."""
     layout = table(zero_stage=[0, 1, 2, 3], tensor_parallel=2, sequence_parallel=True)
@@ -141,8 +142,8 @@ def test_copies_within_a_node_gather_over_its_fabric_alone() -> None:
     assert 10 * in_node < hybrid.layer_backward[0] < whole.layer_backward[0]
 
 
-@pytest.mark.parametrize("zero", [0, 1, 3])
-@pytest.mark.parametrize("model", MODELS)
+@each("zero", [0, 1, 3])
+@each("model", MODELS)
 def test_tensor_parallelism_needs_no_more_memory(model: str, zero: int) -> None:
     """On a fixed number of replicas (more GPUs), every part falls or stays."""
     tensor = np.array([1, 2, 4, 8])
@@ -203,8 +204,8 @@ def test_larger_micro_batches_need_more_memory(model: str) -> None:
     assert np.all(np.diff(peak) > 0)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("model", MODELS)
+@each("framework", FRAMEWORKS)
+@each("model", MODELS)
 def test_steps_take_longer_with_more_sequences(model: str, framework: str) -> None:
     """And never in less than proportion to what one more micro-batch of a stage costs."""
     layout = table(global_batch_size=[64, 128, 192, 640])

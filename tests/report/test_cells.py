@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import pytest
+from rows import each
 
 from planner.show.views.rows import csv_cell, joined, json_cell, texts
 
@@ -36,7 +37,7 @@ def as_lists(values):
     return [None if isinstance(v, float) and not math.isfinite(v) else v for v in listed]
 
 
-@pytest.mark.parametrize("values", COLUMNS.values(), ids=COLUMNS.keys())
+@each("values", COLUMNS.values())
 def test_csv_cells_are_those_of_the_standard_library(values):
     stream = io.StringIO()
     # A second column: the library quotes an empty cell that stands alone.
@@ -44,7 +45,7 @@ def test_csv_cells_are_those_of_the_standard_library(values):
     assert "".join(f"{text},x\n" for text in texts(values, csv_cell)) == stream.getvalue()
 
 
-@pytest.mark.parametrize("values", COLUMNS.values(), ids=COLUMNS.keys())
+@each("values", COLUMNS.values())
 def test_json_cells_are_those_of_the_standard_library(values):
     expected = [f'"a": {json.dumps(value)}' for value in as_lists(values)]
     assert texts(values, json_cell, before='"a": ') == expected
@@ -85,7 +86,7 @@ def test_rows_put_what_is_the_same_together_once(number):
         assert joined([(values, before) for values in columns.values()], cell, "|") == expected
 
 
-@pytest.mark.parametrize("exponent", range(-320, 309, 7))
+@each("exponent", range(-320, 309, 7))
 def test_floats_are_written_as_python_writes_them(exponent):
     values = np.random.default_rng(exponent + 400).random(300) * 10.0**exponent
     assert texts(values, csv_cell) == [*map(repr, values.tolist())]

@@ -6,13 +6,14 @@ import csv
 
 import pytest
 from make_api_prices import FILE, compiled, keys_of, known_models, model_of, release_of
+from rows import each
 
 from planner.specs.api_price import COLUMNS
 
 KNOWN = known_models()
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "model"),
     [
         ("meta-llama/Llama-3.3-70B-Instruct", "llama-3.3-70b"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from make_accuracy import shipped_rows
 from make_causes import FILE, FINDINGS, causes, missed, page
+from rows import each
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,7 +16,7 @@ def test_the_page_is_made_by_its_script() -> None:
     assert made == FILE.read_text(encoding="utf-8"), "run scripts/make_causes.py"
 
 
-@pytest.mark.parametrize("row", causes(), ids=lambda row: row["runs"])
+@each("row", causes())
 def test_a_cause_has_a_figure_of_runs_or_a_test(row) -> None:
     assert row["now"]
     if row["table"]:

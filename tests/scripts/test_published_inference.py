@@ -5,6 +5,7 @@ from published.inference import inference_cells
 from published.offline import offline_benchmark
 from published.tables import changed
 from published_rows import run_of
+from rows import each
 
 from planner.validation.kinds import predict
 from planner.validation.library import Library
@@ -22,7 +23,7 @@ def cells():
     return of
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "expected"),
     [
         pytest.param(

@@ -9,6 +9,7 @@ import pytest
 from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import each
 
 from planner.documents.shell import Script, Word, expand, read_shell
 from planner.documents.shell.text import Span, edited
@@ -42,7 +43,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("text", PLACES)
+@each("text", PLACES)
 def test_a_value_is_found_where_it_stands(text: str) -> None:
     word = words(text)[-1]
     assert word.text == PLACES[text]
@@ -97,7 +98,7 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize("text", UNKNOWN)
+@each("text", UNKNOWN)
 def test_what_text_does_not_tell_has_its_reason(text: str) -> None:
     word = words(text)[1]
     assert word.text is None
@@ -127,7 +128,7 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("text", KNOWN)
+@each("text", KNOWN)
 def test_what_text_tells(text: str) -> None:
     assert words(text)[1].text == KNOWN[text]
 

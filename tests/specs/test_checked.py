@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from annotated_types import Interval, MinLen
+from rows import each
 
 from planner.specs.checked import Faults, Strict, checked, checked_of
 from planner.specs.engine import EngineProfile
@@ -63,7 +64,7 @@ def _changed(table: Any) -> Iterator[Any]:
         yield from ([*table[:-1], inner] for inner in (*_changed(table[-1]), *ODD))
 
 
-@pytest.mark.parametrize(("kind", "path"), CASES)
+@each(("kind", "path"), CASES)
 def test_shipped_files_are_right(kind: Any, path: Path) -> None:
     table, context = _parts(kind, path)
     made = checked_of(kind, table, context)
@@ -102,7 +103,7 @@ class _Whole:
     part: _Part | None = None
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "place", "text"),
     [
         ({"unknown": 1}, "unknown", "is not a known key"),

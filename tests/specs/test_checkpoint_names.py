@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import each
 
 import planner
 from planner.base.enums import (
@@ -15,7 +16,7 @@ from planner.specs.catalogue import copied_from, load_model
 from planner.specs.quantization import Checkpoint, checkpoint_of
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "model", "quantization"),
     [
         ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b", None),

@@ -10,6 +10,7 @@ import pytest
 from draws import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rows import each
 
 from planner.base.enums import (
     LinkKind,
@@ -52,7 +53,7 @@ def numbers_without_source(table: Any, path: str = "") -> list[str]:
     return [path] if bare else []
 
 
-@pytest.mark.parametrize("name", GPUS)
+@each("name", GPUS)
 def test_gpu_file_loads_and_every_number_has_a_source(name: str) -> None:
     loaded = load_gpu_with_provenance(name)
     table = read_toml(loaded.path)
@@ -67,14 +68,14 @@ def test_gpu_file_loads_and_every_number_has_a_source(name: str) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", GPUS)
+@each("name", GPUS)
 def test_gpu_file_states_no_source_it_does_not_use(name: str) -> None:
     table = read_toml(spec_folders("gpus")[0] / f"{name}.toml")
     used = set(provenance(table).values()) | {"year", "num_multiprocessors"}
     assert set(table["sources"]) <= used
 
 
-@pytest.mark.parametrize("name", GPUS)
+@each("name", GPUS)
 def test_peaks_fall_with_the_width_of_the_format(name: str) -> None:
     peak = load_gpu(name).peak_flops
     assert Precision.BF16 in peak or Precision.FP16 in peak
@@ -83,7 +84,7 @@ def test_peaks_fall_with_the_width_of_the_format(name: str) -> None:
     assert present == sorted(present)
 
 
-@pytest.mark.parametrize("name", CLUSTERS)
+@each("name", CLUSTERS)
 def test_cluster_file_loads_and_its_gpu_exists(name: str) -> None:
     loaded = load_cluster_with_provenance(name)
     assert loaded.spec.name == name
@@ -92,7 +93,7 @@ def test_cluster_file_loads_and_its_gpu_exists(name: str) -> None:
     assert loaded.spec.max_gpus is None or loaded.spec.max_gpus >= loaded.spec.gpus_per_node
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "bf16_tflops", "memory_gb_per_s", "memory_gib", "link_gb_per_s"),
     [
         pytest.param("a100-sxm-80gb", 312, 2039, 80, 300, id="NVIDIA-A100-datasheet"),
@@ -181,7 +182,7 @@ def test_measured_gpus_are_told_from_those_on_defaults(name: str) -> None:
     assert "default (" not in origins["efficiency.gemm.bf16.latency"]
 
 
-@pytest.mark.parametrize("name", sorted(set(GPUS) - set(MEASURED)))
+@each("name", sorted(set(GPUS) - set(MEASURED)))
 def test_defaults_are_marked_with_their_class(name: str) -> None:
     origins = load_gpu_with_provenance(name).provenance
     assert not is_measured(origins, "gemm.bf16")

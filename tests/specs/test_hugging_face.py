@@ -18,6 +18,7 @@ from hugging_face_other_configs import OTHER_CONFIGS
 from hugging_face_published_configs import PUBLISHED_CONFIGS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rows import each
 
 from planner.errors import MissingDependencyError, PlannerError, SpecError
 from planner.estimators.parameters import count_parameters
@@ -50,7 +51,7 @@ def _read(folder: Path, config: Any) -> ModelSpec:
     return read_config(path)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@each("name", CONFIGS)
 def test_a_config_is_the_built_in_model(name: str, tmp_path: Path) -> None:
     read, built_in = _read(tmp_path, CONFIGS[name]), load_model(name)
     assert read.layer_groups == built_in.layer_groups
@@ -119,7 +120,7 @@ def test_windows_of_the_last_layers_are_one_run(tmp_path: Path) -> None:
     assert windowed.placement == "contiguous"
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "message"),
     [
         ({"hidden_size": 8190}, "hidden_size 8190 is not divisible by 64 attention heads"),

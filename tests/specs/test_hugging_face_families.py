@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hugging_face_configs import CONFIGS
 from hugging_face_other_configs import OTHER_CONFIGS
+from rows import each
 
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
@@ -57,12 +58,12 @@ def test_every_model_that_is_not_built_in_has_a_count() -> None:
     assert COUNTS.keys() == OTHER_CONFIGS.keys()
 
 
-@pytest.mark.parametrize("name", COUNTS)
+@each("name", COUNTS)
 def test_a_config_has_the_parameters_of_its_language_model(name: str, tmp_path: Path) -> None:
     assert count_parameters(_read(tmp_path, OTHER_CONFIGS[name])).total == COUNTS[name]
 
 
-@pytest.mark.parametrize("name", NESTED)
+@each("name", NESTED)
 def test_a_text_config_alone_is_the_same_language_model(name: str, tmp_path: Path) -> None:
     whole = _read(tmp_path, NESTED[name])
     text = _read(tmp_path, NESTED[name]["text_config"])
@@ -114,7 +115,7 @@ EXAONE_WINDOWS = {"layer_types": None, "sliding_window_pattern": 8}
 SMOLLM3_WINDOWS = {"use_sliding_window": True, "sliding_window": 4096, "layer_types": None}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "change", "windows"),
     [
         ("gemma-3-1b", {}, [(22, 512), (4, None)]),
@@ -166,7 +167,7 @@ def test_lists_of_hunyuan_may_be_one_number(tmp_path: Path) -> None:
     assert _read(tmp_path, numbers).layer_groups == _read(tmp_path, lists).layer_groups
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "change", "message"),
     [
         ("baichuan2-7b", {"vocab_size": None}, "vocab_size is missing"),

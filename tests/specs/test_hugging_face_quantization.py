@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from rows import each
 
 from planner.errors import SpecError
 from planner.specs.checkpoint import Checkpoint
@@ -124,7 +125,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@each("case", CASES)
 def test_published_types_of_weights(case):
     config, expected = CASES[case]
     shape = {"num_hidden_layers": 61, "n_routed_experts": 384}

@@ -13,6 +13,7 @@ from hugging_face_expert_row_configs import EXPERT_ROW_CONFIGS
 from hugging_face_newest_configs import NEWEST_CONFIGS
 from hugging_face_other_configs import OTHER_CONFIGS
 from hugging_face_published_configs import PUBLISHED_CONFIGS
+from rows import each
 
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
@@ -83,7 +84,7 @@ OTHERS = {"windows_if", "beside", "defaults", "or_else", "only", "note"}
 TERM = re.compile(r"[\w.]+(=\w+)?(>=\d+)?\??")
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each("name", ROWS)
 def test_a_row_says_only_what_is_read(name: str) -> None:
     row = ROWS[name]
     assert row.keys() <= {*FIELDS, *RULES, *OTHERS}
@@ -100,7 +101,7 @@ def test_a_row_says_only_what_is_read(name: str) -> None:
                 assert all(TERM.fullmatch(term) for term in terms)
 
 
-@pytest.mark.parametrize("name", ROW_CONFIGS)
+@each("name", ROW_CONFIGS)
 def test_a_config_has_the_parameters_of_transformers(name: str, tmp_path: Path) -> None:
     parameters, config = ROW_CONFIGS[name]
     model = _read(tmp_path, config)
@@ -110,7 +111,7 @@ def test_a_config_has_the_parameters_of_transformers(name: str, tmp_path: Path) 
     assert not beyond or "counted" in model.notes
 
 
-@pytest.mark.parametrize("name", PUBLISHED_CONFIGS)
+@each("name", PUBLISHED_CONFIGS)
 def test_a_published_config_is_the_built_in_model(name: str, tmp_path: Path) -> None:
     read, built_in = _read(tmp_path, PUBLISHED_CONFIGS[name]), load_model(name)
     assert sorted(map(repr, read.layer_groups)) == sorted(map(repr, built_in.layer_groups))
@@ -131,7 +132,7 @@ def _texts() -> dict[str, dict[str, Any]]:
     return {config.get("model_type", ""): config for config in [*whole, *parts]}
 
 
-@pytest.mark.parametrize("name", COMPOSITES)
+@each("name", COMPOSITES)
 def test_a_model_of_several_modes_is_its_language_model(name: str, tmp_path: Path) -> None:
     texts = _texts()
     text = texts[COMPOSITES[name]]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rows import each
 
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters
@@ -16,7 +17,7 @@ from planner.specs.paths import SpecKind, spec_folders
 FILES = sorted(spec_folders(SpecKind.MODELS)[-1].glob("*.toml"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@each("path", FILES)
 def test_every_file_loads_and_names_its_sources(path: Path) -> None:
     model = read_spec(ModelSpec, path)
     assert model.source.strip()
@@ -83,7 +84,7 @@ def test_training_defaults_are_the_published_ones(
     assert training.total_tokens == total_tokens
 
 
-@pytest.mark.parametrize(
+@each(
     ("table", "field", "value", "message"),
     [
         ("attention", "num_key_value_heads", 3, "3 does not divide num_attention_heads 8"),
@@ -131,7 +132,7 @@ LINEAR = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("attention", "message"),
     [
         (LATENT | {"sinks": True}, 'sinks does not go with kind = "latent"'),

@@ -8,6 +8,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from made import COUNTS, GPUS, plan_of, row_of, rows_of
+from rows import each
 
 from planner.confidence.intervals import chance_below, quantile
 from planner.sweeps.plan import work_questions
@@ -56,8 +57,8 @@ def test_the_best_are_those_of_all_rows(seed):
     assert (group.scenarios, group.feasible) == (len(rows), len(able))
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("measure", ["cost", "time"])
+@each("seed", range(8))
+@each("measure", ["cost", "time"])
 def test_overtakings_are_the_neighbours_where_the_order_of_two_changes(seed, measure):
     rows = drawn(seed)
     column = {"cost": "cost_usd", "time": "time_to_train_days"}[measure]
@@ -177,8 +178,8 @@ def test_reasons_have_marks(reason, mark):
     assert reason_mark(reason) == mark
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.6, 0.8, 0.95])
-@pytest.mark.parametrize("ends", [(0.7, 1.8), (0.9, 1.01), (0.5, 3.0)])
+@each("confidence", [0.5, 0.6, 0.8, 0.95])
+@each("ends", [(0.7, 1.8), (0.9, 1.01), (0.5, 3.0)])
 def test_the_chance_is_the_inverse_of_the_quantile(confidence, ends):
     predicted = 40.0
     bound = predicted * quantile(ends, confidence, 1)

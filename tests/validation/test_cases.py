@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from rows import each
 from sample_runs import MODEL, case, row, run_of
 
 from planner.base.enums import (
@@ -19,7 +20,7 @@ from planner.validation.runs import MemoryKind
 from planner.validation.training.cases import memory_kind, predict_training_group, training_case
 
 
-@pytest.mark.parametrize(
+@each(
     ("framework", "profile", "nearest"),
     [
         ("Megatron-LM/Megatron-Core r0.8", "megatron-lm", False),
@@ -212,7 +213,7 @@ def test_the_fabric_follows_the_row(library):
 UNNAMED = dict.fromkeys(MODEL, "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "reason"),
     [
         ({"workload": "prompt_tuning"}, "workload prompt_tuning is not modelled yet"),

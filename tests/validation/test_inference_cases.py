@@ -1,6 +1,7 @@
 """What a row of inference is taken to mean: engines, precisions, layouts, conventions."""
 
 import pytest
+from rows import each
 from sample_inference import DISAGGREGATED, run_of
 
 from planner.base.enums import (
@@ -37,7 +38,7 @@ def test_releases_and_formats_are_no_other_models(case, written, model):
     assert case(model=written).model.name == model
 
 
-@pytest.mark.parametrize(
+@each(
     ("engine", "version", "year", "gpu", "profile"),
     [
         ("trtllm", "1.0.0rc3", None, "h100-sxm-80gb", "tensorrt-llm"),
@@ -106,7 +107,7 @@ def test_only_clients_that_wait_for_answers_start_together(library):
     assert held.num_requests is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "dense", "experts"),
     [
         ({}, "W16A16", "W16A16"),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from rows import each
 
 import planner
 from planner.base.enums import (
@@ -70,7 +70,7 @@ def complexity(more: dict[str, Any], model: str = "llama-3.1-70b") -> int:
     return int(replica_complexity(setting(model), c, c.num_gpus))
 
 
-@pytest.mark.parametrize("place", range(1, len(ORDER)))
+@each("place", range(1, len(ORDER)))
 def test_the_order(place: int) -> None:
     assert complexity(ORDER[place - 1]) < complexity(ORDER[place])
 

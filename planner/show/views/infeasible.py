@@ -40,7 +40,7 @@ def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | Non
     misses = {miss.rejection: miss for miss in result.nearest_misses}
     counts = sorted(result.rejected_by.items(), key=lambda item: -item[1])
     width = max((len(text.count(number)) for _, number in counts), default=1)
-    lines = [_headline(plan, result)]
+    lines = [headline(plan, result)]
     for name, number in counts:
         sentence = _sentence(plan, result, misses.get(name), name, alone)
         number_first = "" if _is_alone(result) else f"{text.count(number):>{width}}  "
@@ -71,7 +71,8 @@ def _is_alone(result: SearchResult) -> bool:
     return result.configurations_evaluated == 1
 
 
-def _headline(plan: Plan, result: SearchResult) -> str:
+def headline(plan: Plan, result: SearchResult) -> str:
+    """The first line of `infeasible_message`: that nothing fits, of how many and on what."""
     which = f"{plan.problem.setting.model.name} on {where(plan)}"
     if not _is_alone(result):
         noun, number = plan.workload.wording.noun, text.count(result.configurations_evaluated)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import each
 
 from planner.documents.shell.text import Given, edited, shell_word
 from planner.errors import LaunchError
@@ -56,7 +57,7 @@ def test_words_in_quotes_are_those_of_the_inner_shell(words: list[str]) -> None:
     assert texts(only(f"srun bash -c {shell_word(command)}")) == ["train.py", "x", *words]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "words"),
     [
         ("python -u train.py --a 1", ["train.py", "--a", "1"]),
@@ -89,7 +90,7 @@ def test_programs(text: str, words: list[str]) -> None:
     assert texts(only(text)) == words
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "nodes", "each", "total", "gpu"),
     [
         ("#SBATCH --nodes=4\n#SBATCH --gres=gpu:h100:8\nsrun vllm serve m", "4", "8", None, "h100"),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from rows import each
 
 from planner.documents.shell import Word
 from planner.documents.shell.values import computed
@@ -80,7 +81,7 @@ def test_no_launcher_and_no_file_beside_it_lets_a_flag_swallow(
         assert ("deepspeed" in names) == ("--deepspeed " in end), end
 
 
-@pytest.mark.parametrize("name", [*readers()])
+@each("name", [*readers()])
 def test_no_option_of_a_reader_takes_a_known_one_as_its_value(name: str) -> None:
     """Each option bare before another, and each behind another, by the parser of the reader.
 

@@ -9,6 +9,7 @@ import pytest
 from draws import examples
 from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, lost, round_trip, stated, training_jobs
+from rows import each
 
 from planner.errors import LaunchError
 from planner.estimators.training.stages import chunk_split
@@ -307,7 +308,7 @@ def test_what_is_not_said_is_what_megatron_does() -> None:
     assert answers.asked == ("num_gpus",)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "name", "value"),
     [
         ({"use_flash_attn": None}, "flash_attention", "true"),

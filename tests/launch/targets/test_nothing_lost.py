@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from documents import with_files
 from round_trip import found_of, lost
+from rows import each
 from serving_trip import lost_between
 from worked.asked import job
 from worked.plans import PLANS
@@ -51,7 +52,7 @@ def test_every_option_that_is_written_is_read_back(name: str, plan: str) -> None
     assert {name: pair for name, pair in wrong.items() if name not in known} == {}
 
 
-@pytest.mark.parametrize("name", [name for name in targets() if name not in WITHOUT_READER])
+@each("name", [name for name in targets() if name not in WITHOUT_READER])
 def test_every_word_of_a_table_is_one_that_its_parameter_takes(name: str) -> None:
     """Else a file would be read into what no plan can have."""
     target = target_of(name)
