@@ -31,7 +31,7 @@ from planner.validation.training.evaluate import predict_training_group
 SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
 _SHARES = ("selective_share", "fragmentation", "hidden_copies")
 # Shares that are a factor of what is shipped, and stay 0 where that is.
-_AT_MOST_ONE = ("sustained_clock", "selective_dropped")
+_AT_MOST_ONE = ("sustained_clock", "selective_dropped", "loss_room")
 # Traffic over that of fused kernels, which nothing undercuts.
 _AT_LEAST_ONE = (
     "elementwise_passes",
