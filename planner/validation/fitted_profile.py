@@ -45,9 +45,9 @@ _MICROSECONDS = (
     "sequence_overhead",
     "draft_sequence_overhead",
 )
-_GIBIBYTES = ("reserved", "communication_buffer")
+_GIBIBYTES = ("reserved", "communication_buffer", "loss_chunk")
 _GIGABYTES_PER_SECOND = ("vector_bandwidth", "attention_block_bandwidth")
-_BYTES = ("per_logit", "optimizer_temporary")
+_BYTES = ("per_logit", "per_logit_fused", "optimizer_temporary", "step_gradients")
 
 
 def require_fitting() -> None:
