@@ -65,9 +65,11 @@ def nf4_bytes(*, double_quantization: bool) -> float:
 
 
 def quantized_bytes(*, bits: int, double_quantization: bool) -> float:
-    r"""Bytes per parameter of frozen weights in 4 bits, `nf4_bytes`, or in 8: 1.
+    r"""Bytes per parameter of frozen weights in 4 bits, `nf4_bytes`, or in 8.
 
-    Scales of 8-bit weights are one number per row [1]_.
+    .. math:: b \text{ or } 1
+
+    b is `nf4_bytes`. Scales of 8-bit weights are one number per row [1]_.
 
     References
     ----------

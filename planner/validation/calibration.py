@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
 _SHARES = ("selective_share", "fragmentation", "hidden_copies")
 # Shares that are a factor of what is shipped, and stay 0 where that is.
-_AT_MOST_ONE = ("sustained_clock", "selective_dropped")
+_AT_MOST_ONE = ("sustained_clock", "selective_dropped", "loss_room")
 # Traffic over that of fused kernels, which nothing undercuts.
 _AT_LEAST_ONE = (
     "elementwise_passes",
@@ -433,9 +433,9 @@ _MICROSECONDS = (
     "sequence_overhead",
     "draft_sequence_overhead",
 )
-_GIBIBYTES = ("reserved", "communication_buffer")
+_GIBIBYTES = ("reserved", "communication_buffer", "loss_chunk")
 _GIGABYTES_PER_SECOND = ("vector_bandwidth", "attention_block_bandwidth")
-_BYTES = ("per_logit", "optimizer_temporary")
+_BYTES = ("per_logit", "per_logit_fused", "optimizer_temporary", "step_gradients")
 
 
 def require_fitting() -> None:
