@@ -20,8 +20,10 @@ from planner.errors import LaunchError, SpecError
 from planner.launch.option_table import Dialect, OptionTable, parameters_of
 from planner.launch.trainer.said import Sources, in_words_of, text_of, whole, with_defaults
 from planner.launch.understood import Answers, gpus_of
+from planner.question.terms import terms_about
 
 _OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss", "lora_target"}
+_SPLITS = terms_about("degree", "train")
 _STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 _FACTORY = ("llamafactory-cli", "lmf")
 _FACTORY_SCRIPT = "src/train.py"
@@ -147,12 +149,6 @@ def on_megatron(answers: Answers, sources: Sources) -> Answers:
     }
     note = "Its keys of Megatron are read as those of Megatron-LM, as USE_MCA=1 starts it."
     return replace(answers, values=values, defaults=defaults, notes=(*answers.notes, note))
-
-
-_SPLITS = (
-    *("tensor_parallel", "pipeline_parallel", "context_parallel"),
-    *("expert_parallel", "virtual_pipeline"),
-)
 
 
 def in_own_words(changes: Changes) -> Changes:
