@@ -184,13 +184,17 @@ def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
             f"{name}: LLaMA-Factory's peft_config of {kind} is not predicted, as it trains other "
             "parameters: lora, and no peft_config, are."
         )
-    script.setdefault("--stage", stated("--stage", _v1_stage(sources, name)))
+    # Its command says what is trained, or else the name of the file, or a loss of pairs.
+    words = [*sources.words[1:2], *re.split(r"[^a-z0-9]+", name.lower())]
+    named = (word for word in words if word in _V1_COMMANDS[1:])
+    stage = next(named, "dpo" if "--pref_loss" in script else "sft")
+    script.setdefault("--stage", stated("--stage", stage))
     in_words_of(sources, V1)
     if (sources.text("--dist_config.name") or "").startswith("fsdp"):
         keeps = sources.text("--dist_config.reshard_after_forward") == "false"
         away = sources.text("--dist_config.offload_params") == "true"
-        words = f"{'shard_grad_op' if keeps else 'full_shard'}{' offload' if away else ''}"
-        script["--fsdp"] = script["--dist_config.name"].saying(words)
+        how = f"{'shard_grad_op' if keeps else 'full_shard'}{' offload' if away else ''}"
+        script["--fsdp"] = script["--dist_config.name"].saying(how)
     replicas = "parallelism_config.parallelism_config_dp_replicate_size"
     if given := script.get("--mp_replicate_size"):
         sources.put(sources.accelerate, replicas, given)
@@ -201,13 +205,6 @@ def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
         steps = str(math.ceil(batch / (micro * ranks)))
         script["--gradient_accumulation_steps"] = script["--global_batch_size"].saying(steps)
     return with_defaults(sources, V1)
-
-
-def _v1_stage(sources: Sources, name: str) -> str:
-    """What its command trains, or else the name of the file, or of a loss of pairs."""
-    words = [*sources.words[1:2], *re.split(r"[^a-z0-9]+", name.lower())]
-    named = (word for word in words if word in _V1_COMMANDS[1:])
-    return next(named, "dpo" if "--pref_loss" in sources.script else "sft")
 
 
 def in_words_of_v1(changes: Changes) -> Changes:
