@@ -23,7 +23,8 @@ _START = 'python -u -m paddle.distributed.launch --nnodes 2 --devices "0,1,2,3"'
 
 
 def read(folder: Path, name: str = "a.json", **more: object) -> Imported:
-    (folder / name).write_text(json.dumps({**CONFIG, **more}))
+    kept = {key: value for key, value in {**CONFIG, **more}.items() if value is not None}
+    (folder / name).write_text(json.dumps(kept))
     return read_launch(folder / name)
 
 
@@ -72,6 +73,8 @@ def test_options_of_a_command_come_before_its_file(tmp_path: Path) -> None:
         ({"sep_parallel_degree": 4}, "context_parallel", 4),
         ({"expert_parallel_degree": 8}, "expert_parallel", 8),
         ({"compute_type": "fp8"}, "precision", "fp8"),
+        ({"compute_type": "wint4/8", "bf16": None}, "precision", "bf16"),
+        ({"sharding_parallel_degree": 8}, "num_gpus", 2 * 8),
     ],
 )
 def test_a_key_says_what_it_means(

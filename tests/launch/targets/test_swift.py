@@ -122,6 +122,15 @@ def test_what_keeps_or_trains_less_is_refused(tmp_path: Path, more: str) -> None
         read(tmp_path, f"NPROC_PER_NODE=4 swift sft {MODEL} {more}\n")
 
 
+def test_ranks_of_a_sequence_take_the_loss_in_parts(tmp_path: Path) -> None:
+    """2 sequences of 65,536 tokens on 8 ranks are 16,384 each, 8 parts of 2,048."""
+    start = "CELOSS_PARALLEL_SIZE=2048 NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B-Instruct"
+    more = "--max_length 65536 --per_device_train_batch_size 2"
+    found = read(tmp_path, f"{start} {more} --sequence_parallel_size 8\n")
+    assert (found["loss_kernel"], found["loss_chunks"]) == ("chunked", 8)
+    assert "loss_chunks" not in read(tmp_path, f"{start} {more}\n")
+
+
 def test_how_adapters_begin_changes_nothing(tmp_path: Path) -> None:
     start = f"NPROC_PER_NODE=4 swift sft {MODEL}"
     more = "--init_weights lora-ga --lora_ga_batch_size 2 --lora_ga_iters 2"
