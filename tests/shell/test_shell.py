@@ -125,6 +125,8 @@ KNOWN = {
     "X=a/b.c\nrun ${X##*/}": "b.c",
     "N=4 G=8\nrun $((N * G))": "32",
     "n=4\nrun $(expr 32 / $n / ${n})": "2",
+    'D="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"\nrun "$D/a.yaml"': "./a.yaml",
+    'run "$(dirname -- $0)/a.yaml"': "./a.yaml",
 }
 
 

@@ -84,8 +84,13 @@ def axolotl_answers(reading: Reading) -> Answers:
             "qat: what rounds weights and inputs in each pass is not predicted, so that steps take "
             "longer."
         )
+    names = {name for document in documents for name in document.options}
     return replace(
-        answers, values=values, defaults={**answers.defaults, **told}, notes=tuple(notes)
+        answers,
+        values=values,
+        defaults={**answers.defaults, **told},
+        ignored=answers.ignored | (names & _DIALECT.names("ignored")),
+        notes=tuple(notes),
     )
 
 

@@ -140,10 +140,10 @@ def _inherited(found: Found, absent: list[str]) -> dict[str, Given]:
     options: dict[str, Given] = {}
     for key in ("defaults", "--config"):
         given = found.options.get(key)
-        for name in () if given is None else given.texts:
+        for name in filter(None, () if given is None else given.texts):
             if name in found.files:
                 options |= _inherited(found.files[name], absent)
-            elif name is not None:
+            else:
                 absent.append(name)
     ends = "._override_"
     over = tuple(name.removesuffix(ends[1:]) for name in found.options if name.endswith(ends))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from planner.errors import SpecError
 from planner.launch.imported import SPLITS
@@ -137,10 +138,14 @@ def _kernels(reading: Reading, found: Gathered) -> None:
     usual = reading.has("fine_tuning")
     is_flash = flag(reading, "use_flash_attention", default=usual) or flag(reading, "flash_mask")
     values["flash_attention"] = kernel != "eager" if kernel else is_flash
+    if "dualpipe" in (told(reading, "pipeline_parallel_config") or ""):
+        found.notes.append("use_dualpipev is predicted as one forward, one backward pass in turn.")
     if flag(reading, "use_fused_head_and_loss_fn"):
         values["loss_kernel"] = "linear"
-    if told(reading, "compute_type") == "fp8":
-        values["precision"] = "fp8"
+    kind = told(reading, "compute_type")
+    if kind is not None and (kind == "fp8" or not (reading.has("bf16") or reading.has("fp16"))):
+        values["precision"] = "fp8" if kind == "fp8" else "bf16"  # ERNIEKit's has no other flag
+        found.defaults.pop("precision", None)
 
 
 def _batch(reading: Reading, found: Gathered) -> None:
@@ -148,12 +153,15 @@ def _batch(reading: Reading, found: Gathered) -> None:
     values = found.values
     found.assume("micro_batch_size", _BATCH, f"no batch is given: {_BATCH} is PaddleNLP's")
     gpus = gpus_of(reading.found.world)
+    shards = number(reading, "sharding_parallel_degree", "sharding_parallel_size")
+    if gpus is None and shards not in (None, 1):
+        gpus = prod(values[name] for name in SPLITS[:3]) * (shards or 1)
+        found.assume("num_gpus", gpus, "its degrees fill them with one copy")
     if gpus is None:
         found.ask("num_gpus")
         return
     values["num_gpus"] = gpus
     ranks = gpus // require_ranks(reading, found, gpus)
-    shards = number(reading, "sharding_parallel_degree", "sharding_parallel_size")
     if shards and values["zero_stage"] and 1 < shards < ranks and ranks % shards == 0:
         found.notes.append(
             f"Its states are sharded over {shards} of {ranks} ranks; they are predicted over all."

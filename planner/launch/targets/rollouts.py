@@ -58,8 +58,7 @@ def fsdp_profile(values: Mapping[str, object]) -> str:
     """The nearest profile of FSDP: that of plain FSDP splits no tensors, tokens or experts."""
     if values["adapter"] != "none":
         return "HF Trainer FSDP"
-    splits = ("tensor_parallel", "context_parallel", "expert_parallel")
-    is_split = any(values.get(name, 1) != 1 for name in splits)
+    is_split = any(values.get(name, 1) != 1 for name in terms_about("collective"))
     return "NeMo AutoModel" if is_split else "FSDP"
 
 

@@ -20,8 +20,10 @@ from planner.errors import LaunchError, SpecError
 from planner.launch.option_table import Dialect, OptionTable, parameters_of
 from planner.launch.trainer.said import Sources, in_words_of, text_of, whole, with_defaults
 from planner.launch.understood import Answers, gpus_of
+from planner.question.terms import terms_about
 
 _OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss", "lora_target"}
+_SPLITS = terms_about("degree", "train")
 _STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 _FACTORY = ("llamafactory-cli", "lmf")
 _FACTORY_SCRIPT = "src/train.py"
@@ -153,12 +155,6 @@ def on_megatron(answers: Answers, sources: Sources) -> Answers:
     return replace(answers, values=values, defaults=defaults, notes=(*answers.notes, note))
 
 
-_SPLITS = (
-    *("tensor_parallel", "pipeline_parallel", "context_parallel"),
-    *("expert_parallel", "virtual_pipeline"),
-)
-
-
 def in_own_words(changes: Changes) -> Changes:
     """A change in the Trainer's words, and TRL's, in those of LLaMA-Factory."""
     own: dict[str, tuple[str, ...] | None] = {}
@@ -192,13 +188,17 @@ def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
             f"{name}: LLaMA-Factory's peft_config of {kind} is not predicted, as it trains other "
             "parameters: lora, and no peft_config, are."
         )
-    script.setdefault("--stage", stated("--stage", _v1_stage(sources, name)))
+    # Its command says what is trained, or else the name of the file, or a loss of pairs.
+    words = [*sources.words[1:2], *re.split(r"[^a-z0-9]+", name.lower())]
+    named = (word for word in words if word in _V1_COMMANDS[1:])
+    stage = next(named, "dpo" if "--pref_loss" in script else "sft")
+    script.setdefault("--stage", stated("--stage", stage))
     in_words_of(sources, V1)
     if (sources.text("--dist_config.name") or "").startswith("fsdp"):
         keeps = sources.text("--dist_config.reshard_after_forward") == "false"
         away = sources.text("--dist_config.offload_params") == "true"
-        words = f"{'shard_grad_op' if keeps else 'full_shard'}{' offload' if away else ''}"
-        script["--fsdp"] = script["--dist_config.name"].saying(words)
+        how = f"{'shard_grad_op' if keeps else 'full_shard'}{' offload' if away else ''}"
+        script["--fsdp"] = script["--dist_config.name"].saying(how)
     replicas = "parallelism_config.parallelism_config_dp_replicate_size"
     if given := script.get("--mp_replicate_size"):
         sources.put(sources.accelerate, replicas, given)
@@ -209,13 +209,6 @@ def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
         steps = str(math.ceil(batch / (micro * ranks)))
         script["--gradient_accumulation_steps"] = script["--global_batch_size"].saying(steps)
     return with_defaults(sources, V1)
-
-
-def _v1_stage(sources: Sources, name: str) -> str:
-    """What its command trains, or else the name of the file, or of a loss of pairs."""
-    words = [*sources.words[1:2], *re.split(r"[^a-z0-9]+", name.lower())]
-    named = (word for word in words if word in _V1_COMMANDS[1:])
-    return next(named, "dpo" if "--pref_loss" in sources.script else "sft")
 
 
 def in_words_of_v1(changes: Changes) -> Changes:

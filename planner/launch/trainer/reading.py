@@ -53,7 +53,7 @@ from planner.launch.trainer.said import (
     with_defaults,
 )
 from planner.launch.trainer.writing import SECTION
-from planner.launch.understood import Answers, Found, Reading, gpus_of
+from planner.launch.understood import Answers, Found, Reading, gpus_of, number_of
 
 _PROGRAM = "swift"
 _COMMANDS = ("sft", "pt", "rlhf")
@@ -165,6 +165,19 @@ def _padded(sources: Sources) -> None:
         sources.script["--max_length"] = sources.script["--max_length"].saying(longer)
 
 
+def _in_parts(answers: Answers, tokens: int | None) -> Answers:
+    """The answers with a loss of so many tokens at once, which ranks of a sequence alone take.
+
+    Source: modelscope/ms-swift at 3602360, ``swift/trainers/utils.py``.
+    """
+    values = answers.values
+    ranks, length = values["context_parallel"], values.get("sequence_length")
+    if tokens is None or ranks == 1 or length is None:
+        return answers
+    parts = math.ceil(values["micro_batch_size"] * length / ranks / tokens)
+    return replace(answers, values={**values, "loss_kernel": "chunked", "loss_chunks": parts})
+
+
 _TELLING = (
     "--per_device_train_batch_size",
     "--per_gpu_train_batch_size",
@@ -264,7 +277,8 @@ def trainer_answers(reading: Reading) -> Answers:
     gather(reading.found, sources)
     sources.words = _as_swift(sources.words)
     if starts_swift(sources.words) or (not sources.words and {*_KINDS} & {*sources.script}):
-        return _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
+        told = _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
+        return _in_parts(told, number_of(reading.found.environment.get("CELOSS_PARALLEL_SIZE")))
     if is_mlx(sources):
         told = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
         return on_apple(told, sources)

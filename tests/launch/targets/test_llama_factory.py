@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.errors import SpecError
+from planner.errors import LaunchError, SpecError
 from planner.launch.imported import Status
 from planner.launch.read import read_launch
 from planner.launch.targets import target_of
@@ -77,6 +77,9 @@ def test_names_of_matrices_stand_between_commas(tmp_path: Path) -> None:
         ("enable_liger_kernel: true\n", "loss_kernel", "linear"),
         ("use_unsloth_gc: true\n", "offload", "activations"),
         ("max_samples: 500\n", "num_samples", 500),
+        ("fp8: true\n", "precision", "fp8"),
+        ("use_muon: true\n", "optimizer", "muon"),
+        ("ray_num_workers: 4\n", "num_gpus", 4),
     ],
 )
 def test_keys_of_its_own_are_read(tmp_path: Path, more: str, name: str, value: object) -> None:
@@ -96,6 +99,9 @@ def test_its_command_reads_the_file_and_what_replaces_its_keys(tmp_path: Path) -
     [
         ("finetuning_type: lora", "finetuning_type: freeze", "freeze"),
         ("stage: sft", "stage: sft\nuse_galore: true", "use_galore"),
+        ("stage: sft", "stage: sft\nmixture_of_depths: convert", "mixture_of_depths"),
+        ("stage: sft", "stage: sft\nuse_kt: true", "use_kt"),
+        ("bf16: true", "bf16: true\noptim: galore_adamw", "galore_adamw"),
     ],
 )
 def test_what_trains_other_parameters_is_refused(
@@ -154,3 +160,108 @@ def test_options_of_its_command_are_its_own(tmp_path: Path) -> None:
     found = read_launch(tmp_path / "run.sh")
     assert (found.values["adapter"], found.values["num_gpus"]) == ("lora", 2)
     assert not found.of(Status.UNKNOWN)
+
+
+def test_what_an_adapter_begins_from_costs_nothing(tmp_path: Path) -> None:
+    found = read(tmp_path, ADAPTER)
+    more = "pissa_init: true\npissa_iter: 16\nuse_rslora: true\nloraplus_lr_ratio: 16.0\n"
+    assert read(tmp_path, ADAPTER + more) == found
+    assert not read_launch(tmp_path / "lf.yaml").of(Status.UNKNOWN)
+
+
+def test_norms_of_dora_are_said_to_be_left_out(tmp_path: Path) -> None:
+    for more, is_said in (("use_dora: true\n", True), ("use_dora: false\n", False)):
+        (tmp_path / "lf.yaml").write_text(ADAPTER + more)
+        found = read_launch(tmp_path / "lf.yaml")
+        assert any("DoRA" in note for note in found.notes) is is_said
+        assert not found.of(Status.UNKNOWN)
+
+
+def test_keys_of_megatron_split_the_model(tmp_path: Path) -> None:
+    """8 GPUs: 2 x 2 hold a copy, whose 2 ranks take 2 sequences of a micro-batch 4 times."""
+    more = (
+        "tensor_model_parallel_size: 2\npipeline_model_parallel_size: 2\nray_num_workers: 8\n"
+        "gradient_accumulation_steps: 4\nsequence_parallel: true\nrecompute_granularity: full\n"
+        "use_distributed_optimizer: true\n"
+    )
+    found = read(tmp_path, WHOLE + more)
+    told = ("framework", "tensor_parallel", "pipeline_parallel", "sequence_parallel", "recompute")
+    assert [found[name] for name in told] == ["Megatron-LM", 2, 2, "true", "full"]
+    assert (found["zero_stage"], found["global_batch_size"]) == ("1", 2 * 4 * 2)
+    assert read(tmp_path, ADAPTER + more)["framework"] == "Megatron-Bridge"
+
+
+@pytest.mark.parametrize(("name", "stage"), [("full_fsdp2.yaml", 3), ("full.yaml", 0)])
+def test_arguments_called_after_fsdp_are_sharded(tmp_path: Path, name: str, stage: int) -> None:
+    assert read(tmp_path, WHOLE, name)["zero_stage"] == stage
+
+
+def test_a_file_stands_where_its_command_is_started(tmp_path: Path) -> None:
+    own, beside = tmp_path / "examples" / "extras", tmp_path / "examples" / "accelerate"
+    own.mkdir(parents=True)
+    beside.mkdir()
+    (own / "lf.yaml").write_text(ADAPTER)
+    (beside / "one.yaml").write_text(
+        "distributed_type: FSDP\nnum_processes: 4\nfsdp_config:\n  fsdp_sharding_strategy: 1\n"
+    )
+    found = read(
+        own,
+        "accelerate launch --config_file examples/accelerate/one.yaml src/train.py "
+        "examples/extras/lf.yaml\n",
+        "run.sh",
+    )
+    assert (found["num_gpus"], found["zero_stage"], found["adapter"]) == (4, 3, "lora")
+
+
+V1 = "model: Qwen/Qwen3-4B\ntrain_dataset: data/a.yaml\nmicro_batch_size: 2\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "value"),
+    [
+        ("", "adapter", "none"),
+        ("", "zero_stage", 0),
+        ("", "sequence_length", 2048),
+        ("", "recompute", "full"),
+        ("enable_activation_checkpointing: false\n", "recompute", "none"),
+        ("bf16: false\n", "precision", "fp32"),
+        ("dist_config: {name: fsdp2}\n", "zero_stage", 3),
+        ("dist_config: {name: fsdp2, reshard_after_forward: false}\n", "zero_stage", 2),
+        ("dist_config: {name: fsdp2, offload_params: true}\n", "offload", "optimizer_weights"),
+        ("dist_config: {name: deepspeed, config_file: ds_z2.json}\n", "zero_stage", 2),
+        ("dist_config: {name: fsdpturbo, ep_size: 4}\n", "expert_parallel", 4),
+        ("peft_config: {name: lora}\n", "lora_rank", 8),
+        ("peft_config: {name: lora, r: 32}\nquant_config: {name: bnb, quantization_bit: 4}\n",
+         "adapter", "qlora"),
+        ("cp_size: 2\n", "context_parallel", 2),
+        ("optim_config: {name: muon}\n", "optimizer", "muon"),
+        ("kernel_config: {name: liger_kernel}\n", "loss_kernel", "linear"),
+        ("pref_loss: sigmoid\n", "training_objective", "dpo"),
+    ],
+)  # fmt: skip
+def test_keys_of_its_v1_are_read(tmp_path: Path, more: str, name: str, value: object) -> None:
+    assert read(tmp_path, V1 + more)[name] == value
+    assert not read_launch(tmp_path / "lf.yaml").of(Status.UNKNOWN)
+
+
+def test_a_command_of_its_v1_says_what_is_trained(tmp_path: Path) -> None:
+    """A batch of 32 on 4 GPUs of which pairs share a sequence: 8 steps of 2 on 2 ranks."""
+    (tmp_path / "lf.yaml").write_text(f"{V1}global_batch_size: 32\ncp_size: 2\n")
+    command = "USE_V1=1 NPROC_PER_NODE=4 llamafactory-cli rm lf.yaml\n"
+    found = read(tmp_path, command, "run.sh")
+    assert (found["training_objective"], found["num_gpus"]) == ("rm", 4)
+    assert (found["global_batch_size"], found["micro_batch_size"]) == (32, 2)
+
+
+def test_what_its_v1_freezes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="freeze"):
+        read(tmp_path, f"{V1}peft_config: {{name: freeze}}\n")
+
+
+def test_a_change_is_in_words_of_its_v1(tmp_path: Path) -> None:
+    (tmp_path / "lf.yaml").write_text(V1)
+    target, found = target_of("transformers"), _found(tmp_path / "lf.yaml")
+    own, _ = target.honoured(found, {"max_length": ("1024",), "gradient_checkpointing": ("false",)})
+    assert own == {"cutoff_len": ("1024",), "enable_activation_checkpointing": ("false",)}
+    with pytest.raises(LaunchError, match="packing"):
+        target.honoured(found, {"packing": ("true",)})

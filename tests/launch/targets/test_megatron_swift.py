@@ -56,3 +56,15 @@ def test_rollouts_and_other_parameters_are_refused(tmp_path: Path) -> None:
         read(tmp_path, f"{start} --rlhf_type xpo\n")
     with pytest.raises(SpecError, match=r"run\.sh: ms-swift's train_type longlora"):
         read(tmp_path, f"{start} --train_type longlora\n")
+
+
+def test_modules_of_prediction_beside_an_adapter_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(
+        "NPROC_PER_NODE=4 megatron sft --model zai-org/GLM-4.5-Air --mtp_num_layers 1 "
+        f"--tuner_type lora --target_modules linear_qkv linear_proj --freeze_vit false {SIZES}\n"
+    )
+    found = read_launch(tmp_path / "run.sh")
+    told = ("mtp_num_layers", "lora_targets", "freeze_vision_tower")
+    assert [found.values.get(name) for name in told] == ["0", "attention", "true"]
+    assert "expert_adapters" not in found.values
+    assert sum("not predicted" in note for note in found.notes) == 2

@@ -109,3 +109,58 @@ def test_the_file_of_its_command_is_its_command(tmp_path: Path, launcher: str) -
 
     assert (found["adapter"], str(found["lora_rank"])) == ("lora", "16")
     assert (found["training_objective"], found["recompute"]) == ("sft", "full")
+
+
+def test_a_teacher_is_said_to_be_left_out(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(
+        f"NPROC_PER_NODE=4 swift rlhf {MODEL} --rlhf_type gkd --teacher_model Qwen/Qwen2.5-14B\n"
+    )
+    found = read_launch(tmp_path / "run.sh")
+    assert found.values["training_objective"] == "sft"
+    assert "teacher" in " ".join(found.notes)
+
+
+def test_an_objective_that_nothing_knows_is_not_taken_for_another(tmp_path: Path) -> None:
+    more = "--rlhf_type odd --num_generations 8"
+    with pytest.raises(SpecError, match="odd"):
+        read(tmp_path, f"NPROC_PER_NODE=4 swift rlhf {MODEL} {more}\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "value"),
+    [
+        ("--optimizer muon", "optimizer", "muon"),
+        ("--experts_impl grouped_mm", "expert_compute", "grouped"),
+        ("--gradient_accumulation_steps $(expr 32 / 4 / 2)", "global_batch_size", 4 * 4),
+        ("--max_length 4095 --sequence_parallel_size 4", "sequence_length", 4096),
+    ],
+)
+def test_options_that_decide_are_read(tmp_path: Path, more: str, name: str, value: object) -> None:
+    text = f"NPROC_PER_NODE=4 swift sft --model Qwen/Qwen3-30B-A3B {more}\n"
+    assert read(tmp_path, text)[name] == value
+
+
+@pytest.mark.parametrize("more", ["--lisa_activated_layers 2", "--optimizer galore"])
+def test_what_keeps_or_trains_less_is_refused(tmp_path: Path, more: str) -> None:
+    with pytest.raises(SpecError, match="not predicted"):
+        read(tmp_path, f"NPROC_PER_NODE=4 swift sft {MODEL} {more}\n")
+
+
+def test_ranks_of_a_sequence_take_the_loss_in_parts(tmp_path: Path) -> None:
+    """2 sequences of 65,536 tokens on 8 ranks are 16,384 each, 8 parts of 2,048."""
+    start = "CELOSS_PARALLEL_SIZE=2048 NPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B-Instruct"
+    more = "--max_length 65536 --per_device_train_batch_size 2"
+    found = read(tmp_path, f"{start} {more} --sequence_parallel_size 8\n")
+    assert (found["loss_kernel"], found["loss_chunks"]) == ("chunked", 8)
+    assert "loss_chunks" not in read(tmp_path, f"{start} {more}\n")
+
+
+def test_how_adapters_begin_changes_nothing(tmp_path: Path) -> None:
+    start = f"NPROC_PER_NODE=4 swift sft {MODEL}"
+    more = "--init_weights lora-ga --lora_ga_batch_size 2 --lora_ga_iters 2"
+    assert read(tmp_path, f"{start} {more}\n") == read(tmp_path, f"{start}\n")
+
+
+def test_a_head_of_few_numbers_is_told(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(f"NPROC_PER_NODE=2 swift sft {MODEL} --task_type embedding\n")
+    assert "logits" in " ".join(read_launch(tmp_path / "run.sh").notes)
