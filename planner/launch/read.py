@@ -22,6 +22,7 @@ from planner.launch.imported import Imported, imported
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.launchers.fronts import served_by_properties
+from planner.launch.launchers.peel import SCRIPTS
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.loads import (
     REQUESTS,
@@ -48,6 +49,7 @@ from planner.launch.targets.ollama import modelfile_of, with_models
 from planner.launch.understood import REPLICAS, Found, World, number_of
 
 _MOST_NAMED = 5
+_DEEPEST = 3
 # All but one of so many options of a list must be known.
 _MOST_OF = 4
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
@@ -133,17 +135,23 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
     yield from _of_script(path, text)
 
 
-def _of_script(path: Path, text: str) -> Iterator[Found]:
+def _of_script(
+    path: Path, text: str, given: Mapping[str, str] | None = None, depth: int = 0
+) -> Iterator[Found]:
+    """What a script starts, with ``given`` in its environment, and those that it starts beside."""
     if (modelfile := modelfile_of(text, path.name)) is not None:
         yield modelfile
         return
-    script = read_script(text, {}, path.name)
+    script = read_script(text, given or {}, path.name)
     if text.lstrip().startswith("-"):
         yield from _of_arguments(path, script)
         return
     for inner in inner_commands(script):
         yield from _requests(path, script, inner)
         target = started(inner.words)
+        if target is None and (beside := _beside(path, inner.words, SCRIPTS)) is not None:
+            yield from _of_script_beside(path, script, inner, beside, depth)
+            continue
         if target is None:
             yield from _of_started(path, script, inner, None)
             continue
@@ -168,7 +176,7 @@ def _of_started(path: Path, script: Script, inner: Inner, command: Found | None)
     given = {one.option.lstrip("-").replace("-", "_"): one for one in words.unknown}
     told = {name: one.single or "true" for name, one in given.items() if None not in one.texts}
     found: list[Found] = []
-    if (program := _program_beside(path, inner.words)) is not None:
+    if (program := _beside(path, inner.words, (_PROGRAM,))) is not None:
         place, text = program
         with suppress(LaunchError):
             found = [*found_in(calls_of(text, place.name, told), text, place.name)]
@@ -199,9 +207,32 @@ def _requests(path: Path, script: Script, inner: Inner) -> Iterator[Found]:
         yield requests_of(name, found)
 
 
-def _program_beside(path: Path, words: Sequence[Word]) -> tuple[Path, str] | None:
+def _of_script_beside(
+    path: Path, script: Script, inner: Inner, beside: tuple[Path, str], depth: int
+) -> Iterator[Found]:
+    """What a script starts that another starts and that stands beside, where that can be read."""
+    place, text = beside
+    if depth >= _DEEPEST or place.samefile(path):
+        return
+    at = next((n for n, word in enumerate(inner.words) if (word.text or "").endswith(SCRIPTS)), 0)
+    arguments = {str(number): word for number, word in enumerate(inner.words[at:]) if number}
+    words = {**inner.environment, **arguments}
+    told = {name: word.text for name, word in words.items() if word.text is not None}
+    with suppress(LaunchError):
+        for found in [*_of_script(place, text, told, depth + 1)]:
+            yield replace(
+                found,
+                name=path.name,
+                text=script.text,
+                line=inner.line,
+                options=_unplaced(found.options),
+                world=_within(found.world, inner.world, path.name),
+            )
+
+
+def _beside(path: Path, words: Sequence[Word], endings: tuple[str, ...]) -> tuple[Path, str] | None:
     """The program that a command starts and that stands beside, with its text."""
-    named = next((word.text for word in words if (word.text or "").endswith(_PROGRAM)), None)
+    named = next((word.text for word in words if (word.text or "").endswith(endings)), None)
     for place in (path.parent / named, path.parent / Path(named).name) if named else ():
         with suppress(_Unread):
             return place, reading.read_text(place, LARGEST, _Unread)
@@ -519,7 +550,7 @@ def nothing_found(path: Path, text: str) -> str:
     if path.suffix.lower() in _DOCUMENTS:
         return f"{path}: is no document of a tool that planner knows. It knows: {known}."
     commands = inner_commands(read_script(text, {}, path.name))
-    for place, code in filter(None, (_program_beside(path, one.words) for one in commands)):
+    for place, code in filter(None, (_beside(path, one.words, (_PROGRAM,)) for one in commands)):
         calls = calls_of(code, place.name)
         if not [*found_in(calls, code, place.name)]:  # what it cannot be read for is told
             return nothing_called(place, calls)
