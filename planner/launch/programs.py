@@ -67,6 +67,8 @@ _LENGTHS = ("max_length", "max_seq_length", "max_seq_len")
 _OF_RAY = (CONFIG, "vLLMEngineProcessorConfig", "SGLangEngineProcessorConfig")
 _OF_SGLANG = {"model_path", "tp_size", "mem_fraction_static"}
 _POOLS = ("prefill", "decode")
+# Sections of nanotron's Config, huggingface/nanotron src/nanotron/config/config.py.
+_OF_NANOTRON = {"parallelism", "tokens", "model", "optimizer"}
 
 KNOWN = (
     "LLM and EngineArgs of vLLM, Engine of SGLang, LLM of TensorRT-LLM, LLMConfig of Ray Serve, "
@@ -159,6 +161,10 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
             told = {"function": function.name, **settings}
             dashed = {f"--{key}": value for key, value in told.items()}
             yield _stated("torchtitan", dashed, text, name, function.line)
+    for call in calls:
+        if call.ends("Config") and {*call.given} >= _OF_NANOTRON:
+            parts = {key: value for key, value in call.parts.items() if "." in key}
+            yield _stated("nanotron", parts, text, name, call.line)
     for line, given in xtuner.configured(calls, name):
         yield _stated("xtuner", given, text, name, line)
     if (own := xtuner.trained_by_xtuner(calls, name)) is not None:

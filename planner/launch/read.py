@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -243,6 +243,7 @@ def _of_prose(path: Path, text: str) -> Iterator[Found]:
     """What the blocks of code in a text for people start; blocks that are none are passed over."""
     for block in (*_FENCED.finditer(text), *_DIRECTIVE.finditer(text)):
         language, body = block["language"].lower(), block["body"]
+        read: Callable[[Path, str], Iterator[Found]]
         if language in _OF_SHELLS:
             read, code = _of_script, _PROMPT.sub(r"\1  ", body)
         elif f".{language}" in _YAML:
