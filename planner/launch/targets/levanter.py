@@ -7,6 +7,7 @@ where a file says none. Layers are repeated unless ``gradient_checkpointing`` is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ _NEAREST = (
     "It is compiled by XLA and shards as MaxText does, whose profile is nearest: predicted as "
     "MaxText."
 )
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@\w+)?")
 _SAVED = ("false", "save_all")
 _TOKENIZER = "gpt2"
 _RANK = 8
@@ -72,8 +74,9 @@ def answers(reading: Reading) -> Answers:
     found.notes.append(_NEAREST)
     kind = told(reading, "model.type") or "llama"
     own = _MODELS.get(kind)
-    loaded = reading.text("initialize_from_hf") or ""
-    model = loaded if "/" in loaded else reading.text("model_name_or_path")
+    # A checkpoint in a bucket has the sizes that the file says.
+    loaded = (reading.text(key) or "" for key in ("initialize_from_hf", "model_name_or_path"))
+    model = next((name for name in loaded if _REPOSITORY.fullmatch(name)), None)
     if own is None and model is None:
         raise LaunchError(
             f"{reading.place}: model.type {kind} is not read: {', '.join(_MODELS)} are. Give the "
