@@ -13,10 +13,19 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from planner.documents.python import Call, Untold, Value, functions_of, word_of_shell
-from planner.documents.shell.text import Given, stated
+from planner.base import reading
+from planner.documents.python import (
+    Call,
+    Untold,
+    Value,
+    calls_of,
+    functions_of,
+    word_of_shell,
+)
+from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
 from planner.launch import titan_functions, xtuner
@@ -176,6 +185,25 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
             target="transformers", name=name, text=text, line=line, options=options.known,
             unknown=tuple(options.unknown),
         )  # fmt: skip
+
+
+def with_function(command: Found, folder: Path) -> Found:
+    """A command of torchtitan with what the function sets that it names, if that stands beside."""
+    module, config = command.options.get("--module"), command.options.get("--config")
+    name = (module.single if module else None) or ""
+    for place in titan_functions.places(name):
+        try:
+            text = reading.read_text(folder / place, LARGEST, LaunchError)
+            found = [*found_in(calls_of(text, place), text, place)]
+        except LaunchError:
+            continue
+        for one in found:
+            own = one.options.get("--function")
+            if config is not None and own is not None and own.single == config.single:
+                taken = {**command.options}
+                del taken["--config"]
+                return replace(command, options={**one.options, **taken})
+    return command
 
 
 def _stated(target: str, given: Mapping[str, Value], text: str, name: str, line: int) -> Found:

@@ -40,6 +40,7 @@ from planner.launch.programs import (
     found_in,
     nothing_called,
     served_by_ray,
+    with_function,
     world_of_program,
 )
 from planner.launch.ray_serve import configs_of
@@ -157,6 +158,8 @@ def _of_script(
             continue
         inner.require_agreement(path.name)
         command = of_command(path, script, inner, target)
+        if target.name == "torchtitan":
+            command = with_function(command, path.parent)
         if target.name not in _OF_TRAINER or _names_model(command):
             yield command
         else:

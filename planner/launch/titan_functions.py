@@ -29,6 +29,19 @@ def is_of(calls: Sequence[Call]) -> bool:
     )  # fmt: skip
 
 
+def places(module: str) -> tuple[str, ...]:
+    """Where the functions of a ``--module`` may stand; nowhere of words that are no module.
+
+    >>> places("llama3")
+    ('llama3.py', 'llama3/config_registry.py', 'torchtitan/models/llama3/config_registry.py')
+    """
+    if not all(part.isidentifier() for part in module.split(".")):
+        return ()
+    path = module.replace(".", "/")
+    registry = f"{path}/config_registry.py"
+    return f"{path}.py", registry, f"torchtitan/models/{registry}"
+
+
 def configured(functions: Sequence[Function]) -> Iterator[tuple[Function, Mapping[str, Value]]]:
     """Each function that makes a configuration, with what it sets by dotted names.
 
