@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner.documents.python import Call, Function, Value
+from planner.documents.python import Call, Function, Untold, Value
 
 _SECTIONS = {"TrainingConfig": "training", "ParallelismConfig": "parallelism",
              "CompileConfig": "compile", "ActivationCheckpointConfig": "activation_checkpoint",
@@ -80,11 +80,19 @@ def _settings(
         if "optimizer" in last.lower() or last.startswith("default_"):
             found["optimizer.name"] = "muon" if "muon" in last.lower() else "adamw"
     for path, value in function.changes.items():
-        if path == _MODE.partition(".")[0]:
+        if path.partition(".")[0] == _MODEL and not _is_registered(value):
+            found = {key: one for key, one in found.items() if not key.startswith("model.")}
+            found["model.changed"] = True
+        elif path == _MODE.partition(".")[0]:
             found |= _mode(value)
         elif "." in path and not isinstance(value, Call):
             found[path] = value
     return found
+
+
+def _is_registered(value: Value) -> bool:
+    """Whether a model is one that its folder registers, not one that is made or changed."""
+    return isinstance(value, Untold) and _REGISTRY in value.why.partition("(")[0]
 
 
 def _base(function: Function, known: Mapping[str, Function]) -> str | None:
