@@ -34,7 +34,7 @@ _NEAREST = (
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@\w+)?")
 _SAVED = ("false", "save_all")
 _TOKENIZER = "gpt2"
-_RANK = 8
+_RANK, _BATCH = 8, 512
 
 
 def starts(words: Sequence[str]) -> bool:
@@ -53,9 +53,9 @@ def is_of(values: Mapping[str, object]) -> bool:
     >>> is_of({"trainer.mp": "p=f32,c=bfloat16", "trainer.train_batch_size": 256})
     True
     """
-    return any(name.startswith("trainer.train_batch_size") for name in values) and any(
-        name in values for name in ("trainer.mp", "trainer.num_train_steps")
-    )
+    own = ("trainer.mp", "trainer.num_train_steps")
+    parts = ("trainer.train_batch_size", "model.type")
+    return any(name in values for name in own) and any(name.startswith(parts) for name in values)
 
 
 def answers(reading: Reading) -> Answers:
@@ -228,6 +228,9 @@ def _layout(reading: Reading, found: Gathered) -> None:
         values["data_parallel_replicas"] = copies
     micro = number(reading, "trainer.per_device_parallelism")
     batch = number(reading, "trainer.train_batch_size")
+    if batch is None and micro is None:
+        batch = _BATCH
+        found.defaults["global_batch_size"] = f"{_BATCH} is Levanter's train_batch_size"
     values.pop("micro_batch_size", None)
     values.pop("global_batch_size", None)
     found.put("global_batch_size", batch)
