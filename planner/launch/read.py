@@ -55,6 +55,8 @@ _DEEPEST = 3
 _MOST_OF = 4
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
+_JSON_TOO = ".conf"
+"""What files of DeepSpeed end with in allenai/open-instruct; others are of other kinds."""
 PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
 _OF_TRAINER = ("transformers", "deepspeed", "accelerate")
@@ -387,7 +389,7 @@ def _files(
 
 
 def _is_read(name: str) -> bool:
-    return name.lower().endswith((*_DOCUMENTS, ".conf")) or "modelfile" in name.lower()
+    return name.lower().endswith((*_DOCUMENTS, _JSON_TOO)) or "modelfile" in name.lower()
 
 
 def _document(path: Path, script: Script, name: str) -> Found | None:
@@ -402,6 +404,8 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
         try:
             text = reading.read_text(place, LARGEST, _Unread)
         except _Unread:
+            continue
+        if place.suffix == _JSON_TOO and not text.lstrip().startswith("{"):
             continue
         made = (replace(one, path=place) for one in _trees(place, text))
         return modelfile_of(text, name) or next(made, None)
