@@ -15,7 +15,8 @@ _SECTIONS = {"TrainingConfig": "training", "ParallelismConfig": "parallelism",
              "CompileConfig": "compile", "ActivationCheckpointConfig": "activation_checkpoint",
              "ActivationCheckpointingConfig": "activation_checkpoint"}  # fmt: skip
 _MODES = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "selective"}
-_MODE = "activation_checkpoint.mode"
+_REPEATED = "activation_checkpoint"
+_MODE = f"{_REPEATED}.mode"
 _REGISTRY, _MODEL, _ASSETS = "model_registry", "model_spec", "hf_assets_path"
 _MODULES = "torchtitan.models."
 
@@ -66,7 +67,9 @@ def _settings(
     if made is None and not found:
         return {}
     if made is not None:
-        found = {_ASSETS: made.given.get(_ASSETS), **_part(_MODE, made)}
+        found = {_ASSETS: made.given.get(_ASSETS)}
+        if _REPEATED in made.given:
+            found |= _mode(made.given[_REPEATED])
     for call in function.calls:
         last = call.name.removesuffix(".Config").rpartition(".")[2]
         section = next((own for ending, own in _SECTIONS.items() if last.endswith(ending)), "")
@@ -80,19 +83,16 @@ def _settings(
         if "optimizer" in last.lower() or last.startswith("default_"):
             found["optimizer.name"] = "muon" if "muon" in last.lower() else "adamw"
     for path, value in function.changes.items():
-        if path.partition(".")[0] == _MODEL and not _is_registered(value):
+        # A model is one that its folder registers, or one that is made or changed here.
+        is_registered = isinstance(value, Untold) and _REGISTRY in value.why.partition("(")[0]
+        if path.partition(".")[0] == _MODEL and not is_registered:
             found = {key: one for key, one in found.items() if not key.startswith("model.")}
             found["model.changed"] = True
-        elif path == _MODE.partition(".")[0]:
+        elif path == _REPEATED:
             found |= _mode(value)
         elif "." in path and not isinstance(value, Call):
             found[path] = value
     return found
-
-
-def _is_registered(value: Value) -> bool:
-    """Whether a model is one that its folder registers, not one that is made or changed."""
-    return isinstance(value, Untold) and _REGISTRY in value.why.partition("(")[0]
 
 
 def _base(function: Function, known: Mapping[str, Function]) -> str | None:
@@ -102,11 +102,6 @@ def _base(function: Function, known: Mapping[str, Function]) -> str | None:
         if last in known or (call.name.startswith(_MODULES) and "_" in last and last != _REGISTRY):
             return last
     return None
-
-
-def _part(name: str, made: Call) -> dict[str, Value]:
-    section = name.partition(".")[0]
-    return _mode(made.given[section]) if section in made.given else {}
 
 
 def _mode(value: Value) -> dict[str, Value]:
