@@ -59,6 +59,25 @@ class Call:
         """
         return any(self.name == word or self.name.endswith("." + word) for word in words)
 
+    @property
+    def parts(self) -> dict[str, Value]:
+        """What it is given by dotted names: an object by its class and by what it is given.
+
+        Lists and mappings are left out.
+
+        >>> inner = Call(name="m.Part", line=1, given={"size": 2})
+        >>> Call(name="Whole", line=1, given={"part": inner}).parts
+        {'part': 'Part', 'part.size': 2}
+        """
+        found: dict[str, Value] = {}
+        for key, value in self.given.items():
+            if isinstance(value, Call):
+                found[key] = value.name.rpartition(".")[2]
+                found |= {f"{key}.{name}": one for name, one in value.parts.items()}
+            elif not isinstance(value, dict | list):
+                found[key] = value
+        return found
+
 
 @record(kw_only=True)
 class Function:

@@ -15,9 +15,18 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from planner.documents.python import Call, Untold, Value, functions_of, word_of_shell
-from planner.documents.shell.text import Given, stated
+from planner.base import reading
+from planner.documents.python import (
+    Call,
+    Untold,
+    Value,
+    calls_of,
+    functions_of,
+    word_of_shell,
+)
+from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
 from planner.launch import titan_functions, xtuner
@@ -75,6 +84,8 @@ _LENGTHS = ("max_length", "max_seq_length", "max_seq_len")
 _OF_RAY = (CONFIG, "vLLMEngineProcessorConfig", "SGLangEngineProcessorConfig")
 _OF_SGLANG = {"model_path", "tp_size", "mem_fraction_static"}
 _POOLS = ("prefill", "decode")
+# Sections of nanotron's Config, huggingface/nanotron src/nanotron/config/config.py.
+_OF_NANOTRON = {"parallelism", "tokens", "model", "optimizer"}
 
 KNOWN = (
     "LLM and EngineArgs of vLLM, Engine of SGLang, LLM of TensorRT-LLM, pipeline of LMDeploy, "
@@ -172,6 +183,10 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
             told = {"function": function.name, **settings}
             dashed = {f"--{key}": value for key, value in told.items()}
             yield _stated("torchtitan", dashed, text, name, function.line)
+    for call in calls:
+        if call.ends("Config") and {*call.given} >= _OF_NANOTRON:
+            parts = {key: value for key, value in call.parts.items() if "." in key}
+            yield _stated("nanotron", parts, text, name, call.line)
     for line, given in xtuner.configured(calls, name):
         yield _stated("xtuner", given, text, name, line)
     if (own := xtuner.trained_by_xtuner(calls, name)) is not None:
@@ -183,6 +198,25 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
             target="transformers", name=name, text=text, line=line, options=options.known,
             unknown=tuple(options.unknown),
         )  # fmt: skip
+
+
+def with_function(command: Found, folder: Path) -> Found:
+    """A command of torchtitan with what the function sets that it names, if that stands beside."""
+    module, config = command.options.get("--module"), command.options.get("--config")
+    name = (module.single if module else None) or ""
+    for place in titan_functions.places(name):
+        try:
+            text = reading.read_text(folder / place, LARGEST, LaunchError)
+            found = [*found_in(calls_of(text, place), text, place)]
+        except LaunchError:
+            continue
+        for one in found:
+            own = one.options.get("--function")
+            if config is not None and own is not None and own.single == config.single:
+                taken = {**command.options}
+                del taken["--config"]
+                return replace(command, options={**one.options, **taken})
+    return command
 
 
 def _stated(target: str, given: Mapping[str, Value], text: str, name: str, line: int) -> Found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from planner.launch.launchers.charts import chart_around, values_in
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.launchers.fronts import served_by_properties, served_by_triton
 from planner.launch.launchers.inferencex import environment_of
+from planner.launch.launchers.peel import SCRIPTS
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.loads import (
     REQUESTS,
@@ -43,6 +44,7 @@ from planner.launch.programs import (
     found_in,
     nothing_called,
     served_by_ray,
+    with_function,
     world_of_program,
 )
 from planner.launch.ray_serve import configs_of
@@ -52,10 +54,13 @@ from planner.launch.targets.ollama import modelfile_of, with_models
 from planner.launch.understood import REPLICAS, Found, World, number_of
 
 _MOST_NAMED = 5
+_DEEPEST = 3
 # All but one of so many options of a list must be known.
 _MOST_OF = 4
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
+_JSON_TOO = ".conf"
+"""What files of DeepSpeed end with in allenai/open-instruct; others are of other kinds."""
 PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
 _OF_TRAINER = ("transformers", "deepspeed", "accelerate")
@@ -139,23 +144,29 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
     yield from _of_script(path, text)
 
 
-def _of_script(path: Path, text: str) -> Iterator[Found]:
+def _of_script(
+    path: Path, text: str, given: Mapping[str, str] | None = None, depth: int = 0
+) -> Iterator[Found]:
+    """What a script starts, with ``given`` in its environment, and those that it starts beside."""
     if (modelfile := modelfile_of(text, path.name)) is not None:
         yield modelfile
         return
     environment, note = environment_of(path, text)
-    script = read_script(text, environment, path.name)
+    script = read_script(text, {**environment, **(given or {})}, path.name)
     if text.lstrip().startswith("-"):
         yield from _of_arguments(path, script)
         return
-    for found in _of_commands(path, script):
+    for found in _of_commands(path, script, depth):
         yield replace(found, notes=(note,)) if note else found
 
 
-def _of_commands(path: Path, script: Script) -> Iterator[Found]:
+def _of_commands(path: Path, script: Script, depth: int = 0) -> Iterator[Found]:
     for inner in inner_commands(script):
         yield from _requests(path, script, inner)
         target = started(inner.words)
+        if target is None and (beside := _beside(path, inner.words, SCRIPTS)) is not None:
+            yield from _of_script_beside(path, script, inner, beside, depth)
+            continue
         if target is None:
             yield from _of_started(path, script, inner, None)
             for place, one in installed(path, inner.words, _of_yaml):
@@ -163,6 +174,8 @@ def _of_commands(path: Path, script: Script) -> Iterator[Found]:
             continue
         inner.require_agreement(path.name)
         command = of_command(path, script, inner, target)
+        if target.name == "torchtitan":
+            command = with_function(command, path.parent)
         if target.name not in _OF_TRAINER or _names_model(command):
             yield command
         else:
@@ -182,7 +195,7 @@ def _of_started(path: Path, script: Script, inner: Inner, command: Found | None)
     given = {one.option.lstrip("-").replace("-", "_"): one for one in words.unknown}
     told = {name: one.single or "true" for name, one in given.items() if None not in one.texts}
     found: list[Found] = []
-    if (program := _program_beside(path, inner.words)) is not None:
+    if (program := _beside(path, inner.words, (_PROGRAM,))) is not None:
         place, text = program
         with suppress(LaunchError):
             found = [*found_in(calls_of(text, place.name, told), text, place.name)]
@@ -213,9 +226,32 @@ def _requests(path: Path, script: Script, inner: Inner) -> Iterator[Found]:
         yield requests_of(name, found)
 
 
-def _program_beside(path: Path, words: Sequence[Word]) -> tuple[Path, str] | None:
+def _of_script_beside(
+    path: Path, script: Script, inner: Inner, beside: tuple[Path, str], depth: int
+) -> Iterator[Found]:
+    """What a script starts that another starts and that stands beside, where that can be read."""
+    place, text = beside
+    if depth >= _DEEPEST or place.samefile(path):
+        return
+    at = next((n for n, word in enumerate(inner.words) if (word.text or "").endswith(SCRIPTS)), 0)
+    arguments = {str(number): word for number, word in enumerate(inner.words[at:]) if number}
+    words = {**inner.environment, **arguments}
+    told = {name: word.text for name, word in words.items() if word.text is not None}
+    with suppress(LaunchError):
+        for found in [*_of_script(place, text, told, depth + 1)]:
+            yield replace(
+                found,
+                name=path.name,
+                text=script.text,
+                line=inner.line,
+                options=_unplaced(found.options),
+                world=_within(found.world, inner.world, path.name),
+            )
+
+
+def _beside(path: Path, words: Sequence[Word], endings: tuple[str, ...]) -> tuple[Path, str] | None:
     """The program that a command starts and that stands beside, with its text."""
-    named = next((word.text for word in words if (word.text or "").endswith(_PROGRAM)), None)
+    named = next((word.text for word in words if (word.text or "").endswith(endings)), None)
     for place in (path.parent / named, path.parent / Path(named).name) if named else ():
         with suppress(_Unread):
             return place, reading.read_text(place, LARGEST, _Unread)
@@ -233,6 +269,7 @@ def _of_prose(path: Path, text: str) -> Iterator[Found]:
 
 def _of_blocks(path: Path, text: str, languages: Sequence[str]) -> Iterator[Found]:
     for language, code in blocks_of(text, languages):
+        read: Callable[[Path, str], Iterator[Found]]
         read = _of_calls if language in _OF_PYTHON else _of_yaml
         if language in _OF_SHELLS:
             read, code = _of_script, without_prompts(code)
@@ -375,7 +412,7 @@ def _files(
 
 
 def _is_read(name: str) -> bool:
-    return name.lower().endswith((*_DOCUMENTS, ".conf")) or "modelfile" in name.lower()
+    return name.lower().endswith((*_DOCUMENTS, _JSON_TOO)) or "modelfile" in name.lower()
 
 
 def _document(path: Path, script: Script, name: str) -> Found | None:
@@ -393,6 +430,8 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
         try:
             text = reading.read_text(place, LARGEST, _Unread)
         except _Unread:
+            continue
+        if place.suffix == _JSON_TOO and not text.lstrip().startswith("{"):
             continue
         made = (replace(one, path=place) for one in _trees(place, text))
         return modelfile_of(text, name) or next(made, None)
@@ -554,7 +593,7 @@ def nothing_found(path: Path, text: str) -> str:
     if path.suffix.lower() in _DOCUMENTS:
         return f"{path}: is no document of a tool that planner knows. It knows: {known}."
     commands = inner_commands(read_script(text, {}, path.name))
-    for place, code in filter(None, (_program_beside(path, one.words) for one in commands)):
+    for place, code in filter(None, (_beside(path, one.words, (_PROGRAM,)) for one in commands)):
         calls = calls_of(code, place.name)
         if not [*found_in(calls, code, place.name)]:  # what it cannot be read for is told
             return nothing_called(place, calls)

@@ -545,7 +545,9 @@ def _spelled(text: str) -> Iterator[str]:
     plain = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
     for kind in _KINDS:
         plain = plain.partition(kind)[0]
-    plain = _MILLIONS.sub(r"0.\1b", plain.replace("_", "-"))
+    plain = plain.replace("_", "-")
+    yield plain
+    plain = _MILLIONS.sub(r"0.\1b", plain)
     yield plain
     yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", plain)
     found = _NUMBERED.match(plain)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner.documents.python import Call, Function, Value
+from planner.documents.python import Call, Function, Untold, Value
 
 _SECTIONS = {"TrainingConfig": "training", "ParallelismConfig": "parallelism",
              "CompileConfig": "compile", "ActivationCheckpointConfig": "activation_checkpoint",
              "ActivationCheckpointingConfig": "activation_checkpoint"}  # fmt: skip
 _MODES = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "selective"}
-_MODE = "activation_checkpoint.mode"
+_REPEATED = "activation_checkpoint"
+_MODE = f"{_REPEATED}.mode"
 _REGISTRY, _MODEL, _ASSETS = "model_registry", "model_spec", "hf_assets_path"
 _MODULES = "torchtitan.models."
 
@@ -27,6 +28,19 @@ def is_of(calls: Sequence[Call]) -> bool:
         or one.name.startswith(("torchtitan.models.", "torchtitan_recipes."))
         for one in calls
     )  # fmt: skip
+
+
+def places(module: str) -> tuple[str, ...]:
+    """Where the functions of a ``--module`` may stand; nowhere of words that are no module.
+
+    >>> places("llama3")
+    ('llama3.py', 'llama3/config_registry.py', 'torchtitan/models/llama3/config_registry.py')
+    """
+    if not all(part.isidentifier() for part in module.split(".")):
+        return ()
+    path = module.replace(".", "/")
+    registry = f"{path}/config_registry.py"
+    return f"{path}.py", registry, f"torchtitan/models/{registry}"
 
 
 def configured(functions: Sequence[Function]) -> Iterator[tuple[Function, Mapping[str, Value]]]:
@@ -53,7 +67,9 @@ def _settings(
     if made is None and not found:
         return {}
     if made is not None:
-        found = {_ASSETS: made.given.get(_ASSETS), **_part(_MODE, made)}
+        found = {_ASSETS: made.given.get(_ASSETS)}
+        if _REPEATED in made.given:
+            found |= _mode(made.given[_REPEATED])
     for call in function.calls:
         last = call.name.removesuffix(".Config").rpartition(".")[2]
         section = next((own for ending, own in _SECTIONS.items() if last.endswith(ending)), "")
@@ -67,7 +83,12 @@ def _settings(
         if "optimizer" in last.lower() or last.startswith("default_"):
             found["optimizer.name"] = "muon" if "muon" in last.lower() else "adamw"
     for path, value in function.changes.items():
-        if path == _MODE.partition(".")[0]:
+        # A model is one that its folder registers, or one that is made or changed here.
+        is_registered = isinstance(value, Untold) and _REGISTRY in value.why.partition("(")[0]
+        if path.partition(".")[0] == _MODEL and not is_registered:
+            found = {key: one for key, one in found.items() if not key.startswith("model.")}
+            found["model.changed"] = True
+        elif path == _REPEATED:
             found |= _mode(value)
         elif "." in path and not isinstance(value, Call):
             found[path] = value
@@ -81,11 +102,6 @@ def _base(function: Function, known: Mapping[str, Function]) -> str | None:
         if last in known or (call.name.startswith(_MODULES) and "_" in last and last != _REGISTRY):
             return last
     return None
-
-
-def _part(name: str, made: Call) -> dict[str, Value]:
-    section = name.partition(".")[0]
-    return _mode(made.given[section]) if section in made.given else {}
 
 
 def _mode(value: Value) -> dict[str, Value]:

@@ -74,19 +74,8 @@ def configured(calls: Sequence[Call], name: str) -> Iterator[tuple[int, Mapping[
         if call.ends(_TRAINER) and {*call.given} >= _NEEDED:
             functions = (one.name for one in calls if "TokenizeF" in one.name)
             kind = next(functions, "").rpartition(".")[2].lower()
-            yield call.line, {"tokenize_fn": kind or None, **_flat("", call.given)}
-
-
-def _flat(before: str, given: Mapping[str, Value]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for key, value in given.items():
-        path = f"{before}{key}".replace("text_config.", "")
-        if isinstance(value, Call):
-            found[path] = value.name.rpartition(".")[2]
-            found |= _flat(f"{path}.", value.given)
-        elif not isinstance(value, dict | list):
-            found[path] = value
-    return found
+            parts = {key.replace("text_config.", ""): one for key, one in call.parts.items()}
+            yield call.line, {"tokenize_fn": kind or None, **parts}
 
 
 def _model(whole: Call) -> Mapping[str, Value]:

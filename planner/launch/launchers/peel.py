@@ -191,6 +191,8 @@ def _pieces(word: Word) -> Pieces:
     return word.pieces or computed(word.text or "")
 
 
+SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+"""What scripts of a shell end with."""
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")
 _PYTHON_VALUED = ("-W", "-X")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
@@ -425,6 +427,8 @@ def _shell(script: Script, state: Peeled, depth: int) -> Iterator[Peeled]:
         commands = _documents(script, state, rest)
     if commands is not None:
         yield from _all(script, state, commands, depth)
+    elif rest and (rest[0].text or "").endswith(SCRIPTS):
+        yield replace(state, words=tuple(rest))
 
 
 def _all(

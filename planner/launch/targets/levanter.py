@@ -7,6 +7,7 @@ where a file says none. Layers are repeated unless ``gradient_checkpointing`` is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -30,9 +31,10 @@ _NEAREST = (
     "It is compiled by XLA and shards as MaxText does, whose profile is nearest: predicted as "
     "MaxText."
 )
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@\w+)?")
 _SAVED = ("false", "save_all")
 _TOKENIZER = "gpt2"
-_RANK = 8
+_RANK, _BATCH = 8, 512
 
 
 def starts(words: Sequence[str]) -> bool:
@@ -51,9 +53,9 @@ def is_of(values: Mapping[str, object]) -> bool:
     >>> is_of({"trainer.mp": "p=f32,c=bfloat16", "trainer.train_batch_size": 256})
     True
     """
-    return any(name.startswith("trainer.train_batch_size") for name in values) and any(
-        name in values for name in ("trainer.mp", "trainer.num_train_steps")
-    )
+    own = ("trainer.mp", "trainer.num_train_steps")
+    parts = ("trainer.train_batch_size", "model.type")
+    return any(name in values for name in own) and any(name.startswith(parts) for name in values)
 
 
 def answers(reading: Reading) -> Answers:
@@ -72,8 +74,9 @@ def answers(reading: Reading) -> Answers:
     found.notes.append(_NEAREST)
     kind = told(reading, "model.type") or "llama"
     own = _MODELS.get(kind)
-    loaded = reading.text("initialize_from_hf") or ""
-    model = loaded if "/" in loaded else reading.text("model_name_or_path")
+    # A checkpoint in a bucket has the sizes that the file says.
+    loaded = (reading.text(key) or "" for key in ("initialize_from_hf", "model_name_or_path"))
+    model = next((name for name in loaded if _REPOSITORY.fullmatch(name)), None)
     if own is None and model is None:
         raise LaunchError(
             f"{reading.place}: model.type {kind} is not read: {', '.join(_MODELS)} are. Give the "
@@ -225,6 +228,9 @@ def _layout(reading: Reading, found: Gathered) -> None:
         values["data_parallel_replicas"] = copies
     micro = number(reading, "trainer.per_device_parallelism")
     batch = number(reading, "trainer.train_batch_size")
+    if batch is None and micro is None:
+        batch = _BATCH
+        found.defaults["global_batch_size"] = f"{_BATCH} is Levanter's train_batch_size"
     values.pop("micro_batch_size", None)
     values.pop("global_batch_size", None)
     found.put("global_batch_size", batch)

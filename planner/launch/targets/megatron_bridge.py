@@ -136,12 +136,14 @@ def _by_recipe(
     base = {name: each for name, each in recipe.given.items() if _key(name) not in said}
     if said & {_STAGES, f"virtual_{_STAGES}"}:
         base.pop(f"model.{_LAYOUT}", None)
+    if "1" in [each.single for name, each in own.items() if _key(name) == _STAGES]:
+        base.pop(f"model.virtual_{_STAGES}", None)  # one stage has no chunks
     batch, total = base.get(_BATCH), recipe.num_gpus or num_gpus
     if batch is not None and total and total != recipe.gpus:
         scaled = max(int(batch.single or 1) * total // recipe.gpus, 1)
         base[_BATCH] = stated(_BATCH, str(scaled))
     switches = [each.single for name, each in {**base, **own}.items() if _key(name) == _FSDP]
-    if "true" in switches[-1:]:
+    if "true" in [(text or "").lower() for text in switches[-1:]]:
         base[_SHARDING] = stated(_SHARDING, "optim_grads_params")
     splits = (each.single for name, each in {**base, **own}.items() if _key(name) == _TENSORS)
     if "sequence_parallel" not in said and next(splits, None) not in (None, "1"):
@@ -184,9 +186,9 @@ def _completed(read: Answers, given: Mapping[str, Given], model: str | None, how
     is_described = model is not None or read.shape is None
     if is_described and not any(name.endswith("_dropout") for name in given):
         values["dropout"] = "false"
+    off = {name for name, each in given.items() if (_text(each) or "").lower() == "false"}
     if not any(
-        "distributed_optimizer" in name or ("fsdp" in name and _text(each) != "false")
-        for name, each in given.items()
+        "distributed_optimizer" in name or ("fsdp" in name and name not in off) for name in given
     ):
         values["zero_stage"] = "1"
         defaults["zero_stage"] = "1, as recipes do"

@@ -44,7 +44,9 @@ def answers(reading: Reading) -> Answers:
     LaunchError
         Its ranks do not divide its GPUs, or it trains adapters.
     """
-    program = _program(reading)
+    words = [one.single or "" for one in reading.found.positional]
+    own = next((word for word in words if word.endswith(_PROGRAMS)), "")
+    program = own.rpartition("/")[2].removesuffix(".py")
     reading = TARGET.reading(with_words(reading).found)
     if flag(reading, "--use_peft", "--use_lora"):
         raise LaunchError(f"{reading.place}: adapters of {program}.py are not predicted.")
@@ -65,12 +67,6 @@ def answers(reading: Reading) -> Answers:
     values.setdefault("sequence_parallel", False)
     ignored = {name for name in reading.found.options if "lora" not in name}
     return found.made(used=used, ignored=frozenset(ignored) - used)
-
-
-def _program(reading: Reading) -> str:
-    words = [one.single or "" for one in reading.found.positional]
-    own = next((word for word in words if word.endswith(_PROGRAMS)), "")
-    return own.rpartition("/")[2].removesuffix(".py")
 
 
 def _by_deepspeed(reading: Reading, found: Gathered) -> None:

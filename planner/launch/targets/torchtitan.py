@@ -260,14 +260,16 @@ def answers(reading: Reading) -> Answers:
     found = gathered(reading, "torchtitan")
     values, notes = found.values, found.notes
     values["framework"] = "torchtitan"
-    model = _model(options, name)
+    is_own = options.text("model.changed") is not None
+    is_flavored = options.text("model.flavor") is not None
+    model = None if is_own else _model(options, _flavor(options) if is_flavored else name)
     found.put("model", model)
     _sizes(options, name, function, found)
     _states(options, function, found)
     gpus = _split(reading, options, found)
     found.asked += ["model"] * (model is None) + ["num_gpus"] * (gpus is None)
     _batch(options, function, gpus, found)
-    values["precision"] = _precision(options, name, function)
+    values["precision"] = _precision(options, options.text("function") or name, function)
     _parts_of_model(reading, options, found)
     if model is None and _is_looped(options, function):
         found.ask("virtual_pipeline")
@@ -296,7 +298,9 @@ def _flavor(options: _Options) -> str:
     if module := options.text("model.name"):
         return f"{module}_{flavor}".lower()
     # Of a function for a model of its own folder: its name begins as the folder's.
-    named = (options.text("function") or "").lower()
+    named = (options.text("config") or options.text("function") or "").lower()
+    if not flavor:
+        return named
     module = next((one.module for one in SHIPPED if named.startswith(f"{one.module}_")), "")
     return f"{module}_{flavor}" if module else named
 

@@ -201,3 +201,23 @@ def test_a_function_that_changes_another_has_what_that_sets() -> None:
     assert (values["tensor_parallel"], values["pipeline_parallel"]) == (8, 2)
     assert (values["precision"], values["recompute"]) == ("fp8", "full")
     assert (values["micro_batch_size"], values["torch_compile"]) == (4, "auto")
+
+
+@pytest.mark.parametrize(
+    ("spec", "model"),
+    [("model_registry('70B')", "llama-3.1-70b"), ("replace(model_registry('70B'), model=m)", None)],
+)
+def test_a_model_that_a_function_makes_is_none_of_its_folder(
+    spec: str, model: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "from torchtitan.models.llama3 import model_registry\n"
+        "from torchtitan.models.llama3.config_registry import llama3_8b\n"
+        "def own():\n"
+        "    config = llama3_8b()\n"
+        f"    config.model_spec = {spec}\n"
+        "    return config\n"
+    )
+
+    assert read_launch(path).values.get("model") == model

@@ -459,3 +459,23 @@ def test_matrices_and_whole_modules_of_chinese_llama_alpaca_are_read(tmp_path: P
     assert (found["adapter"], found["lora_rank"]) == ("lora", 64)
     assert found["lora_targets"] == "all_linear"
     assert found["modules_to_save"] == "embeddings"
+
+
+def test_a_file_of_deepspeed_may_end_otherwise(tmp_path: Path) -> None:
+    # allenai/open-instruct, configs/ds_configs/*.conf.
+    (tmp_path / "ds.conf").write_text('{"zero_optimization": {"stage": 2}}')
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "accelerate launch --num_processes 8 --use_deepspeed --deepspeed_config_file ds.conf "
+        "sft.py --model_name_or_path Qwen/Qwen3-8B --bf16 --per_device_train_batch_size 1\n"
+    )
+
+    assert read_launch(path).values["zero_stage"] == 2
+
+
+def test_other_files_that_end_so_are_none(tmp_path: Path) -> None:
+    (tmp_path / "nginx.conf").write_text("events { worker: [ }")
+    path = tmp_path / "run.sh"
+    path.write_text("vllm serve Qwen/Qwen3-8B --chat-template nginx.conf\n")
+
+    assert read_launch(path).values["model"] == "Qwen/Qwen3-8B"
