@@ -24,7 +24,7 @@ from planner.question.terms import glossary
 from planner.specs.cache import steady
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
-from planner.specs.quantization import resembled
+from planner.specs.quantization import checkpoint_of, resembled
 from planner.workloads.given import Said
 
 USUAL_GPUS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb", "b300-sxm")
@@ -38,6 +38,8 @@ _LIKELY: Mapping[str, Sequence[object]] = {
 """Values of what a file takes from outside, of which the fastest that fits is taken."""
 _USUAL_LENGTH = 1024
 _SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
+_REPOSITORY = re.compile(r"(?<![\w./@-])[A-Za-z][\w-]*/[\w.-]*\w(?![\w/:@])")
+_MOST_WORDS = 100
 _DOUBLED = 11
 _BESIDE = (2, 4)
 _SHRINKS = 0.97
@@ -113,7 +115,10 @@ class LaunchFile:
         found = self._read(None)
         lacking = found.lacking(self.asked)
         near = self._model_of_path() if "model" in lacking else {}
-        found.require({*lacking} & {"model"} - {*near}, self.said)
+        likely = self._models_in(found) if "model" in lacking and not near else ()
+        if len(likely) == 1 and self.path.suffix not in PROSE:
+            near = {"model": (likely[0], "it is the one model that its text names")}
+        found.require({*lacking} & {"model"} - {*near}, self.said, likely)
         lacking = tuple(name for name in lacking if name not in near)
         if not lacking and near:
             one = self._on(None, near)
@@ -139,6 +144,15 @@ class LaunchFile:
             if model := model_named(name) or resembled(name.replace("_", "-"), self.specs):
                 return {"model": (model, f"{name} is the name of the file or its folder")}
         return {}
+
+    def _models_in(self, found: Imported) -> tuple[str, ...]:
+        """The repositories that the text of a file names and that are of known models."""
+        words = dict.fromkeys(_REPOSITORY.findall(found.found.text))
+        models: dict[str, str] = {}
+        for word in [*words][:_MOST_WORDS]:
+            if model := checkpoint_of(word, self.specs).model:
+                models.setdefault(model, word)
+        return (*models.values(),)
 
     def _first(self, choices: Sequence[Mapping[str, tuple[str, str]]]) -> Question:
         """The file on the first GPU on which it runs, or on the first of all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -152,6 +152,7 @@ _FOLDERS = ("/", "./", "../", "~", "$")
 _TO_FILL_IN = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)")
 """Words that stand for the user's own."""
 SPLITS = terms_about("degree", "train")
+_MOST_LIKELY = 3
 # What files of planner may leave to the user, or to the checkpoint.
 _OF_PLANS = ("model", *_OF_GPUS)
 _FORMATS = ("quantization", "expert_quantization")
@@ -272,8 +273,8 @@ class Imported:
             values[batch] = count_in(values[batch]) * given // own
         return values
 
-    def require(self, lacking: Collection[str], said: Said) -> None:
-        """Ask for terms that neither the file nor the user tells.
+    def require(self, lacking: Collection[str], said: Said, likely: Sequence[str] = ()) -> None:
+        """Ask for terms that neither the file nor the user tells; ``likely`` are answers.
 
         Raises
         ------
@@ -286,7 +287,10 @@ class Imported:
             f"{_NEEDED.get(name, name.replace('_', ' '))} ({said(name)})" for name in lacking
         )
         reasons = "".join(f"\n  {line}" for line in self.of(Status.OPEN))
-        raise LaunchError(f"{self.path} does not tell {words}: give it beside --from.{reasons}")
+        named = f" Its text names {', '.join(likely[:_MOST_LIKELY])}." if likely else ""
+        raise LaunchError(
+            f"{self.path} does not tell {words}: give it beside --from.{named}{reasons}"
+        )
 
 
 def _effective(all_values: Mapping[str, object], of_file: Mapping[str, object]) -> dict[str, Any]:

@@ -421,3 +421,15 @@ def test_of_a_format_without_kernels_the_layout_goes_with_its_gpus(tmp_path: Pat
     found = asked(tmp_path / "s.sh", text, gpu="h100").question()
 
     assert found.request.num_gpus == found.imported.values["tensor_parallel"]
+
+
+def test_a_model_from_outside_is_the_one_that_the_text_names(tmp_path: Path) -> None:
+    command = "vllm serve $MODEL_PATH --max-model-len 8192\n"
+    one = asked(tmp_path / "s.sh", f"hf download Qwen/Qwen3-8B --local-dir /models/m\n{command}")
+    two = asked(tmp_path / "t.sh", f"# Qwen/Qwen3-8B, Qwen/Qwen3-32B or a/b\n{command}")
+
+    imported = one.question().imported
+    assert imported.values["model"] == "Qwen/Qwen3-8B"
+    assert "its text names" in imported.assumed["model"]
+    with pytest.raises(LaunchError, match=r"Its text names Qwen/Qwen3-8B, Qwen/Qwen3-32B\."):
+        two.question()
