@@ -26,6 +26,7 @@ from planner.launch.launchers.charts import chart_around, values_in
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.launchers.fronts import served_by_properties, served_by_triton
 from planner.launch.launchers.inferencex import environment_of
+from planner.launch.launchers.recipes import with_arguments
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.loads import (
     REQUESTS,
@@ -433,7 +434,7 @@ def _of_containers(path: Path, text: str) -> Iterator[Found]:
             yield from _requests(path, script, inner)
             target = started(inner.words)
             if target is not None and not container.is_follower:
-                words = list(inner.words)
+                words = with_arguments(inner.words, container.environment, script.files)
                 if container.role and not any(word.begins in _POOL_OPTIONS for word in words):
                     told = (_POOL_OPTIONS[0], container.role)  # by the container alone
                     words += [Word.of(computed(one), container.line, one) for one in told]
