@@ -55,7 +55,7 @@ def in_chart(
             readable.append(document)
     text = "".join(f"{one.text}\n---\n" for one in readable)
     places = [(one.path, line) for one in readable for line in (*one.lines, one.lines[-1])]
-    notes = (f"Its templates are filled with the values of {chart.name}.",)
+    notes: tuple[str, ...] = (f"Its templates are filled with the values of {chart.name}.",)
     if left_out:
         told = "; ".join(left_out[:_MOST_TOLD])
         notes += (f"Of its templates this is left out, as it is not understood: {told}.",)
@@ -91,8 +91,8 @@ def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Pat
                 values = overlaid(values, values_in(text, file.name))
         elif option in _SETS:
             for name, text in _PAIR.findall(given):
-                file = _near(path, text) if option == "--set-file" else None
-                own = reading.read_text(file, LARGEST, LaunchError) if file else _value(text)
+                place = _near(path, text) if option == "--set-file" else None
+                own = reading.read_text(place, LARGEST, LaunchError) if place else _value(text)
                 said = overlaid(said, _below(name, own))
         elif option.startswith("-"):
             at += not equals and option not in _FLAGS

@@ -68,7 +68,7 @@ def with_arguments(
     As charts of AI-Hypercomputer/gpu-recipes do: src/helm-charts/*/inference-templates.
     """
     named = environment.get("SERVER_ARGS_FILE")
-    keys = () if named is None else (PurePath(named.text or "").name, "serving-configuration")
+    keys = [] if named is None else [PurePath(named.text or "").name, "serving-configuration"]
     found = next((files[key] for key in keys if key in files), None)
     places = [at for at, word in enumerate(words) if word.raw.strip('"').endswith(_ALL_GIVEN)]
     if found is None or not places:
