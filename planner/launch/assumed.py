@@ -176,7 +176,7 @@ class LaunchFile:
         found = read_launch(
             self.path, self.number, self.specs, num_gpus=given, gpu=gpu, text=self.text
         )
-        return self._with_lengths(found)
+        return self._with_lengths(found.of_other_model() if "model" in self.asked else found)
 
     def _with_lengths(self, found: Imported) -> Imported:
         """The launch with requests that its server takes, where those of a plan are too long."""
@@ -224,6 +224,7 @@ class LaunchFile:
         """The file on so many GPUs, with the best of what else it leaves open."""
         values: dict[str, object] = {name: value for name, (value, _) in assumed.items()}
         found = self._read(num_gpus, str(values["gpu"]) if "gpu" in values else None)
+        found = found.of_other_model() if "model" in assumed else found
         lacking = found.lacking({**self.asked, **values})
         names = [name for name in lacking if name in _LIKELY]
         told = {name: why for name, (_, why) in assumed.items()}

@@ -194,6 +194,15 @@ class Imported:
             answers=replace(self.answers, asked=()),
         )
 
+    def of_other_model(self) -> Imported:
+        """The launch of a model that the file does not tell, whose checkpoint has its own types."""
+        gone = {*_FORMATS} & {*self.defaults}
+        kept = [
+            {name: value for name, value in table.items() if name not in gone}
+            for table in (self.values, self.defaults)
+        ]
+        return replace(self, values=kept[0], defaults=kept[1])
+
     @property
     def workload(self) -> str:
         """What the file starts."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from planner.base import reading
 from planner.documents.shell.text import LARGEST
-from planner.documents.shell.values import Word
+from planner.documents.shell.values import Word, computed, untold
 from planner.documents.yaml_places import Place, documents
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import Container, plain_word
@@ -37,7 +37,7 @@ _OWN_REQUESTS = {
 _EXPERTS = "--enable-expert-parallel"
 _DRAFTS = {
     "sglang_config": ("--speculative-algorithm", "NEXTN"),
-    "vllm_config": ("--speculative-config", '{"method":"mtp"}'),
+    "vllm_config": ("--speculative-config", ""),
     "trtllm_config": ("speculative_config.decoding_type=MTP",),
 }
 _CONFIGS = ("configs", ".github/configs")
@@ -90,7 +90,7 @@ def _configs_above(path: Path) -> Iterator[Path]:
     for folder in path.absolute().parents[:_MOST_ABOVE]:
         for name in _CONFIGS:
             with suppress(OSError):
-                yield from sorted((folder / name).glob("*master*.yaml"))
+                yield from sorted((folder / name).glob("**/*master*.yaml"))
 
 
 def _points(entry: Place) -> Iterator[tuple[Place, Place]]:
@@ -166,4 +166,6 @@ def _degrees(worker: Place, engine: str, drafts: bool) -> Iterator[Word]:
     if "ep" not in known and (worker.get("ep").text or "1") != "1":
         texts.append(_EXPERTS)
     texts += _DRAFTS[engine] if drafts else ()
-    yield from (plain_word(text, worker.line) for text in texts)
+    for text in texts:
+        told = computed(text) if text else untold("the script tells how many tokens are drafted")
+        yield Word.of(told, worker.line, text)
