@@ -25,7 +25,7 @@ from planner.launch.launchers import Inner, given_by, inner_commands, read_scrip
 from planner.launch.launchers.charts import chart_around, values_in
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.launchers.fronts import served_by_properties, served_by_triton
-from planner.launch.launchers.inferencex import environment_of
+from planner.launch.launchers.inferencex import entry_of
 from planner.launch.launchers.recipes import with_arguments
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.loads import (
@@ -144,13 +144,19 @@ def _of_script(path: Path, text: str) -> Iterator[Found]:
     if (modelfile := modelfile_of(text, path.name)) is not None:
         yield modelfile
         return
-    environment, note = environment_of(path, text)
-    script = read_script(text, environment, path.name)
+    entry = entry_of(path, text)
+    script = read_script(text, {} if entry is None else entry.environment, path.name)
     if text.lstrip().startswith("-"):
         yield from _of_arguments(path, script)
         return
-    for found in _of_commands(path, script):
-        yield replace(found, notes=(note,)) if note else found
+    own = [*_of_commands(path, script)]
+    if entry is None:
+        yield from own
+    elif any(one.target != REQUESTS for one in own):
+        yield from (replace(one, notes=(entry.note,)) for one in own)
+    else:  # what it starts stands elsewhere: the entry says how many of what
+        for one in _of_yaml(entry.file, entry.text):
+            yield replace(one, path=entry.file)
 
 
 def _of_commands(path: Path, script: Script) -> Iterator[Found]:
