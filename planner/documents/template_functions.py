@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import reduce
 from typing import Any
 
@@ -51,14 +52,10 @@ def shown(value: Value) -> str:
 
 
 def _yaml(value: Value) -> str:
-    is_several = isinstance(value, Mapping | list | tuple) and bool(value)
-    text = yaml_text(value) if is_several else "" if value is None else _one(value)
-    return text.rstrip("\n")
-
-
-def _one(value: Value) -> str:
-    empty = {dict: "{}", list: "[]", tuple: "[]"}.get(type(value))
-    return empty or yaml_scalar(value)
+    if isinstance(value, Mapping | list | tuple):
+        empty = "{}" if isinstance(value, Mapping) else "[]"
+        return yaml_text(value).rstrip("\n") if value else empty  # type: ignore[arg-type]
+    return "" if value is None else yaml_scalar(value)
 
 
 def _indented(number: int, text: Value) -> str:
@@ -295,7 +292,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "values": lambda table: [*table.values()],
     "merge": lambda table, *others: _merged(False, table, *others),
     "mergeOverwrite": lambda table, *others: _merged(True, table, *others),
-    "deepCopy": lambda value: json.loads(json.dumps(value)),
+    "deepCopy": deepcopy,
     "dig": _dug,
     "has": lambda value, values: value in _listed(values),
     "first": lambda values: next(iter(values or []), None),

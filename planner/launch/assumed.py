@@ -24,7 +24,7 @@ from planner.question.terms import glossary
 from planner.specs.cache import steady
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
-from planner.specs.quantization import resembled
+from planner.specs.quantization import checkpoint_of, resembled
 from planner.workloads.given import Said
 
 USUAL_GPUS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb", "b300-sxm")
@@ -38,6 +38,8 @@ _LIKELY: Mapping[str, Sequence[object]] = {
 """Values of what a file takes from outside, of which the fastest that fits is taken."""
 _USUAL_LENGTH = 1024
 _SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
+_REPOSITORY = re.compile(r"(?<![\w./@-])[A-Za-z][\w-]*/[\w.-]*\w(?![\w/:@])")
+_MOST_WORDS = 100
 _DOUBLED = 11
 _BESIDE = (2, 4)
 _SHRINKS = 0.97
@@ -113,7 +115,10 @@ class LaunchFile:
         found = self._read(None)
         lacking = found.lacking(self.asked)
         near = self._model_of_path() if "model" in lacking else {}
-        found.require({*lacking} & {"model"} - {*near}, self.said)
+        likely = self._models_in(found) if "model" in lacking and not near else ()
+        if len(likely) == 1 and self.path.suffix not in PROSE:
+            near = {"model": (likely[0], "it is the one model that its text names")}
+        found.require({*lacking} & {"model"} - {*near}, self.said, likely)
         lacking = tuple(name for name in lacking if name not in near)
         if not lacking and near:
             one = self._on(None, near)
@@ -141,6 +146,15 @@ class LaunchFile:
                 return {"model": (model, f"{name} is the name of the file or its folder")}
         return {}
 
+    def _models_in(self, found: Imported) -> tuple[str, ...]:
+        """The repositories that the text of a file names and that are of known models."""
+        words = dict.fromkeys(_REPOSITORY.findall(found.found.text))
+        models: dict[str, str] = {}
+        for word in [*words][:_MOST_WORDS]:
+            if model := checkpoint_of(word, self.specs).model:
+                models.setdefault(model, word)
+        return (*models.values(),)
+
     def _first(self, choices: Sequence[Mapping[str, tuple[str, str]]]) -> Question:
         """The file on the first GPU on which it runs, or on the first of all."""
         tried: list[OnGpus] = []
@@ -163,7 +177,7 @@ class LaunchFile:
         found = read_launch(
             self.path, self.number, self.specs, num_gpus=given, gpu=gpu, text=self.text
         )
-        return self._with_lengths(found)
+        return self._with_lengths(found.of_other_model() if "model" in self.asked else found)
 
     def _with_lengths(self, found: Imported) -> Imported:
         """The launch with requests that its server takes, where those of a plan are too long."""
@@ -211,6 +225,7 @@ class LaunchFile:
         """The file on so many GPUs, with the best of what else it leaves open."""
         values: dict[str, object] = {name: value for name, (value, _) in assumed.items()}
         found = self._read(num_gpus, str(values["gpu"]) if "gpu" in values else None)
+        found = found.of_other_model() if "model" in assumed else found
         lacking = found.lacking({**self.asked, **values})
         names = [name for name in lacking if name in _LIKELY]
         told = {name: why for name, (_, why) in assumed.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from planner.launch.launchers.charts import (
     documents_of,
     overlaid,
     values_in,
+    values_of,
 )
 from planner.launch.understood import Found
 
@@ -29,8 +30,8 @@ _FILES = ("-f", "--values")
 _SETS = ("--set", "--set-string", "--set-file")
 _FLAGS = ("--install", "-i", "--wait", "--create-namespace", "--atomic", "--debug", "--dry-run")
 _MOST_ABOVE = 7
-_OUTSIDE = "$OUTSIDE"
-"""In place of what a command takes from its environment."""
+_OUTSIDE = "FROM_OUTSIDE"
+"""In place of what a command takes from its environment; reads as a place to fill in."""
 _MOST_TOLD = 3
 _PAIR = re.compile(r"([\w.\[\]\\/$-]+)=((?:\\.|[^,])*)(?:,|$)")
 
@@ -54,7 +55,7 @@ def in_chart(
             readable.append(document)
     text = "".join(f"{one.text}\n---\n" for one in readable)
     places = [(one.path, line) for one in readable for line in (*one.lines, one.lines[-1])]
-    notes = (f"Its templates are filled with the values of {chart.name}.",)
+    notes: tuple[str, ...] = (f"Its templates are filled with the values of {chart.name}.",)
     if left_out:
         told = "; ".join(left_out[:_MOST_TOLD])
         notes += (f"Of its templates this is left out, as it is not understood: {told}.",)
@@ -75,6 +76,7 @@ def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Pat
     if texts[:1] != ["helm"] or not {*texts[1:2]} & {*_INSTALLS}:
         return []
     values: dict[str, Any] = {}
+    said: dict[str, Any] = {}
     others: list[str] = []
     named: list[Path] = []
     at = 2
@@ -88,11 +90,10 @@ def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Pat
                 text = reading.read_text(file, LARGEST, LaunchError)
                 values = overlaid(values, values_in(text, file.name))
         elif option in _SETS:
-            pairs = _PAIR.findall(given)
-            for name, text in pairs if option == "--set-file" else _told(pairs):
-                file = _near(path, text) if option == "--set-file" else None
-                own = reading.read_text(file, LARGEST, LaunchError) if file else _value(text)
-                values = overlaid(values, _below(name, own))
+            for name, text in _PAIR.findall(given):
+                place = _near(path, text) if option == "--set-file" else None
+                own = reading.read_text(place, LARGEST, LaunchError) if place else _value(text)
+                said = overlaid(said, _below(name, own))
         elif option.startswith("-"):
             at += not equals and option not in _FLAGS
         else:
@@ -101,7 +102,8 @@ def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Pat
     charts = (_near(path, one) for one in others[::-1])
     chart = next((one for one in charts if one is not None and one.is_dir()), None)
     if chart is not None and (around := chart_around(chart)) is not None:
-        return in_chart(around, values, read)
+        below = overlaid(values_of(around), values)
+        return in_chart(around, overlaid(values, _kept(said, below)), read)
     return [
         (file, one)
         for file in named[-1:]
@@ -121,9 +123,16 @@ def _near(path: Path, name: str) -> Path | None:
     return None
 
 
-def _told(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Without those whose values text alone does not tell: the chart's own hold."""
-    yield from ((name, text) for name, text in pairs if _OUTSIDE not in f"{name}{text}")
+def _kept(said: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Values without those of which text alone tells nothing where a number is there already."""
+    found: dict[str, Any] = {}
+    for key, value in said.items():
+        other = own.get(key)
+        if isinstance(value, Mapping):
+            found[key] = _kept(value, other if isinstance(other, Mapping) else {})
+        elif value != _OUTSIDE or not isinstance(other, int | float):
+            found[key] = value
+    return found
 
 
 def _value(text: str) -> object:

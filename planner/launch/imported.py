@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -154,6 +154,7 @@ _TO_FILL_IN = re.compile(
 )
 """Words that stand for the user's own."""
 SPLITS = terms_about("degree", "train")
+_MOST_LIKELY = 3
 # What files of planner may leave to the user, or to the checkpoint.
 _OF_PLANS = ("model", *_OF_GPUS)
 _FORMATS = ("quantization", "expert_quantization")
@@ -194,6 +195,15 @@ class Imported:
             assumed={**self.assumed, **why},
             answers=replace(self.answers, asked=()),
         )
+
+    def of_other_model(self) -> Imported:
+        """The launch of a model that the file does not tell, whose checkpoint has its own types."""
+        gone = {*_FORMATS} & {*self.defaults}
+        kept = [
+            {name: value for name, value in table.items() if name not in gone}
+            for table in (self.values, self.defaults)
+        ]
+        return replace(self, values=kept[0], defaults=kept[1])
 
     @property
     def workload(self) -> str:
@@ -274,8 +284,8 @@ class Imported:
             values[batch] = count_in(values[batch]) * given // own
         return values
 
-    def require(self, lacking: Collection[str], said: Said) -> None:
-        """Ask for terms that neither the file nor the user tells.
+    def require(self, lacking: Collection[str], said: Said, likely: Sequence[str] = ()) -> None:
+        """Ask for terms that neither the file nor the user tells; ``likely`` are answers.
 
         Raises
         ------
@@ -288,7 +298,10 @@ class Imported:
             f"{_NEEDED.get(name, name.replace('_', ' '))} ({said(name)})" for name in lacking
         )
         reasons = "".join(f"\n  {line}" for line in self.of(Status.OPEN))
-        raise LaunchError(f"{self.path} does not tell {words}: give it beside --from.{reasons}")
+        named = f" Its text names {', '.join(likely[:_MOST_LIKELY])}." if likely else ""
+        raise LaunchError(
+            f"{self.path} does not tell {words}: give it beside --from.{named}{reasons}"
+        )
 
 
 def _effective(all_values: Mapping[str, object], of_file: Mapping[str, object]) -> dict[str, Any]:

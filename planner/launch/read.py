@@ -25,8 +25,9 @@ from planner.launch.launchers import Inner, given_by, inner_commands, read_scrip
 from planner.launch.launchers.charts import chart_around, values_in
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.launchers.fronts import served_by_properties, served_by_triton
-from planner.launch.launchers.inferencex import environment_of
+from planner.launch.launchers.inferencex import entry_of
 from planner.launch.launchers.peel import SCRIPTS
+from planner.launch.launchers.recipes import with_arguments
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.loads import (
     REQUESTS,
@@ -151,13 +152,20 @@ def _of_script(
     if (modelfile := modelfile_of(text, path.name)) is not None:
         yield modelfile
         return
-    environment, note = environment_of(path, text)
+    entry = entry_of(path, text)
+    environment = {} if entry is None else entry.environment
     script = read_script(text, {**environment, **(given or {})}, path.name)
     if text.lstrip().startswith("-"):
         yield from _of_arguments(path, script)
         return
-    for found in _of_commands(path, script, depth):
-        yield replace(found, notes=(note,)) if note else found
+    own = [*_of_commands(path, script, depth)]
+    if entry is None:
+        yield from own
+    elif any(one.target != REQUESTS for one in own):
+        yield from (replace(one, notes=(entry.note,)) for one in own)
+    else:  # what it starts stands elsewhere: the entry says how many of what
+        for one in _of_yaml(entry.file, entry.text):
+            yield replace(one, path=entry.file)
 
 
 def _of_commands(path: Path, script: Script, depth: int = 0) -> Iterator[Found]:
@@ -479,7 +487,7 @@ def _of_containers(path: Path, text: str) -> Iterator[Found]:
             yield from _requests(path, script, inner)
             target = started(inner.words)
             if target is not None and not container.is_follower:
-                words = list(inner.words)
+                words = with_arguments(inner.words, container.environment, script.files)
                 if container.role and not any(word.begins in _POOL_OPTIONS for word in words):
                     told = (_POOL_OPTIONS[0], container.role)  # by the container alone
                     words += [Word.of(computed(one), container.line, one) for one in told]

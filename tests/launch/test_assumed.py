@@ -421,3 +421,30 @@ def test_of_a_format_without_kernels_the_layout_goes_with_its_gpus(tmp_path: Pat
     found = asked(tmp_path / "s.sh", text, gpu="h100").question()
 
     assert found.request.num_gpus == found.imported.values["tensor_parallel"]
+
+
+def test_a_model_from_outside_is_the_one_that_the_text_names(tmp_path: Path) -> None:
+    command = "vllm serve $MODEL_PATH --max-model-len 8192\n"
+    one = asked(tmp_path / "s.sh", f"hf download Qwen/Qwen3-8B --local-dir /models/m\n{command}")
+    two = asked(tmp_path / "t.sh", f"# Qwen/Qwen3-8B, Qwen/Qwen3-32B or a/b\n{command}")
+
+    imported = one.question().imported
+    assert imported.values["model"] == "Qwen/Qwen3-8B"
+    assert "its text names" in imported.assumed["model"]
+    with pytest.raises(LaunchError, match=r"Its text names Qwen/Qwen3-8B, Qwen/Qwen3-32B\."):
+        two.question()
+
+
+def test_a_checkpoint_that_is_given_beside_a_file_has_its_own_types(tmp_path: Path) -> None:
+    """DeepSeek-R1 is published in blocks of fp8; the file that names no model says nothing."""
+    path = tmp_path / "s.sh"
+    text = "vllm serve $MODEL --tensor-parallel-size 8\n"
+    given = asked(path, text, gpu="h200", model="deepseek-ai/DeepSeek-R1").question()
+    own = asked(
+        tmp_path / "t.sh", f"{text[:-1]} --quantization fp8\n", gpu="h200", model="qwen3-32b"
+    )
+
+    assert "quantization" not in given.request.settings
+    assert own.question().request.settings["quantization"] == "fp8"
+    named = asked(tmp_path / "deepseek-r1.sh", text, gpu="h200").question()
+    assert named.request.settings["quantization"] == "fp8_block"

@@ -88,3 +88,27 @@ def test_values_of_another_name_go_over_those_of_the_chart(chart: Path) -> None:
 def test_values_that_a_chart_refuses_are_told(chart: Path) -> None:
     with pytest.raises(LaunchError):
         read_launch(chart)
+
+
+def test_what_the_environment_sets_leaves_numbers_and_asks_for_a_model(chart: Path) -> None:
+    (chart / "values.yaml").write_text(_VALUES.replace("name:", "name: Qwen/Qwen3-8B"))
+    script = chart.parent.parent / "install.sh"
+    script.write_text("helm install --set tp=$TP,image=$REPO/vllm:$TAG name charts/server\n")
+    numbers = read_launch(script).values
+    script.write_text("helm install --set model.name=$MODEL name charts/server\n")
+
+    assert {"tensor_parallel": 2, "model": "Qwen/Qwen3-8B"}.items() <= numbers.items()
+    assert "model" in read_launch(script).lacking({})
+
+
+def test_options_of_a_file_stand_where_the_script_gives_its_own(chart: Path) -> None:
+    """As launchers of gpu-recipes do, with a ConfigMap of options."""
+    (chart / "values.yaml").write_text(_VALUES.replace("name:", "name: Qwen/Qwen3-8B"))
+    env = "        env: [{name: SERVER_ARGS_FILE, value: /configs/args.yaml}]\n        resources:"
+    text = _DEPLOYMENT.replace("        resources:", env)
+    (chart / "templates" / "deployment.yaml").write_text(text)
+    options = "  args.yaml: |\n    max-model-len: 8192\n    enable-prefix-caching: false\n"
+    started = _SCRIPTS.replace('{{ join " " .Values.args }}', '"$@"') + options
+    (chart / "templates" / "scripts.yaml").write_text(started)
+
+    assert read_launch(chart).values["max_model_len"] == 8192

@@ -62,7 +62,7 @@ def documents_of(chart: Path, values: Mapping[str, Any] | None = None) -> Iterat
     LaunchError
         Its values are no YAML, or no template can be read.
     """
-    given = overlaid(_plain(chart / _VALUES), values or {})
+    given = overlaid(values_of(chart), values or {})
     root = {
         "Values": given,
         "Release": _RELEASE,
@@ -94,6 +94,11 @@ def documents_of(chart: Path, values: Mapping[str, Any] | None = None) -> Iterat
         yield Document(path=file, text=filled.text, lines=filled.lines, left_out=filled.left_out)
     if faults and not read:
         raise faults[0]
+
+
+def values_of(chart: Path) -> dict[str, Any]:
+    """The values of a chart itself; raises `LaunchError` where they are no YAML."""
+    return _plain(chart / _VALUES)
 
 
 def values_in(text: str, name: str) -> dict[str, Any]:

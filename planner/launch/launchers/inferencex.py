@@ -7,13 +7,14 @@ Source: SemiAnalysisAI/InferenceX, configs/CONFIGS.md and .github/workflows/benc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from planner.base import reading
+from planner.base.records import record
 from planner.documents.shell.text import LARGEST
-from planner.documents.shell.values import Word
+from planner.documents.shell.values import Word, computed, untold
 from planner.documents.yaml_places import Place, documents
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import Container, plain_word
@@ -37,7 +38,7 @@ _OWN_REQUESTS = {
 _EXPERTS = "--enable-expert-parallel"
 _DRAFTS = {
     "sglang_config": ("--speculative-algorithm", "NEXTN"),
-    "vllm_config": ("--speculative-config", '{"method":"mtp"}'),
+    "vllm_config": ("--speculative-config", ""),
     "trtllm_config": ("speculative_config.decoding_type=MTP",),
 }
 _CONFIGS = ("configs", ".github/configs")
@@ -57,14 +58,24 @@ def entries_of(document: Place) -> Iterator[Container]:
             yield from _servers(entry)
 
 
-def environment_of(path: Path, text: str) -> tuple[dict[str, str], str]:
-    """What a script is run with, and a note that says whose values these are.
+@record(kw_only=True)
+class Entry:
+    """What a script is run with: an entry of the configs of its repository.
 
-    They are those of the first point of its entry in the configs of the repository that it stands
-    in; nothing of other scripts, and where there is no such entry.
+    ``text`` is the entry in the lines where it stands in its ``file``; ``environment`` that of its
+    first point, and ``note`` says so.
     """
+
+    file: Path
+    text: str
+    environment: Mapping[str, str]
+    note: str
+
+
+def entry_of(path: Path, text: str) -> Entry | None:
+    """The entry that has the name of a script; None of other scripts, and where there is none."""
     if _OF_SCRIPTS not in text:
-        return {}, ""
+        return None
     words = {*re.split(r"[_-]", path.stem.lower())}
     for file in _configs_above(path):
         with suppress(LaunchError):
@@ -82,15 +93,21 @@ def environment_of(path: Path, text: str) -> tuple[dict[str, str], str]:
             for scenario, point in _points(entry):
                 values = _values(entry, scenario, point)
                 told = ", ".join(f"{name} {value}" for name, value in values.items())
-                return values, f"{told}: as {found['name']} of {file.name} runs the script."
-    return {}, ""
+                return Entry(
+                    file=file,
+                    text="\n" * whole.count("\n", 0, found.start()) + found[0],
+                    environment=values,
+                    note=f"{told}: as {found['name']} of {file.name} runs the script.",
+                )
+    return None
 
 
 def _configs_above(path: Path) -> Iterator[Path]:
     for folder in path.absolute().parents[:_MOST_ABOVE]:
         for name in _CONFIGS:
             with suppress(OSError):
-                yield from sorted((folder / name).glob("*master*.yaml"))
+                files = (folder / name).glob("**/*master*.yaml")
+                yield from sorted(files, key=lambda one: (len(one.parts), one.name))
 
 
 def _points(entry: Place) -> Iterator[tuple[Place, Place]]:
@@ -166,4 +183,6 @@ def _degrees(worker: Place, engine: str, drafts: bool) -> Iterator[Word]:
     if "ep" not in known and (worker.get("ep").text or "1") != "1":
         texts.append(_EXPERTS)
     texts += _DRAFTS[engine] if drafts else ()
-    yield from (plain_word(text, worker.line) for text in texts)
+    for text in texts:
+        told = computed(text) if text else untold("the script tells how many tokens are drafted")
+        yield Word.of(told, worker.line, text)

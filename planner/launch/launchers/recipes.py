@@ -7,11 +7,13 @@ vllm-project/recipes, models/ and strategies/ (2026-08).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
 
+from planner.documents.shell import HereDocument
 from planner.documents.shell.text import Given, stated
 from planner.documents.shell.values import Word, untold
-from planner.documents.yaml_places import Place
+from planner.documents.yaml_places import Place, documents
 from planner.launch.launchers.containers import Container, environment_at, plain_word, word_at
 from planner.launch.understood import LENGTHS, World
 
@@ -27,6 +29,7 @@ _LENGTHS = dict(zip(LENGTHS, ("isl", "osl"), strict=True))
 _SEVERAL = re.compile(r"\d+(?:\s*[x,]\s*\d+)*")
 # Strategies of vLLM's recipes on one node, as the options of their files.
 _STRATEGIES = {"single_node_tp": (), "single_node_tep": ("--enable-expert-parallel",)}
+_ALL_GIVEN = ("$@", "[@]}")
 _AS_MANY = "the recipe takes all GPUs of the node"
 
 
@@ -55,6 +58,23 @@ def requests_at(lengths: Place, at_once: Place) -> dict[str, Given]:
         which = " (the largest)" if len(numbers) > 1 else ""
         said["at_once"] = stated(f"concurrency{which}", str(max(numbers)), at_once.line)
     return said
+
+
+def with_arguments(
+    words: Sequence[Word], environment: Mapping[str, Word], files: Mapping[str, HereDocument]
+) -> list[Word]:
+    """The words of a command with the options that its container reads from a file of its own.
+
+    As charts of AI-Hypercomputer/gpu-recipes do: src/helm-charts/*/inference-templates.
+    """
+    named = environment.get("SERVER_ARGS_FILE")
+    keys = [] if named is None else [PurePath(named.text or "").name, "serving-configuration"]
+    found = next((files[key] for key in keys if key in files), None)
+    places = [at for at, word in enumerate(words) if word.raw.strip('"').endswith(_ALL_GIVEN)]
+    if found is None or not places:
+        return [*words]
+    own = [word for one in documents(found.text, keys[0]) for word in options_of(one, "--")]
+    return [*words[: places[0]], *own, *words[places[0] + 1 :]]
 
 
 def _of_srt(document: Place) -> Iterator[Container]:
