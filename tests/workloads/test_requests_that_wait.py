@@ -10,7 +10,7 @@ import pytest
 from planner.estimators.inference.memory import serving_memory
 from planner.optimize.source import first_row
 from planner.question.request import Request
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.plan import evaluated, make_plan, one_configuration
 
 
 @pytest.mark.parametrize("asked", [10, 12, 64, 500, 5000])
@@ -38,6 +38,33 @@ def test_as_many_are_held_as_have_room_and_no_more(asked: int) -> None:
     ]
     assert np.all(room[0] >= held.concurrency)
     assert np.all(room[1] < held.concurrency + 1)
+
+
+@pytest.mark.parametrize("rate", [None, 2.0])
+def test_what_is_accepted_is_predicted_alike_where_rejections_are_known(rate: float | None) -> None:
+    """A search knows what has no room before it predicts, and one plan does not."""
+    request = Request(
+        workload="serve",
+        model="llama-3.1-70b",
+        gpu="h100",
+        num_gpus=4,
+        engine="vllm",
+        input_tokens=2000,
+        output_tokens=500,
+        request_rate=rate,
+        mode="aggregated",
+    )
+    source = make_plan(request).problem.sources[0]
+    possible, codes, _ = source.possible(source.mesh.table())
+    known, alone = source.judged(possible, codes), source.judged(possible)
+    accepted = np.flatnonzero(codes == 0)
+    assert 0 < accepted.size < codes.size
+    assert (np.broadcast_to(alone.rejected_by, known.shape) == known.rejected_by).all()
+    for name in ("time_to_first_token", "time_per_output_token", "request_rate"):
+        one, other = (each.at(each.value(name), accepted) for each in (known, alone))
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    few, many = (each.estimate.served.phases.fixed.size for each in (known, alone))
+    assert few < many
 
 
 def pools(concurrency: int | None, **asked: object) -> Request:
