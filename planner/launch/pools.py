@@ -46,8 +46,7 @@ def joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
     for at, (one, _) in enumerate(found):
         kinds = [name in one.values for name in REPLICAS]
         if kinds.count(True) == 1:
-            which = one.found.deployment, one.values.get("model")
-            pools.setdefault(which, ([], []))[kinds.index(True)].append(at)
+            pools.setdefault(one.values.get("model"), ([], []))[kinds.index(True)].append(at)
     pairs = [
         both
         for decode, prefill in pools.values()
