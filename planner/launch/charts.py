@@ -21,7 +21,7 @@ from planner.launch.launchers.charts import (
     values_in,
     values_of,
 )
-from planner.launch.understood import Found
+from planner.launch.understood import MOST_ABOVE, Found
 
 Reader = Callable[[Path, str], Iterator[Found]]
 """Reads the documents of a text, as of a file of this path."""
@@ -29,7 +29,6 @@ _INSTALLS = ("install", "upgrade", "template")
 _FILES = ("-f", "--values")
 _SETS = ("--set", "--set-string", "--set-file")
 _FLAGS = ("--install", "-i", "--wait", "--create-namespace", "--atomic", "--debug", "--dry-run")
-_MOST_ABOVE = 7
 _OUTSIDE = "FROM_OUTSIDE"
 """In place of what a command takes from its environment; reads as a place to fill in."""
 _MOST_TOLD = 3
@@ -116,7 +115,7 @@ def _near(path: Path, name: str) -> Path | None:
     plain = name.rpartition(f"{_OUTSIDE}/")[2].strip("\"'").removeprefix("./")
     if not plain or _OUTSIDE in plain or plain.startswith("/") or ".." in Path(plain).parts:
         return None
-    for folder in path.absolute().parents[:_MOST_ABOVE]:
+    for folder in path.absolute().parents[:MOST_ABOVE]:
         with suppress(OSError):
             if (folder / plain).exists():
                 return folder / plain

@@ -13,14 +13,14 @@ from pathlib import Path
 from planner.base import reading
 from planner.documents.prose import blocks_of, without_prompts
 from planner.documents.python import Call, calls_of, cells_of, program_and_shell
-from planner.documents.shell import HereDocument, Script, Word
+from planner.documents.shell import Script, Word
 from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.shell.values import computed
-from planner.documents.tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError, PlannerError
 from planner.launch.arguments import read_arguments, told_in
 from planner.launch.charts import in_chart, installed
 from planner.launch.imported import Imported, imported
+from planner.launch.keys import documents_in, of_here_document
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.charts import chart_around, values_in
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
@@ -52,7 +52,7 @@ from planner.launch.ray_serve import configs_of
 from planner.launch.target import Target
 from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of, with_models
-from planner.launch.understood import REPLICAS, Found, World, number_of
+from planner.launch.understood import MOST_ABOVE, REPLICAS, Found, World, number_of
 
 _MOST_NAMED = 5
 _DEEPEST = 3
@@ -114,7 +114,7 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
         alone = Script(
             name=path.name, text=text, commands=(), variables={}, directives=(), files={}
         )
-        for found in _trees(path, text):
+        for found in documents_in(path, text):
             if found.target:
                 yield replace(found, files=_files(path, alone, found.options.values()))
         return
@@ -349,7 +349,7 @@ def _called(path: Path, text: str) -> tuple[tuple[Call, ...], str, str]:
 
 def _of_yaml(path: Path, text: str) -> Iterator[Found]:
     yield from _of_containers(path, text)
-    yield from (found for found in _trees(path, text) if found.target)
+    yield from (found for found in documents_in(path, text) if found.target)
 
 
 def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
@@ -428,11 +428,11 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
         if Path(written).name == Path(name).name:
             if (modelfile := modelfile_of(document.text, name)) is not None:
                 return modelfile
-            return _of_here_document(path, script, document, Path(name).name)
+            return of_here_document(path, script, document, Path(name).name)
     parts = Path(name).parts  # a folder may be mounted elsewhere than it stands here
     ends = [Path(*parts[start:]) for start in range(1, len(parts))]
     # Commands name files from the folder that they are started in, often that of all.
-    around = path.absolute().parent.parents if len(parts) > 1 else ()
+    around = path.absolute().parents[1:MOST_ABOVE] if len(parts) > 1 else ()
     places = [path.parent / name, *(path.parent / end for end in ends)]
     for place in (*places, *(folder / name for folder in around)):
         try:
@@ -441,37 +441,9 @@ def _document(path: Path, script: Script, name: str) -> Found | None:
             continue
         if place.suffix == _JSON_TOO and not text.lstrip().startswith("{"):
             continue
-        made = (replace(one, path=place) for one in _trees(place, text))
+        made = (replace(one, path=place) for one in documents_in(place, text))
         return modelfile_of(text, name) or next(made, None)
     return None
-
-
-def _of_here_document(path: Path, script: Script, document: HereDocument, name: str) -> Found:
-    place = f"{path.name}:{document.line}"
-    try:
-        trees = read_trees(document.text, place)
-    except LaunchError:  # what text alone does not tell may leave it no YAML
-        told = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
-        trees = read_trees(told, place)
-    options = {} if not trees else _leaves(trees[0])
-    moved = {
-        key: Given(
-            option=given.option,
-            texts=given.texts,
-            line=given.line + document.line - 1,
-            spans=tuple(None if one is None else document.place(one) for one in given.spans),
-            whole=None if given.whole is None else document.place(given.whole),
-            unknown=given.unknown,
-        )
-        for key, given in options.items()
-    }
-    return Found(
-        target=_target_of(trees[0]) if trees else "",
-        name=path.name,
-        text=script.text,
-        line=document.line,
-        options=moved,
-    )
 
 
 def _of_containers(path: Path, text: str) -> Iterator[Found]:
@@ -526,71 +498,6 @@ def _within(own: World, around: World, name: str) -> World:
     return replace(around, **{name: value for name, value in told.items() if value is not None})
 
 
-def _trees(path: Path, text: str) -> Iterator[Found]:
-    """Every document of a file, with its target, empty where it is none's."""
-    if path.suffix.lower() == ".toml":
-        yield _of_toml(path, text)
-        return
-    for tree in read_trees(text, path.name):
-        line = min((leaf.line for leaf in tree.values.values()), default=1)
-        target = _target_of(tree)
-        yield Found(
-            target=target,
-            name=path.name,
-            text=text,
-            line=line,
-            options=_of_command(target, _leaves(tree)),
-        )
-
-
-def _of_command(target: str, options: Mapping[str, Given]) -> Mapping[str, Given]:
-    """The keys of a document that has options of a command, as that calls them."""
-    if target not in _OF_OPTIONS:
-        return options
-    accepted = readers()[target].options
-    found: dict[str, Given] = {}
-    for name, given in options.items():
-        option = accepted.find(f"--{name.replace('_', '-')}")
-        # A flag that is off in a document is one that is not there.
-        if option is None or given.texts != ("false",):
-            own = name if option is None else option.name
-            found[own] = replace(given, option=own)
-    return found
-
-
-def _leaves(tree: Tree) -> dict[str, Given]:
-    """The values of a document; a list of plain values is one, its entries are none."""
-    return {
-        name: leaf.given
-        for name, leaf in tree.values.items()
-        if name.rpartition(".")[0] not in tree.values
-    }
-
-
-def _target_of(tree: Tree) -> str:
-    return _target_of_values({name: leaf.value for name, leaf in tree.values.items()})
-
-
-def _target_of_values(values: Mapping[str, object]) -> str:
-    return next((one.name for one in readers().values() if one.is_of(values)), "")
-
-
-def _of_toml(path: Path, text: str) -> Found:
-    """A TOML document; its values have no places, so that it cannot be changed."""
-    values = dict(flattened(reading.toml_of(text, str(path), LaunchError)))
-    options = {
-        name: Given(
-            option=name,
-            texts=tuple(map(plain_text, value if isinstance(value, list) else [value])),
-            line=1,
-            spans=(None,) * (len(value) if isinstance(value, list) else 1),
-            whole=None,
-        )
-        for name, value in values.items()
-    }
-    return Found(target=_target_of_values(values), name=path.name, text=text, options=options)
-
-
 def nothing_found(path: Path, text: str) -> str:
     """What a file without a launch does, as far as that helps."""
     known = ", ".join(readers())
@@ -613,9 +520,6 @@ def nothing_found(path: Path, text: str) -> str:
     names = [name for name in programs if name][:_MOST_NAMED]
     does = f"it runs {', '.join(names)}" if names else "it runs no program"
     return f"{path}: starts nothing that planner knows: {does}. It knows: {known}."
-
-
-_OF_OPTIONS = ("vllm", "sglang")
 
 
 def read_launch(

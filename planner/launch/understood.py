@@ -21,6 +21,8 @@ REPLICAS = ("replicas", "prefill_replicas")
 """How many copies of each kind of workers there are: those of prefill have a pool of their own."""
 ONGOING = "max_ongoing_requests"
 """The option with the requests that what stands before a server sends to it at once."""
+MOST_ABOVE = 6
+"""Folders above a file in which what it names is looked for."""
 LENGTHS = ("input_tokens", "output_tokens")
 """Of requests, by term."""
 _LARGEST = 1e18

@@ -19,7 +19,7 @@ from planner.documents.yaml_places import Place, documents
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import Container, plain_word
 from planner.launch.launchers.recipes import ENGINES, requests_at
-from planner.launch.understood import World
+from planner.launch.understood import MOST_ABOVE, World
 
 # What frameworks of InferenceX begin or end with, and the engine that they start.
 _FRAMEWORKS = {"sglang": "sglang_config", "vllm": "vllm_config", "trt": "trtllm_config"}
@@ -48,7 +48,6 @@ _VARIABLES = {"TP": ("tp", "1"), "EP_SIZE": ("ep", "1"), "DP_ATTENTION": ("dp-at
 _ENTRY = re.compile(
     r"^(?P<name>[\w.-]+):[ \t]*(?:#[^\n]*)?\n(?:(?:[ \t#][^\n]*)?\n)+", re.MULTILINE
 )
-_MOST_ABOVE = 6
 
 
 def entries_of(document: Place) -> Iterator[Container]:
@@ -103,7 +102,7 @@ def entry_of(path: Path, text: str) -> Entry | None:
 
 
 def _configs_above(path: Path) -> Iterator[Path]:
-    for folder in path.absolute().parents[:_MOST_ABOVE]:
+    for folder in path.absolute().parents[:MOST_ABOVE]:
         for name in _CONFIGS:
             with suppress(OSError):
                 files = (folder / name).glob("**/*master*.yaml")
