@@ -317,7 +317,8 @@ class LaunchFile:
     def _step(self, found: Imported, assumed: Mapping[str, tuple[str, str]]) -> int:
         """The fewest GPUs that fill whole nodes and that the layout divides.
 
-        Servers, and cards without a fabric of their own, start with one GPU.
+        Servers, cards without a fabric of their own, and one process that places its layers start
+        with one GPU.
         """
         asked = self.asked.get("gpu")
         name = assumed["gpu"][0] if "gpu" in assumed else found.values.get("gpu", asked)
@@ -326,6 +327,7 @@ class LaunchFile:
         gpu = Catalogue(self.specs).load_gpu(name).spec
         told = number_of(found.found.world.gpus_per_node)
         is_alone = found.workload != "train" or gpu.scale_up.domain_size == 1
+        is_alone = is_alone or "--device_map" in found.found.options
         node = told or (1 if is_alone else default_cluster(gpu).gpus_per_node)
         known = {**found.values, **self.asked}
         sizes = [count_in(known.get(split)) or 1 for split in SPLITS[:3]]

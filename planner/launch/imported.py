@@ -486,7 +486,8 @@ def _unpredicted(values: Mapping[str, object], catalogue: Catalogue) -> list[str
     if name is None or not splits:
         return []
     profile = catalogue.load_framework(str(name)).spec
-    has = profile.sharded_parallel
+    takes_turns = bool(values.get("layer_split")) and profile.layer_split
+    has = (*profile.sharded_parallel, *(["pipeline_parallel"] if takes_turns else ()))
     lacking = [split for split in splits if not getattr(profile, split) and split not in has]
     if not lacking:
         return []

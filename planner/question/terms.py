@@ -56,6 +56,7 @@ texts are made from it. Its columns:
     - ``quantity`` that published runs tell the errors of; ``sized``: what a run is sized by;
       ``work``: what a plan is made for; ``alike``: what plans that scale have in common; ``hour``:
       of a day
+    - ``computes``: by which kernels a part of a layer is computed
     - ``tuning``: how one program computes, which another may have no word for
     - ``kernel``, ``reached``: of one operator, what it is and what it reaches; ``measure``: of
       scenarios; ``high``: results of which more is better

@@ -28,7 +28,7 @@ from planner.launch.trainer.said import (
 )
 from planner.launch.understood import Answers, Gathered, gpus_of, number_of
 from planner.question.inputs import FEWEST_TOKENS
-from planner.question.terms import terms_of
+from planner.question.terms import terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.workloads.training_question import UNKNOWN_TOKENS
 
@@ -333,7 +333,7 @@ def kernels_said(said: Said, found: Gathered) -> None:
         found.values["recompute"] = recompute
     flash = said.script.get("flash_attention")
     found.values["flash_attention"] = "true" if flash is None else flash.value
-    for name in ("attention_kernel", "loss_kernel", "expert_compute"):
+    for name in terms_about("computes"):
         if (told := said.of("script", name)) is not None:
             found.values[name] = told
 
