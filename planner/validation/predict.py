@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from planner.confidence.intervals import SUREST, basis_of, interval_of
 from planner.logs.reading import OUT_OF_MEMORY
+from planner.specs.cache import steady
 from planner.validation.columns import MEASURED
 from planner.validation.kinds import Kind, kind_of
 from planner.validation.library import Library
@@ -21,6 +22,7 @@ IMPOSSIBLE = "impossible"
 Progress = Callable[[int], None]
 
 
+@steady()
 def predict(
     runs: Runs, library: Library | None = None, progress: Progress | None = None
 ) -> list[Prediction]:
