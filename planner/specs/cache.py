@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cache, wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -30,13 +31,23 @@ _MOST_REMEMBERED = 1024
 _SNAPSHOT = "specs-1"
 
 _looked_at: ContextVar[dict[str, Stamp] | None] = ContextVar("looked_at", default=None)
-_steady: ContextVar[dict[str, Stamp] | None] = ContextVar("steady", default=None)
+
+
+@dataclass(slots=True)
+class _Looks:
+    """What was seen inside of `steady`: stamps by place, and the sets of them that still hold."""
+
+    stamps: dict[str, Stamp] = field(default_factory=dict)
+    holding: dict[int, Mapping[str, Stamp]] = field(default_factory=dict)
+
+
+_steady: ContextVar[_Looks | None] = ContextVar("steady", default=None)
 
 
 @contextmanager
 def steady() -> Iterator[None]:
     """Inside, each file is looked at once: many answers are of the same specs."""
-    token = _steady.set(_steady.get() or {})
+    token = _steady.set(_steady.get() or _Looks())
     try:
         yield
     finally:
@@ -66,7 +77,7 @@ def kept(function: Callable[Given, Made]) -> Callable[Given, Made]:
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Made:
         key = (_working_folder(), args, tuple(kwargs.items()))
         entry = entries.get(key)
-        if entry is not None and all(_stamp(place) == was for place, was in entry[1].items()):
+        if entry is not None and _hold(entry[1]):
             _note(entry[1])
             return entry[0]
         seen: dict[str, Stamp] = {}
@@ -128,13 +139,24 @@ def _note(stamps: Mapping[str, Stamp]) -> None:
             seen.setdefault(place, found)  # the first look counts: reading came after it
 
 
+def _hold(stamps: Mapping[str, Stamp]) -> bool:
+    """Whether all is as it was; inside of `steady` looked at once."""
+    looks = _steady.get()
+    if looks is not None and id(stamps) in looks.holding:
+        return True
+    holds = all(_stamp(place) == was for place, was in stamps.items())
+    if holds and looks is not None:
+        looks.holding[id(stamps)] = stamps  # which keeps its identity
+    return holds
+
+
 def _stamp(place: str) -> Stamp:
-    known = _steady.get()
-    if known is None:
+    looks = _steady.get()
+    if looks is None:
         return _looked(place)
-    if place not in known:
-        known[place] = _looked(place)
-    return known[place]
+    if place not in looks.stamps:
+        looks.stamps[place] = _looked(place)
+    return looks.stamps[place]
 
 
 def _looked(place: str) -> Stamp:

@@ -20,6 +20,7 @@ from planner.confidence.intervals import (
 from planner.confidence.software import engine_labels, framework_labels, framework_rule
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.question.terms import terms_about
+from planner.specs.cache import steady
 from planner.validation.inference.cases import impossible_layouts, inference_case, inference_choices
 from planner.validation.inference.evaluate import predict_inference_group
 from planner.validation.library import Library, NotPredicted
@@ -161,6 +162,7 @@ IMPOSSIBLE = "impossible"
 Progress = Callable[[int], None]
 
 
+@steady()
 def predict(
     runs: Runs, library: Library | None = None, progress: Progress | None = None
 ) -> list[Prediction]:

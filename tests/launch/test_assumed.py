@@ -448,3 +448,21 @@ def test_a_checkpoint_that_is_given_beside_a_file_has_its_own_types(tmp_path: Pa
     assert own.question().request.settings["quantization"] == "fp8"
     named = asked(tmp_path / "deepseek-r1.sh", text, gpu="h200").question()
     assert named.request.settings["quantization"] == "fp8_block"
+
+
+def test_layers_that_one_process_places_start_with_one_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "from transformers import *\nfrom peft import *\n"
+        "m = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', device_map='auto')\n"
+        "m.gradient_checkpointing_enable()\nm = get_peft_model(m, LoraConfig(r=8))\n"
+        "a = TrainingArguments(per_device_train_batch_size=1, bf16=True)\n"
+    )
+    counts = [
+        LaunchFile(path=path, asked={"gpu": gpu}).question().imported.values["num_gpus"]
+        for gpu in ("h100", "rtx3060-12gb")
+    ]
+
+    assert counts[0] == 1 < counts[1]
+    notes = LaunchFile(path=path, asked={"gpu": "rtx3060-12gb"}).question().imported.notes
+    assert "pipeline_parallel" not in " ".join(notes)
