@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from planner.estimators.inference.percentiles import (
     time_per_output_token_percentile,
     time_to_first_token_percentile,
 )
+from planner.estimators.inference.serving import Phases
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster, load_gpu, load_model
@@ -82,6 +83,17 @@ def deployment(
 
 
 @pytest.mark.few(4)
+def phases_of(phases: Phases, at: Callable[[Any], float]) -> Phases:
+    """Those of one configuration."""
+    return Phases(
+        **{each.name: np.asarray(at(getattr(phases, each.name))) for each in fields(Phases)}
+    )
+
+
+def first_of(values: Any) -> float:
+    return float(np.ravel(values)[0])
+
+
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.8, 0.9])
 @pytest.mark.parametrize("variation", [0.0, 1.0])
 @pytest.mark.parametrize(("model", "num_gpus", "engine", "prompt", "answer"), DEPLOYMENTS)
@@ -99,9 +111,7 @@ def test_waits_and_percentiles_are_those_of_a_simulation(
         return float(np.broadcast_to(values, c.shape)[row])
 
     served = estimate.served
-    phases = type(served.phases)(
-        **{name: np.asarray(at(value)) for name, value in vars(served.phases).items()}
-    )
+    phases = phases_of(served.phases, at)
     places = min(at(estimate.memory.most_sequences), setting.engine.scheduler.max_num_seqs)
     seen = Replica(
         costs=StepCosts.of(phases, prompt, setting.engine.scheduler.chunked_prefill),
@@ -187,9 +197,7 @@ def test_requests_that_come_faster_than_they_are_answered(
     capacity = planner.estimate(**asked, request_rate=1.0).candidates.capacity.item()
     found = planner.estimate(**asked, request_rate=capacity * beyond).candidates
     served = found.estimate.served
-    phases = type(served.phases)(
-        **{name: np.asarray(np.ravel(value)[0]) for name, value in vars(served.phases).items()}
-    )
+    phases = phases_of(served.phases, first_of)
     replica = Replica(
         costs=StepCosts.of(phases, 1024, found.setting.engine.scheduler.chunked_prefill),
         places=128,
@@ -222,10 +230,7 @@ def test_a_short_run_meets_a_replica_that_fills_and_empties(
     }  # fmt: skip
     rate = load * planner.estimate(**asked, request_rate=1.0).candidates.capacity.item()
     found = planner.estimate(**asked, request_rate=rate, num_requests=number).candidates
-    phases = found.estimate.served.phases
-    phases = type(phases)(
-        **{name: np.asarray(np.ravel(value)[0]) for name, value in vars(phases).items()}
-    )
+    phases = phases_of(found.estimate.served.phases, first_of)
     runs = [
         Replica(
             costs=StepCosts.of(phases, 1024, found.setting.engine.scheduler.chunked_prefill),
