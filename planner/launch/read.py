@@ -18,7 +18,7 @@ from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.shell.values import computed
 from planner.errors import LaunchError, PlannerError
 from planner.launch.arguments import read_arguments, told_in
-from planner.launch.charts import in_chart, installed
+from planner.launch.charts import applied, in_chart, installed
 from planner.launch.imported import Imported, imported
 from planner.launch.keys import documents_in, of_here_document
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
@@ -179,6 +179,9 @@ def _of_commands(path: Path, script: Script, depth: int = 0) -> Iterator[Found]:
             yield from _of_started(path, script, inner, None)
             for place, one in installed(path, inner.words, _of_yaml):
                 yield replace(one, path=place, name=place.name)
+            for place, one in applied(path, inner.words, script, _of_yaml):
+                options = _unplaced(one.options) if place == path else one.options
+                yield replace(one, path=place, name=place.name, options=options)
             continue
         inner.require_agreement(path.name)
         command = of_command(path, script, inner, target)
