@@ -396,6 +396,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
         positional=tuple(arguments.positional),
         environment={name: given_by(name, word) for name, word in inner.environment.items()},
         world=inner.world,
+        notes=(f"{inner.front} is read as the {target.title} that it starts.",) * bool(inner.front),
         files=_files(path, script, [*arguments.options.values(), *arguments.positional, *short]),
     )
 

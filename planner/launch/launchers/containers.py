@@ -54,7 +54,14 @@ _PROGRAMS = (
     ("predibase/lorax", ("lorax-launcher",)),
     ("ollama/ollama", ("ollama", "serve")),
     ("llama.cpp:server", ("llama-server",)),
+    ("aphrodite-openai", ("aphrodite", "run")),
+    ("runpod/worker-v1-vllm", ("runpod-worker-vllm",)),
+    ("runpod/worker-vllm", ("runpod-worker-vllm",)),
+    ("djl-inference", ("djl-serving",)),
+    ("djl-serving", ("djl-serving",)),
 )
+# NVIDIA's documents call its image of any model ${NIM_LLM_IMAGE}.
+_NIM = re.compile(r"nvcr\.io/nim/[\w.-]+/(?P<model>[\w.-]+)|\$\{?NIM_\w+\}?$")
 _MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 _GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
 _GPU_KINDS = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product", "accelerator")
@@ -164,10 +171,21 @@ def script_of(container: Container, text: str, name: str) -> Script:
     return Script(name=name, text=text, commands=commands, variables={}, directives=(), files={})
 
 
-def program_of(image: str, words: Sequence[Word], line: int) -> tuple[Word, ...]:
-    """The words with the program that an image starts in front, where they name none."""
+def program_of(
+    image: str, words: Sequence[Word], line: int, gpus: Given | None = None
+) -> tuple[Word, ...]:
+    """The words with the program that an image starts in front, where they name none.
+
+    A NIM takes the ``gpus`` of its container, whatever they are.
+    """
     known: tuple[str, ...] = next((program for part, program in _PROGRAMS if part in image), ())
     names_program = bool(words) and not (words[0].text or "-").startswith("-")
+    if nim := _NIM.search(image):
+        number = gpus.single if gpus is not None else None
+        known = ("nim", nim["model"] or "", number if number and number.isdecimal() else "")
+        names_program = names_program and "://" not in (words[0].text or "")
+    elif not known and "vllm" in image and words and not names_program:
+        known = _PROGRAMS[0][1]  # built by its Dockerfile under another name
     is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
     if not known or (names_program and not is_model):
         return tuple(words)
@@ -191,6 +209,8 @@ def _containers(text: str, name: str) -> Iterator[Container]:
             yield _of_runtime_of_stack(document.get("spec"))
         elif kind == "LLMInferenceService":
             yield from _of_service(document.get("spec"))
+        elif kind == "NIMService":
+            yield _of_nim_service(document.get("spec"))
         elif document.get("spec", "predictor", "model", "modelFormat", "name").text == _RUNTIME:
             yield from _of_runtime(document.get("spec", "predictor"))
         elif kind == "TrainJob":
@@ -329,7 +349,7 @@ def container_at(
         image=image,
         words=tuple(words)
         if place.get("command").entries()
-        else program_of(image, words, place.line),
+        else program_of(image, words, place.line, gpu_limit(place)),
         environment=environment,
         line=place.line,
     )
@@ -396,6 +416,21 @@ def _of_service(spec: Place) -> Iterator[Container]:
             role=role,
             line=pool.line,
         )
+
+
+def _of_nim_service(spec: Place) -> Container:
+    """A model of NVIDIA's NIM Operator."""
+    image = spec.get("image", "repository").text or ""
+    return Container(
+        name="",
+        image=image,
+        words=program_of(image, (), spec.line, gpu_limit(spec)),
+        environment=environment_at(spec.get("env")),
+        world=World(
+            gpus_per_node=gpu_limit(spec), copies=spec.get("replicas").given("replicas")
+        ),
+        line=spec.line,
+    )
 
 
 def _of_runtime(predictor: Place) -> Iterator[Container]:
@@ -510,7 +545,7 @@ def _of_compose(service: str, place: Place, name: str) -> Container:
         image=image,
         words=tuple(words)
         if place.get("entrypoint").node is not None
-        else program_of(image, words, place.line),
+        else program_of(image, words, place.line, _devices(place)),
         environment=environment,
         world=World(gpus_per_node=_devices(place)),
         line=place.line,
