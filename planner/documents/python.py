@@ -587,6 +587,8 @@ def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -
         between = _value(node.func.value, scope, program, within)
         if isinstance(between, str) and isinstance(inner[0], list):
             return between.join(map(word_of_shell, inner[0]))
+    if name == "json.dumps" and len(inner) == 1 and isinstance(inner[0], int | float):
+        return str(inner[0]).lower()
     if name in _KINDS and len(inner) == 1 and isinstance(inner[0], str | int | float):
         try:
             return _KINDS[name](inner[0])

@@ -24,7 +24,11 @@ from planner.launch.keys import documents_in, of_here_document
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.charts import chart_around, values_in
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
-from planner.launch.launchers.fronts import served_by_properties, served_by_triton
+from planner.launch.launchers.fronts import (
+    served_by_properties,
+    served_by_triton,
+    started_by_unit,
+)
 from planner.launch.launchers.inferencex import entry_of
 from planner.launch.launchers.peel import SCRIPTS
 from planner.launch.launchers.recipes import with_arguments
@@ -66,7 +70,7 @@ PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
 _OF_TRAINER = ("transformers", "deepspeed", "accelerate")
 _PROGRAM, _NOTEBOOK, _PAGE, _PROPERTIES = ".py", ".ipynb", ".html", ".properties"
-_TRITON = ".pbtxt"
+_TRITON, _UNIT = ".pbtxt", ".service"
 _OF_FOLDERS = (".sh", ".bash", ".slurm", ".sbatch", *_DOCUMENTS)
 _HEAD = re.compile(r'(?:[ \t]*(?:#[^\n]*)?\n)*[rR]?"""(?P<body>.*?)"""', re.DOTALL)
 _OF_PYTHON = ("python", "py", "python3")
@@ -126,6 +130,10 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
         return
     if path.suffix.lower() == _PROPERTIES:
         for found in _of_script(path, served_by_properties(text)):
+            yield replace(found, text=text, options=_unplaced(found.options))
+        return
+    if path.suffix.lower() == _UNIT:
+        for found in _of_script(path, started_by_unit(text)):
             yield replace(found, text=text, options=_unplaced(found.options))
         return
     if path.suffix.lower() == _TRITON:

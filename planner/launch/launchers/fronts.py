@@ -28,6 +28,7 @@ _KINDS = ("instruct", "chat", "it")
 _ROLLING = {
     "": ("vllm", "serve"),
     "auto": ("vllm", "serve"),
+    "disable": ("vllm", "serve"),  # its server takes requests as they come
     "vllm": ("vllm", "serve"),
     "lmi-dist": ("vllm", "serve"),
     "trtllm": ("trtllm-serve",),
@@ -83,12 +84,19 @@ _OF_WORKER = {
 NAMES = {
     "xinference": "Xinference",
     "aphrodite": "Aphrodite",
-    "nim": "NIM",
+    "nim": "NIM (16 bits on the GPUs that it is given, where no profile is named)",
     "runpod-worker-vllm": "the worker of RunPod",
     "djl-serving": "DJL Serving",
 }
 """The fronts by the words that images and commands start them with."""
-_NO_OPTIONS = ("model_id", "rolling_batch", "entryPoint", "mpi_mode", "output_formatter")
+_NO_OPTIONS = (
+    "model_id",
+    "rolling_batch",
+    "entryPoint",
+    "mpi_mode",
+    "output_formatter",
+    "async_mode",
+)
 
 
 def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Word, ...]:
@@ -112,6 +120,8 @@ def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Wor
         rows = {"option.model_id": told.get("HF_MODEL_ID", ""), **rows}
         rows.setdefault("option.tensor_parallel_degree", told.get("TENSOR_PARALLEL_DEGREE", "max"))
         command = served_by_properties("\n".join(f"{key}={rows[key]}" for key in rows))
+        if not command:
+            return (*words,)
         return (*_plain(shlex.split(command.replace("\\\n", " ").rstrip("\\")), words[0].line),)
     return _of_xinference(words) if (name, *texts[1:2]) == ("xinference", "launch") else (*words,)
 
@@ -218,6 +228,26 @@ def served_by_properties(text: str) -> str:
             lines.append(f"{option} {'' if value == 'true' else shlex.quote(value)} \\")
     start = " ".join((*program, shlex.quote(known["model_id"])))
     return "\n".join((f"{start} {lines[0]}", *lines[1:]))
+
+
+def started_by_unit(text: str) -> str:
+    """The commands of a unit of systemd with their variables, line by line.
+
+    >>> started_by_unit("[Service]\\nEnvironment=A=1\\nExecStart=-/bin/vllm serve a/b")
+    '\\nexport A=1\\n/bin/vllm serve a/b'
+    """
+    lines: list[str] = []
+    continues = False
+    for line in text.split("\n"):
+        key, _, value = line.partition("=")
+        if continues:
+            lines.append(line)
+        elif key.strip() == "Environment":
+            lines.append(f"export {value}")
+        else:
+            lines.append(value.lstrip("-@:+!|") if key.strip() == "ExecStart" else "")
+        continues = bool(lines[-1]) and line.endswith("\\")
+    return "\n".join(lines)
 
 
 def served_by_triton(text: str) -> str:

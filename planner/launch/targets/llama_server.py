@@ -18,8 +18,8 @@ from planner.launch.serving import (
     longest_request,
     workers_of,
 )
-from planner.launch.targets.tgi import with_variables
 from planner.launch.target import Argument, Process, Target, Variable
+from planner.launch.targets.tgi import with_variables
 from planner.launch.understood import ONGOING, Answers, Reading
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
