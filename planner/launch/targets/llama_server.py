@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from planner.errors import LaunchError
-from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.launch.option_table import OptionTable, Quantities
 from planner.launch.served import Told, known_model, whole
 from planner.launch.serving import (
@@ -180,20 +179,9 @@ def _put_experts(told: Told, model: ModelSpec | None) -> None:
             "weight_offload=SHARE."
         )
         return
-    groups = [group for group in model.layer_groups if group.num_experts]
-    number = sum(group.num_hidden_layers for group in groups)
-    held: float = sum(
-        group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
-        for group in groups
-    )
-    if layers is not None and not reading.has("--cpu-moe"):
-        held *= min(layers / number, 1)
-    share = round(held / count_parameters(model).total, 4)
-    told.values["weight_offload"] = max(share, told.values["weight_offload"])
-    told.notes.append(
-        f"Experts in host memory are {share:.0%} of the weights. The plan reads all of them over "
-        "the link in a step; llama.cpp computes the chosen ones there: it is faster than said."
-    )
+    number = sum(group.num_hidden_layers for group in model.layer_groups if group.num_experts)
+    some = layers is not None and not reading.has("--cpu-moe")
+    told.put_experts_on_host(model, min((layers or 0) / number, 1) if some else 1, "llama.cpp")
 
 
 NAME = "llama-server"
