@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import product
+from itertools import accumulate, product
 
 from planner.documents.shell.inner import read_inner
 from planner.documents.shell.text import stated
@@ -51,6 +51,7 @@ _OF_TRT_LLM = {
 _ALGORITHMS = {"fp8": "FP8", "fp4": "NVFP4"}
 _KINDS = ("prefill", "decode")
 _OF_DSTACK = ("service", "task")
+_GPUS_OF_DSTACK = ("GPUS_NUM", "GPUS_PER_NODE")
 _MEMORY = re.compile(r"\d+(?:\.\.|GB|MB|$)", re.IGNORECASE)
 _MACRO = re.compile(r"\$\{(?P<name>[\w.-]+)\}")
 # Lines of a command of llama-swap are one, without those that are comments.
@@ -164,7 +165,10 @@ def _of_dstack(document: Place, resources: Place) -> Container:
         name=document.get("name").text or "",
         image=document.get("image").text or "",
         words=(*words, word_at(tuple(script), commands)),
-        environment=environment_at(document.get("env")),
+        environment={
+            **environment_at(document.get("env")),
+            **{f"DSTACK_{name}": plain_word(count, gpu.line) for name in _GPUS_OF_DSTACK},
+        },
         world=World(
             gpu=None if is_size else word or None,
             gpus_per_node=stated("gpu", count, gpu.line) if count.isdecimal() else None,
@@ -181,14 +185,9 @@ def _of_swap(document: Place) -> Iterator[Container]:
         own = {**macros}
         for source in (document, place):
             for key, value in source.get("macros").items():
-                own[key] = replaced(value.pieces, _MACRO, own)
+                own[key] = replaced(_one_line(value.pieces), _MACRO, own)
         command = place.get("cmd")
-        pieces = replaced(command.pieces, _MACRO, own)
-        one_line = (
-            piece._replace(text=_BREAKS.sub(lambda found: " " * len(found[0]), piece.text))
-            for piece in pieces
-        )
-        script = word_at(tuple(one_line), command)
+        script = word_at(replaced(_one_line(command.pieces), _MACRO, own), command)
         yield Container(
             name=name,
             image="",
@@ -197,6 +196,16 @@ def _of_swap(document: Place) -> Iterator[Container]:
             deployment=number,
             line=command.line,
         )
+
+
+def _one_line(pieces: Pieces) -> Pieces:
+    text = "".join(piece.text for piece in pieces)
+    text = _BREAKS.sub(lambda found: " " * len(found[0]), text)
+    ends = [*accumulate(len(piece.text) for piece in pieces)]
+    return tuple(
+        piece._replace(text=text[end - len(piece.text) : end])
+        for piece, end in zip(pieces, ends, strict=True)
+    )
 
 
 def _of_local_ai(document: Place) -> Container:
@@ -224,7 +233,7 @@ def _of_kaito(document: Place) -> Container:
         image="",
         words=tuple(words),
         world=World(
-            gpu=instance.text,
+            gpu=instance.text if known is None else known.gpu,
             num_nodes=kind.get("count").given("count"),
             gpus_per_node=None
             if known is None
