@@ -25,6 +25,7 @@ from planner.launch.launchers import Inner, given_by, inner_commands, read_scrip
 from planner.launch.launchers.charts import chart_around, values_in
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.launchers.fronts import (
+    refused,
     served_by_properties,
     served_by_triton,
     started_by_unit,
@@ -518,6 +519,8 @@ def nothing_found(path: Path, text: str) -> str:
     if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
         return nothing_called(path, _called(path, text)[0])
     if path.suffix.lower() in _DOCUMENTS:
+        if own := refused((), text):
+            return f"{path}: {own}"
         return f"{path}: is no document of a tool that planner knows. It knows: {known}."
     commands = inner_commands(read_script(text, {}, path.name))
     for place, code in filter(None, (_beside(path, one.words, (_PROGRAM,)) for one in commands)):
@@ -529,6 +532,8 @@ def nothing_found(path: Path, text: str) -> str:
         for inner in commands
         if told_in(inner.words[0]) not in _PLUMBING
     )
+    if own := refused([*programs], ""):
+        return f"{path}: {own}"
     names = [name for name in programs if name][:_MOST_NAMED]
     does = f"it runs {', '.join(names)}" if names else "it runs no program"
     return f"{path}: starts nothing that planner knows: {does}. It knows: {known}."

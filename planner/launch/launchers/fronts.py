@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.documents.shell import Word
 from planner.documents.shell.values import computed
+from planner.launch.option_table import shipped_rows
 
 _SERVERS = {
     "vllm": ("vllm", "serve"),
@@ -248,6 +249,26 @@ def started_by_unit(text: str) -> str:
             lines.append(value.lstrip("-@:+!|") if key.strip() == "ExecStart" else "")
         continues = bool(lines[-1]) and line.endswith("\\")
     return "\n".join(lines)
+
+
+def refused(programs: Sequence[str], text: str) -> str:
+    """What is said of a server that is not predicted, by what it is started with or by the keys
+    of its document; empty of any other.
+
+    >>> refused(["/usr/bin/koboldcpp"], "")[:39]
+    'starts KoboldCpp, of which planner has '
+    """
+    names = {*programs, *(one.rpartition("/")[2] for one in programs)}
+    for row in shipped_rows("launchers/refused.csv"):
+        keys = row["keys"].split()
+        is_document = all(re.search(rf"^[\s-]*{key}\s*:", text, re.MULTILINE) for key in keys)
+        if names & {*row["programs"].split()} or (keys and not programs and is_document):
+            return (
+                f"starts {row['name']}, of which planner has no profile and no published runs. "
+                f"The nearest that it predicts is the same model with the same lengths in another "
+                f"server: give the command, {row['instead']}."
+            )
+    return ""
 
 
 def served_by_triton(text: str) -> str:
