@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from planner.base.reading import json_of
 from planner.base.records import record
+from planner.documents.unrolled import unrolled
 from planner.errors import LaunchError, PlannerError
 
 _MOST_STEPS = 200_000
@@ -182,7 +183,7 @@ def _read(text: str, name: str) -> Iterator[_Program]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
-        _gather(_folded(tree.body), _Scope(), program)
+        _gather(unrolled(_folded(tree.body)), _Scope(), program)
         yield program
     except SyntaxError as error:
         raise LaunchError(

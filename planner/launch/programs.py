@@ -590,6 +590,15 @@ def _of_sagemaker(call: Call) -> Iterator[tuple[int, str]]:
     yield call.line, f"{told} {'djl-serving' if is_lmi else 'text-generation-launcher'}"
 
 
+def taken_at_once(calls: Sequence[Call]) -> dict[str, Given]:
+    """The requests that a function of Modal takes at once: ``@modal.concurrent(max_inputs=32)``."""
+    for call in calls:
+        most = call.given.get("max_inputs")
+        if call.ends("concurrent") and isinstance(most, int):
+            return {ONGOING: stated("max_inputs", str(most), call.line)}
+    return {}
+
+
 def world_of_program(calls: Sequence[Call]) -> World:
     """The GPUs that a function of Modal, of Kubeflow or a service of BentoML asks for.
 

@@ -50,6 +50,7 @@ from planner.launch.programs import (
     found_in,
     nothing_called,
     served_by_ray,
+    taken_at_once,
     with_function,
     world_of_program,
 )
@@ -327,7 +328,8 @@ def _of_program(path: Path, text: str) -> Iterator[Found]:
     for line, command in commands_of(calls):
         for found in _of_script(path, "\n" * (line - 1) + command):
             world = _within(found.world, around, path.name)
-            yield replace(found, text=code, world=world, options=_unplaced(found.options))
+            options = {**taken_at_once(calls), **_unplaced(found.options)}
+            yield replace(found, text=code, world=world, options=options)
 
 
 def _unplaced(options: Mapping[str, Given]) -> dict[str, Given]:
