@@ -12,7 +12,7 @@ _MOST_ROUNDS = 64
 def unrolled(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """The statements with each ``for key, value in TABLE.items()`` written out.
 
-    ``TABLE`` is a mapping that the module assigns once, with constants as keys.
+    ``TABLE`` is a mapping that the module assigns once, with texts as keys.
 
     >>> program = "t = {'a': 1}\\nfor k, v in t.items():\\n    f(k, v)"
     >>> ast.unparse(unrolled(ast.parse(program).body)[1])
@@ -31,19 +31,20 @@ def unrolled(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     return loops.visit(ast.Module(body=[*body], type_ignores=[])).body  # type: ignore[no-any-return]
 
 
-def _items(value: ast.expr) -> Mapping[object, ast.expr]:
+def _items(value: ast.expr) -> Mapping[str, ast.expr]:
     """Keys and values of a mapping, or of several joined by ``|``; empty of anything else."""
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
         left, right = _items(value.left), _items(value.right)
         return {**left, **right} if left and right else {}
     if not isinstance(value, ast.Dict) or len(value.keys) > _MOST_ROUNDS:
         return {}
-    keys = [key.value for key in value.keys if isinstance(key, ast.Constant)]
+    constants = (key.value for key in value.keys if isinstance(key, ast.Constant))
+    keys = [key for key in constants if isinstance(key, str)]
     return dict(zip(keys, value.values, strict=True)) if len(keys) == len(value.values) else {}
 
 
 class _Loops(ast.NodeTransformer):
-    def __init__(self, tables: Mapping[str, Mapping[object, ast.expr]]) -> None:
+    def __init__(self, tables: Mapping[str, Mapping[str, ast.expr]]) -> None:
         self.tables = tables
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:

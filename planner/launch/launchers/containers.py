@@ -214,9 +214,9 @@ def _containers(text: str, name: str) -> Iterator[Container]:
     }
     for document in every:
         kind = document.get("kind").text
-        service = served.get(document.get("metadata", "name").text or "")
-        if kind in _RUNTIMES and service is not None:
-            yield from _of_service_with_runtime(service, document)
+        user = served.get(document.get("metadata", "name").text or "")
+        if kind in _RUNTIMES and user is not None:
+            yield from _of_service_with_runtime(user, document)
         elif document.get(*_FORMAT[:-2], "runtime").text in runtimes:
             continue
         elif document.get("services").is_mapping and not kind:
