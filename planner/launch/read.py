@@ -59,6 +59,7 @@ from planner.launch.target import Target
 from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of, with_models
 from planner.launch.understood import MOST_ABOVE, REPLICAS, Found, World, number_of
+from planner.question.terms import terms_about
 
 _MOST_NAMED = 5
 _DEEPEST = 3
@@ -552,7 +553,7 @@ def read_launch(
 ) -> Imported:
     """The launch in a file or a folder; of several the one of this ``number``, counted from 1.
 
-    Without a number the first whose model is known, with a note of the others.
+    Without a number the first whose model and sizes are known, with a note of the others.
 
     ``num_gpus`` and ``gpu`` are those on which the user starts it, whatever the file says;
     ``text`` is read in place of that of the file.
@@ -575,8 +576,11 @@ def read_launch(
     several = joined(distinct(found))
     if number is None:
         named = [one for one in several if "model" in one.values]
-        loaded = (one for one in named if not named[1:] or one.has_model(specs))
-        known = next(loaded, (named or several)[0])
+        loaded = [one for one in named if not named[1:] or one.has_model(specs)]
+        # Of several servers one may take its sizes from outside.
+        sizes = {*terms_about("model_parallel", "serve")}
+        told = [one for one in loaded if not sizes & {*one.lacking({})}]
+        known = (told or loaded or named or several)[0]
         return _noted(_complete(known, specs), several)
     if not 1 <= number <= len(several):
         listed = "".join(f"\n  {words}" for words in _places(several))
