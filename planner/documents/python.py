@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from planner.base.reading import json_of
 from planner.base.records import record
+from planner.documents.unrolled import unrolled
 from planner.errors import LaunchError, PlannerError
 
 _MOST_STEPS = 200_000
@@ -182,7 +183,7 @@ def _read(text: str, name: str) -> Iterator[_Program]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
-        _gather(_folded(tree.body), _Scope(), program)
+        _gather(unrolled(_folded(tree.body)), _Scope(), program)
         yield program
     except SyntaxError as error:
         raise LaunchError(
@@ -587,6 +588,8 @@ def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -
         between = _value(node.func.value, scope, program, within)
         if isinstance(between, str) and isinstance(inner[0], list):
             return between.join(map(word_of_shell, inner[0]))
+    if name == "json.dumps" and len(inner) == 1 and isinstance(inner[0], int | float):
+        return str(inner[0]).lower()
     if name in _KINDS and len(inner) == 1 and isinstance(inner[0], str | int | float):
         try:
             return _KINDS[name](inner[0])

@@ -1,8 +1,8 @@
-"""Charts of Helm: their templates filled with values, and what these start.
+"""Charts of Helm, their templates filled with values, and documents of Kubernetes: what they start.
 
-They are read where their templates, and commands that install them, stand. Source: helm.sh/docs
-(topics/charts, chart_template_guide, version 3). A chart's own values go below those that the user
-gives; nothing is fetched, so that the charts it depends on are left out.
+They are read where their templates, and the commands that install or apply them, stand. Source:
+helm.sh/docs (topics/charts, chart_template_guide, version 3). A chart's own values go below those
+that the user gives; nothing is fetched, so that the charts it depends on are left out.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from planner.base import reading
 from planner.base.records import record
 from planner.documents.go_template import Templates
-from planner.documents.shell import Word
+from planner.documents.shell import Script, Word
 from planner.documents.shell.text import LARGEST, Given
 from planner.documents.yaml_places import documents
 from planner.errors import LaunchError
@@ -27,6 +28,7 @@ Reader = Callable[[Path, str], Iterator[Found]]
 """Reads the documents of a text, as of a file of this path."""
 _INSTALLS = ("install", "upgrade", "template")
 _FILES = ("-f", "--values")
+_APPLIES, _APPLIED = ("apply", "create", "replace"), ("-f", "--filename")
 _SETS = ("--set", "--set-string", "--set-file")
 _FLAGS = ("--install", "-i", "--wait", "--create-namespace", "--atomic", "--debug", "--dry-run")
 _OUTSIDE = "FROM_OUTSIDE"
@@ -223,6 +225,30 @@ def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Pat
         for file in named[-1:]
         for one in read(file, reading.read_text(file, LARGEST, LaunchError))
     ]
+
+
+def applied(
+    path: Path, words: Sequence[Word], script: Script, read: Reader
+) -> list[tuple[Path, Found]]:
+    """What a command of Kubernetes applies: a text that the script hands it, or a file that it
+    writes or that stands near; nothing of any other command."""
+    texts = [word.text or "" for word in words]
+    if texts[:1] not in (["kubectl"], ["oc"]) or not {*texts[1:]} & {*_APPLIES}:
+        return []
+    named = [text for option, text in pairwise(texts) if option in _APPLIED]
+    named += [text.partition("=")[2] for text in texts if text.startswith("--filename=")]
+    found: list[tuple[Path, Found]] = []
+    for name in named:
+        line = words[0].line
+        handed = (d for key, d in script.files.items() if key.startswith("<<") and d.line > line)
+        own = next(handed, None) if name == "-" else script.files.get(name.removeprefix("./"))
+        if own is not None:
+            text = "\n" * (own.line - 1) + own.text
+            found += [(path, replace(one, text=script.text)) for one in read(path, text)]
+        elif (file := _near(path, name)) is not None and file.is_file():
+            text = reading.read_text(file, LARGEST, LaunchError)
+            found += [(file, one) for one in read(file, text)]
+    return found
 
 
 def _near(path: Path, name: str) -> Path | None:

@@ -501,7 +501,8 @@ def _unpredicted(values: Mapping[str, object], catalogue: Catalogue) -> list[str
 def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) -> list[str]:
     """Put the model that a name stands for in its place, and say what was made of it."""
     notes = []
-    if _TO_FILL_IN.fullmatch(str(values.get("model", ""))):
+    named = str(values.get("model", ""))  # of /path/to/Qwen3-8B the end is a model all the same
+    if _TO_FILL_IN.fullmatch(named) and checkpoint_of(named, specs).model is None:
         notes.append(f"{values.pop('model')} is a place to fill in.")
     checkpoint = _checkpoint(values.get("model"), specs)
     if checkpoint is None:

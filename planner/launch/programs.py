@@ -544,6 +544,12 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
 
 
 _PROCESSES = ("Popen", "run", "call", "check_call", "check_output", "system", "execv", "execvp")
+_OF_SAGEMAKER = ("Model", "HuggingFaceModel", "DJLModel")
+_OF_TGI = {
+    "HF_MODEL_ID": "MODEL_ID",
+    "SM_NUM_GPUS": "NUM_SHARD",
+    "HF_MODEL_QUANTIZE": "QUANTIZE",
+}
 _CUSTOM = "CustomTrainer"
 _ON_GPUS = ("function", "cls", "service")
 
@@ -552,6 +558,9 @@ def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
     """Commands that a program starts, as processes or as jobs, each with its line."""
     for line, told in kubeflow.commands_of(calls):
         yield line, shlex.join(told)
+    for call in calls:
+        if call.ends(*_OF_SAGEMAKER):
+            yield from _of_sagemaker(call)
     for call in calls:
         given = call.positional[-1:] if call.ends("execv", "execvp") else call.positional[:1]
         if not call.ends(*_PROCESSES) or call.module not in ("subprocess", "os"):
@@ -562,6 +571,32 @@ def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
                 yield call.line, " ".join(w if w == "$UNTOLD" else shlex.quote(w) for w in words)
             elif isinstance(value, str):
                 yield call.line, value
+
+
+def _of_sagemaker(call: Call) -> Iterator[tuple[int, str]]:
+    """The container of a model of SageMaker, which its variables tell.
+
+    Those of TGI's container in its entry point: sagemaker-entrypoint.sh of
+    huggingface/text-generation-inference; of LMI's: see `planner.launch.launchers.fronts`.
+    """
+    own = call.given.get("env") or call.given.get("environment") or {}
+    variables = dict(own) if isinstance(own, dict) else {}
+    if not isinstance(variables.get("HF_MODEL_ID"), str):
+        return
+    is_lmi = call.ends("DJLModel") or any(key.startswith("OPTION_") for key in variables)
+    renamed = {} if is_lmi else _OF_TGI
+    texts = {renamed.get(key, key): word_of_shell(value) for key, value in variables.items()}
+    told = " ".join(f"{key}={shlex.quote(text)}" for key, text in texts.items())
+    yield call.line, f"{told} {'djl-serving' if is_lmi else 'text-generation-launcher'}"
+
+
+def taken_at_once(calls: Sequence[Call]) -> dict[str, Given]:
+    """The requests that a function of Modal takes at once: ``@modal.concurrent(max_inputs=32)``."""
+    for call in calls:
+        most = call.given.get("max_inputs")
+        if call.ends("concurrent") and isinstance(most, int):
+            return {ONGOING: stated("max_inputs", str(most), call.line)}
+    return {}
 
 
 def world_of_program(calls: Sequence[Call]) -> World:

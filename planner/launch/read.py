@@ -18,12 +18,17 @@ from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.shell.values import computed
 from planner.errors import LaunchError, PlannerError
 from planner.launch.arguments import read_arguments, told_in
-from planner.launch.charts import chart_around, in_chart, installed, values_in
+from planner.launch.charts import applied, chart_around, in_chart, installed, values_in
 from planner.launch.imported import Imported, imported
 from planner.launch.keys import documents_in, of_here_document
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
-from planner.launch.launchers.fronts import served_by_properties, served_by_triton
+from planner.launch.launchers.fronts import (
+    refused,
+    served_by_properties,
+    served_by_triton,
+    started_by_unit,
+)
 from planner.launch.launchers.inferencex import entry_of
 from planner.launch.launchers.peel import SCRIPTS
 from planner.launch.launchers.recipes import with_arguments
@@ -44,6 +49,7 @@ from planner.launch.programs import (
     found_in,
     nothing_called,
     served_by_ray,
+    taken_at_once,
     with_function,
     world_of_program,
 )
@@ -52,6 +58,7 @@ from planner.launch.target import Target
 from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of, with_models
 from planner.launch.understood import MOST_ABOVE, REPLICAS, Found, World, number_of
+from planner.question.terms import terms_about
 
 _MOST_NAMED = 5
 _DEEPEST = 3
@@ -65,7 +72,7 @@ PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
 _OF_TRAINER = ("transformers", "deepspeed", "accelerate")
 _PROGRAM, _NOTEBOOK, _PAGE, _PROPERTIES = ".py", ".ipynb", ".html", ".properties"
-_TRITON = ".pbtxt"
+_TRITON, _UNIT = ".pbtxt", ".service"
 _OF_FOLDERS = (".sh", ".bash", ".slurm", ".sbatch", *_DOCUMENTS)
 _HEAD = re.compile(r'(?:[ \t]*(?:#[^\n]*)?\n)*[rR]?"""(?P<body>.*?)"""', re.DOTALL)
 _OF_PYTHON = ("python", "py", "python3")
@@ -127,6 +134,10 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
         for found in _of_script(path, served_by_properties(text)):
             yield replace(found, text=text, options=_unplaced(found.options))
         return
+    if path.suffix.lower() == _UNIT:
+        for found in _of_script(path, started_by_unit(text)):
+            yield replace(found, text=text, options=_unplaced(found.options))
+        return
     if path.suffix.lower() == _TRITON:
         options = path.parent / "1" / "model.json"  # of its backend for vLLM
         if options.is_file():
@@ -178,6 +189,9 @@ def _of_commands(path: Path, script: Script, depth: int = 0) -> Iterator[Found]:
             yield from _of_started(path, script, inner, None)
             for place, one in installed(path, inner.words, _of_yaml):
                 yield replace(one, path=place, name=place.name)
+            for place, one in applied(path, inner.words, script, _of_yaml):
+                options = _unplaced(one.options) if place == path else one.options
+                yield replace(one, path=place, name=place.name, options=options)
             continue
         inner.require_agreement(path.name)
         command = of_command(path, script, inner, target)
@@ -314,7 +328,8 @@ def _of_program(path: Path, text: str) -> Iterator[Found]:
     for line, command in commands_of(calls):
         for found in _of_script(path, "\n" * (line - 1) + command):
             world = _within(found.world, around, path.name)
-            yield replace(found, text=code, world=world, options=_unplaced(found.options))
+            options = {**taken_at_once(calls), **_unplaced(found.options)}
+            yield replace(found, text=code, world=world, options=options)
 
 
 def _unplaced(options: Mapping[str, Given]) -> dict[str, Given]:
@@ -392,6 +407,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
         positional=tuple(arguments.positional),
         environment={name: given_by(name, word) for name, word in inner.environment.items()},
         world=inner.world,
+        notes=(f"{inner.front} is read as the {target.title} that it starts.",) * bool(inner.front),
         files=_files(path, script, [*arguments.options.values(), *arguments.positional, *short]),
     )
 
@@ -505,6 +521,8 @@ def nothing_found(path: Path, text: str) -> str:
     if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
         return nothing_called(path, _called(path, text)[0])
     if path.suffix.lower() in _DOCUMENTS:
+        if own := refused((), text):
+            return f"{path}: {own}"
         return f"{path}: is no document of a tool that planner knows. It knows: {known}."
     commands = inner_commands(read_script(text, {}, path.name))
     for place, code in filter(None, (_beside(path, one.words, (_PROGRAM,)) for one in commands)):
@@ -516,6 +534,8 @@ def nothing_found(path: Path, text: str) -> str:
         for inner in commands
         if told_in(inner.words[0]) not in _PLUMBING
     )
+    if own := refused([*programs], ""):
+        return f"{path}: {own}"
     names = [name for name in programs if name][:_MOST_NAMED]
     does = f"it runs {', '.join(names)}" if names else "it runs no program"
     return f"{path}: starts nothing that planner knows: {does}. It knows: {known}."
@@ -532,7 +552,7 @@ def read_launch(
 ) -> Imported:
     """The launch in a file or a folder; of several the one of this ``number``, counted from 1.
 
-    Without a number the first whose model is known, with a note of the others.
+    Without a number the first whose model and sizes are known, with a note of the others.
 
     ``num_gpus`` and ``gpu`` are those on which the user starts it, whatever the file says;
     ``text`` is read in place of that of the file.
@@ -555,8 +575,11 @@ def read_launch(
     several = joined(distinct(found))
     if number is None:
         named = [one for one in several if "model" in one.values]
-        loaded = (one for one in named if not named[1:] or one.has_model(specs))
-        known = next(loaded, (named or several)[0])
+        loaded = [one for one in named if not named[1:] or one.has_model(specs)]
+        # Of several servers one may take its sizes from outside.
+        sizes = {*terms_about("model_parallel", "serve")}
+        told = [one for one in loaded if not sizes & {*one.lacking({})}]
+        known = (told or loaded or named or several)[0]
         return _noted(_complete(known, specs), several)
     if not 1 <= number <= len(several):
         listed = "".join(f"\n  {words}" for words in _places(several))

@@ -18,6 +18,7 @@ from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
+from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.launch.option_table import Accepted, OptionTable, shipped_rows
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
 from planner.launch.understood import LENGTHS, ONGOING, Answers, Gathered, Reading
@@ -97,6 +98,21 @@ class Told(Gathered):
         elif pool == DECODE_POOL:
             values["replicas"] = copies
         return replace(self.of_workload("serve"), values=values, defaults=defaults)
+
+    def put_experts_on_host(self, model: ModelSpec, part: float, program: str) -> None:
+        """This part of the experts in host memory, as a share of the weights."""
+        held = part * sum(
+            group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
+            for group in model.layer_groups
+            if group.num_experts
+        )
+        share = round(held / count_parameters(model).total, 4)
+        self.values["weight_offload"] = max(share, self.values.get("weight_offload") or 0.0)
+        self.notes.append(
+            f"Experts in host memory are {share:.0%} of the weights. The plan reads all of them "
+            f"over the link in a step; {program} computes the chosen ones there: it is faster "
+            "than said."
+        )
 
     def of_workload(self, workload: str) -> Answers:
         """The answers, which lack the model where the command does."""

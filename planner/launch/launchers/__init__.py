@@ -10,7 +10,7 @@ from planner.documents.shell import Script, Word, read_shell
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.heading import WRITTEN
-from planner.launch.launchers.fronts import fronted
+from planner.launch.launchers.fronts import NAMES, fronted
 from planner.launch.launchers.peel import Peeled, peeled
 from planner.launch.launchers.world import (
     conflict_of,
@@ -38,7 +38,8 @@ class Inner:
     ``words`` begin with the program: ``vllm serve``, ``pretrain_gpt.py``, ``-m module``; those of
     ``accelerate launch`` stay, as its options say how to train. ``environment`` is what it is
     given, ``world`` what schedulers and launchers around it say. ``conflict`` tells why these
-    contradict each other, empty if they do not.
+    contradict each other, empty if they do not. ``front`` is what starts the program under words
+    of its own.
     """
 
     words: tuple[Word, ...]
@@ -46,6 +47,7 @@ class Inner:
     world: World
     line: int
     conflict: str = ""
+    front: str = ""
 
     def require_agreement(self, name: str) -> None:
         """Refuse a job that its scheduler has no room for.
@@ -117,7 +119,8 @@ def _inner(script: Script, one: Peeled, rounds: int) -> Inner:
     if own is not None and (share := visible(own)) is not None:
         world = replace(world, gpus_per_node=share)  # of what the job has on a node
     return Inner(
-        words=fronted(one.words),
+        words=fronted(one.words, one.environment),
+        front=NAMES.get((one.words[0].text or "").rpartition("/")[2], ""),
         environment=one.environment,
         world=world,
         line=one.words[0].line,

@@ -54,7 +54,16 @@ _PROGRAMS = (
     ("predibase/lorax", ("lorax-launcher",)),
     ("ollama/ollama", ("ollama", "serve")),
     ("llama.cpp:server", ("llama-server",)),
+    ("aphrodite-openai", ("aphrodite", "run")),
+    ("runpod/worker-v1-vllm", ("runpod-worker-vllm",)),
+    ("runpod/worker-vllm", ("runpod-worker-vllm",)),
+    ("djl-inference", ("djl-serving",)),
+    ("djl-serving", ("djl-serving",)),
 )
+_FORMAT = ("spec", "predictor", "model", "modelFormat", "name")
+_NIM_FORMAT, _NIM_IMAGES = "nvidia-nim-", "nvcr.io/nim/nvidia/"  # NVIDIA/nim-deploy, kserve
+# NVIDIA's documents call its image of any model ${NIM_LLM_IMAGE}.
+_NIM = re.compile(r"nvcr\.io/nim/[\w.-]+/(?P<model>[\w.-]+)|\$\{?NIM_\w+\}?$")
 _MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 _GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
 _GPU_KINDS = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product", "accelerator")
@@ -68,6 +77,7 @@ SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
 _SCRIPT_FLAG = re.compile(r"-([^-].*)?c", re.DOTALL)
 """Says that a script follows: ``-c``, ``-lc``."""
 _IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
+_IN_RUNTIME = re.compile(r"\{\{\s*\.(?P<name>Name)\s*\}\}")
 _IN_COMPOSE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
 )
@@ -78,7 +88,10 @@ _PARALLELISM = {
     "data": "--data-parallel-size",
 }
 # KServe's runtime that starts vLLM, and its own options; "" of one that vLLM has not.
-_RUNTIME = "huggingface"
+_OF_VLLM = ("huggingface", "vllm")
+_RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
+_MODELS = "/mnt/models"
+"""Where KServe mounts the model of a service."""
 _OF_RUNTIME = {
     "--model-id": "--model",
     "--model-name": "--served-model-name",
@@ -164,10 +177,21 @@ def script_of(container: Container, text: str, name: str) -> Script:
     return Script(name=name, text=text, commands=commands, variables={}, directives=(), files={})
 
 
-def program_of(image: str, words: Sequence[Word], line: int) -> tuple[Word, ...]:
-    """The words with the program that an image starts in front, where they name none."""
+def program_of(
+    image: str, words: Sequence[Word], line: int, gpus: Given | None = None
+) -> tuple[Word, ...]:
+    """The words with the program that an image starts in front, where they name none.
+
+    A NIM takes the ``gpus`` of its container, whatever they are.
+    """
     known: tuple[str, ...] = next((program for part, program in _PROGRAMS if part in image), ())
     names_program = bool(words) and not (words[0].text or "-").startswith("-")
+    if nim := _NIM.search(image):
+        number = gpus.single if gpus is not None else None
+        known = ("nim", nim["model"] or "", number if number and number.isdecimal() else "")
+        names_program = names_program and "://" not in (words[0].text or "")
+    elif not known and "vllm" in image and words and not names_program:
+        known = _PROGRAMS[0][1]  # built by its Dockerfile under another name
     is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
     if not known or (names_program and not is_model):
         return tuple(words)
@@ -177,9 +201,25 @@ def program_of(image: str, words: Sequence[Word], line: int) -> tuple[Word, ...]
 
 
 def _containers(text: str, name: str) -> Iterator[Container]:
-    for document in documents(text, name):
+    every = [*documents(text, name)]
+    served = {
+        document.get("spec", "predictor", "model", "runtime").text or "": document
+        for document in every
+        if document.get("kind").text == "InferenceService"
+    }
+    runtimes = {
+        document.get("metadata", "name").text: document
+        for document in every
+        if document.get("kind").text in _RUNTIMES
+    }
+    for document in every:
         kind = document.get("kind").text
-        if document.get("services").is_mapping and not kind:
+        user = served.get(document.get("metadata", "name").text or "")
+        if kind in _RUNTIMES and user is not None:
+            yield from _of_service_with_runtime(user, document)
+        elif document.get(*_FORMAT[:-2], "runtime").text in runtimes:
+            continue
+        elif document.get("services").is_mapping and not kind:
             for service, found in document.get("services").items():
                 yield _of_compose(service, found, name)
         elif kind == "DynamoGraphDeployment":
@@ -191,7 +231,11 @@ def _containers(text: str, name: str) -> Iterator[Container]:
             yield _of_runtime_of_stack(document.get("spec"))
         elif kind == "LLMInferenceService":
             yield from _of_service(document.get("spec"))
-        elif document.get("spec", "predictor", "model", "modelFormat", "name").text == _RUNTIME:
+        elif _NIM_FORMAT in (document.get(*_FORMAT).text or ""):
+            yield _of_nim_format(document.get("spec", "predictor"))
+        elif kind == "NIMService":
+            yield _of_nim_service(document.get("spec"))
+        elif (document.get(*_FORMAT).text or "").lower() in _OF_VLLM:
             yield from _of_runtime(document.get("spec", "predictor"))
         elif kind == "TrainJob":
             yield _of_train_job(document.get("spec"))
@@ -306,7 +350,7 @@ def in_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
         model = next((part for part in whole if checkpoint_of(part).model), "")
         if (path := inside.rstrip("/")) and model:
             pattern = rf"(?<![^\s\"'=])(?P<name>{re.escape(path)})/?(?=[\s\"']|$)"
-            pieces = _replaced(pieces, re.compile(pattern), {path: computed(model)})
+            pieces = replaced(pieces, re.compile(pattern), {path: computed(model)})
     return pieces
 
 
@@ -319,7 +363,7 @@ def container_at(
     mounts = tuple(mounts)
     values = {name: word.pieces for name, word in environment.items()}
     words = [
-        word_at(in_mounts(_replaced(entry.pieces, _IN_KUBERNETES, values), mounts), entry)
+        word_at(in_mounts(replaced(entry.pieces, _IN_KUBERNETES, values), mounts), entry)
         for key in ("command", "args")
         for entry in place.get(key).entries()
     ]
@@ -329,7 +373,7 @@ def container_at(
         image=image,
         words=tuple(words)
         if place.get("command").entries()
-        else program_of(image, words, place.line),
+        else program_of(image, words, place.line, gpu_limit(place)),
         environment=environment,
         line=place.line,
     )
@@ -398,6 +442,60 @@ def _of_service(spec: Place) -> Iterator[Container]:
         )
 
 
+def _of_nim_format(predictor: Place) -> Container:
+    """A predictor of KServe whose runtime is a NIM of this name: its image is that of the model."""
+    place = predictor.get("model")
+    model = (place.get("modelFormat", "name").text or "").partition(_NIM_FORMAT)[2]
+    return Container(
+        name="predictor",
+        image="",
+        words=program_of(f"{_NIM_IMAGES}{model}", (), place.line, gpu_limit(place)),
+        environment=environment_at(place.get("env")),
+        world=World(
+            gpus_per_node=gpu_limit(place),
+            copies=predictor.get("minReplicas").given("replicas"),
+        ),
+        line=place.line,
+    )
+
+
+def _of_nim_service(spec: Place) -> Container:
+    """A model of NVIDIA's NIM Operator."""
+    image = spec.get("image", "repository").text or ""
+    return Container(
+        name="",
+        image=image,
+        words=program_of(image, (), spec.line, gpu_limit(spec)),
+        environment=environment_at(spec.get("env")),
+        world=World(gpus_per_node=gpu_limit(spec), copies=spec.get("replicas").given("replicas")),
+        line=spec.line,
+    )
+
+
+def _of_service_with_runtime(service: Place, runtime: Place) -> Iterator[Container]:
+    """The container of a runtime with what a service says of its model, options and GPUs."""
+    predictor = service.get("spec", "predictor")
+    place = predictor.get("model")
+    mounts = [(_MODELS, (place.get("storageUri").text or "").replace(":", "/"))]
+    known = {"Name": service.get("metadata", "name").pieces}
+    for one in runtime.get("spec", "containers").entries():
+        container = container_at(one, {}, mounts)
+        more = [word_at(in_mounts(e.pieces, mounts), e) for e in place.get("args").entries()]
+        words = (
+            word_at(replaced(word.pieces, _IN_RUNTIME, known), one) for word in container.words
+        )
+        yield replace(
+            container,
+            words=(*words, *more),
+            environment={**container.environment, **environment_at(place.get("env"))},
+            world=World(
+                gpu=gpu_of_nodes(predictor),
+                gpus_per_node=gpu_limit(place) or gpu_limit(one),
+                copies=predictor.get("minReplicas").given("replicas"),
+            ),
+        )
+
+
 def _of_runtime(predictor: Place) -> Iterator[Container]:
     """A predictor of KServe's Hugging Face runtime, which starts vLLM with its options."""
     place = predictor.get("model")
@@ -416,7 +514,10 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
                 options.append(word_at(Place.pieces_after(entry, f"{option}="), entry))
     uri = place.get("storageUri")
     if uri.text and not any(word.text == "--model" for word in options):
-        path = word_at(Place.pieces_after(uri, "hf://"), uri)
+        before = "hf://"
+        if uri.text.startswith("oci://"):  # an image, whose tag the model is
+            before = f"{uri.text.rpartition(':')[0]}:"
+        path = word_at(Place.pieces_after(uri, before), uri)
         options = [plain_word("--model", uri.line), path, *options]
     yield Container(
         name="predictor",
@@ -497,11 +598,11 @@ def _of_compose(service: str, place: Place, name: str) -> Container:
         part = place.get(key)
         if part.entries():
             words += [
-                word_at(in_mounts(_replaced(entry.pieces, _IN_COMPOSE, {}), mounts), entry)
+                word_at(in_mounts(replaced(entry.pieces, _IN_COMPOSE, {}), mounts), entry)
                 for entry in part.entries()
             ]
         elif part.text:
-            pieces = in_mounts(_replaced(part.pieces, _IN_COMPOSE, {}), mounts)
+            pieces = in_mounts(replaced(part.pieces, _IN_COMPOSE, {}), mounts)
             commands = read_inner(pieces, {}, part.source, name).commands
             words += [word for command in commands[:1] for word in command.words]
     image = place.get("image").text or ""
@@ -510,7 +611,7 @@ def _of_compose(service: str, place: Place, name: str) -> Container:
         image=image,
         words=tuple(words)
         if place.get("entrypoint").node is not None
-        else program_of(image, words, place.line),
+        else program_of(image, words, place.line, _devices(place)),
         environment=environment,
         world=World(gpus_per_node=_devices(place)),
         line=place.line,
@@ -559,7 +660,7 @@ def environment_at(place: Place) -> dict[str, Word]:
     return found
 
 
-def _replaced(pieces: Pieces, pattern: re.Pattern[str], values: Mapping[str, Pieces]) -> Pieces:
+def replaced(pieces: Pieces, pattern: re.Pattern[str], values: Mapping[str, Pieces]) -> Pieces:
     """The pieces with the variables that the controller or compose itself puts in."""
     done: list[Piece] = []
     for piece in pieces:

@@ -1,15 +1,18 @@
-"""Programs that start a known server under words of their own: Xinference, DJL Serving, Triton."""
+"""Programs and images that start a known server under words of their own.
+
+Xinference, DJL Serving, Triton, Aphrodite, NIM, the worker of RunPod.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.documents.shell import Word
 from planner.documents.shell.values import computed
+from planner.launch.option_table import shipped_rows
 
-_PROGRAM = ("xinference", "launch")
 _SERVERS = {
     "vllm": ("vllm", "serve"),
     "sglang": ("python3", "-m", "sglang.launch_server", "--model-path"),
@@ -26,6 +29,7 @@ _KINDS = ("instruct", "chat", "it")
 _ROLLING = {
     "": ("vllm", "serve"),
     "auto": ("vllm", "serve"),
+    "disable": ("vllm", "serve"),  # its server takes requests as they come
     "vllm": ("vllm", "serve"),
     "lmi-dist": ("vllm", "serve"),
     "trtllm": ("trtllm-serve",),
@@ -53,14 +57,118 @@ _FIELD = re.compile(r"^\s*(?P<name>backend|max_batch_size)\s*:\s*\"?(?P<value>\w
 _PARAMETER = re.compile(
     r"key\s*:\s*\"(?P<name>\w+)\"\s*,?\s*value\s*:?\s*\{\s*string_value\s*:\s*\"(?P<value>[^\"]*)\""
 )
-_NO_OPTIONS = ("model_id", "rolling_batch", "entryPoint", "mpi_mode", "output_formatter")
+# docs.nvidia.com, NIM for LLMs, profiles of models: tensorrt_llm-h100-fp8-tp4-pp1-throughput,
+# vllm-bf16-tp2-pp1; docs of 2.0 say that without one the best for the GPUs of the machine is taken.
+_PROFILE = re.compile(
+    r"(?P<engine>tensorrt_llm|vllm|sglang)-(?:[\w-]+-)?(?P<stored>fp8|nvfp4|mxfp4|bf16|fp16)"
+    r"(?:-tp(?P<tp>\d+))?(?:-pp(?P<pp>\d+))?"
+)
+_OF_PROFILE = {
+    "tensorrt_llm": ("--tp_size", "--pp_size", "--max_seq_len"),
+    "vllm": ("--tensor-parallel-size", "--pipeline-parallel-size", "--max-model-len"),
+    "sglang": ("--tp-size", "--pp-size", "--context-length"),
+}
+_ENGINES = {**_SERVERS, "tensorrt_llm": ("trtllm-serve",)}
+# runpod-workers/worker-vllm, docs/configuration.md: variables that are vLLM's options in capitals.
+_OF_WORKER = {
+    "TENSOR_PARALLEL_SIZE": "--tensor-parallel-size",
+    "PIPELINE_PARALLEL_SIZE": "--pipeline-parallel-size",
+    "DATA_PARALLEL_SIZE": "--data-parallel-size",
+    "MAX_MODEL_LEN": "--max-model-len",
+    "MAX_NUM_SEQS": "--max-num-seqs",
+    "MAX_NUM_BATCHED_TOKENS": "--max-num-batched-tokens",
+    "GPU_MEMORY_UTILIZATION": "--gpu-memory-utilization",
+    "QUANTIZATION": "--quantization",
+    "KV_CACHE_DTYPE": "--kv-cache-dtype",
+    "DTYPE": "--dtype",
+}
+NAMES = {
+    "xinference": "Xinference",
+    "aphrodite": "Aphrodite",
+    "nim": "NIM (16 bits on the GPUs that it is given, where no profile is named)",
+    "runpod-worker-vllm": "the worker of RunPod",
+    "djl-serving": "DJL Serving",
+}
+"""The fronts by the words that images and commands start them with."""
+_NO_OPTIONS = (
+    "model_id",
+    "rolling_batch",
+    "entryPoint",
+    "mpi_mode",
+    "output_formatter",
+    "async_mode",
+)
 
 
-def fronted(words: Sequence[Word]) -> tuple[Word, ...]:
+def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Word, ...]:
     """The command of the server that a front starts; other words as they are."""
     texts = [word.text or "" for word in words]
-    if (texts[0].rpartition("/")[2], *texts[1:2]) != _PROGRAM:
-        return tuple(words)
+    name = texts[0].rpartition("/")[2]
+    if name == "aphrodite" and texts[1:2] == ["run"]:
+        has_model = any(text.partition("=")[0] == "--model" for text in texts)
+        server = _OPENAI if has_model else _SERVERS["vllm"]
+        return (*_plain(server, words[0].line), *words[2:])
+    if texts[:2] == ["-m", "aphrodite.endpoints.openai.api_server"]:
+        return (*_plain(_OPENAI, words[0].line), *words[2:])
+    if name == "nim":
+        return (*_of_nim(words, environment), *words[3:])
+    if name == "runpod-worker-vllm" and "MODEL_NAME" in environment:
+        model = (*_plain(_SERVERS["vllm"], words[0].line), environment["MODEL_NAME"])
+        return (*model, *_of_variables(environment, _OF_WORKER))
+    if name == "djl-serving":
+        told = {key: word.text or "" for key, word in environment.items()}
+        rows = {f"option.{key[7:].lower()}": told[key] for key in told if key.startswith("OPTION_")}
+        rows = {"option.model_id": told.get("HF_MODEL_ID", ""), **rows}
+        rows.setdefault("option.tensor_parallel_degree", told.get("TENSOR_PARALLEL_DEGREE", "max"))
+        command = served_by_properties("\n".join(f"{key}={rows[key]}" for key in rows))
+        if not command:
+            return (*words,)
+        return (*_plain(shlex.split(command.replace("\\\n", " ").rstrip("\\")), words[0].line),)
+    return _of_xinference(words) if (name, *texts[1:2]) == ("xinference", "launch") else (*words,)
+
+
+_OPENAI = ("-m", "vllm.entrypoints.openai.api_server")
+
+
+def _plain(texts: Sequence[str], line: int) -> Iterator[Word]:
+    return (Word.of(computed(text), line, text) for text in texts)
+
+
+def _of_variables(environment: Mapping[str, Word], options: Mapping[str, str]) -> Iterator[Word]:
+    for name, option in options.items():
+        if (value := environment.get(name)) is not None and value.text != "":
+            yield from _plain([option], value.line)
+            yield value
+
+
+def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[Word]:
+    """The engine of a NIM's profile; that of none is vLLM, on all GPUs that are told.
+
+    Behind the program stand the model of the image and that number.
+    """
+    _, model, number = (word.text or "" for word in words[:3])
+    texts = {name: word.text or "" for name, word in environment.items()}
+    named = texts.get("NIM_MODEL_PATH") or texts.get("NIM_MODEL_NAME") or model
+    named = named.removeprefix("hf://")
+    profile = _PROFILE.match(texts.get("NIM_MODEL_PROFILE", ""))
+    told = {"engine": "vllm", "tp": number, **(profile.groupdict() if profile else {})}
+    server, names = _ENGINES[told["engine"]], _OF_PROFILE[told["engine"]]
+    given = {word.begins.partition("=")[0] for word in words[3:]}
+    is_given = words[3:] and not words[3].begins.startswith("-")  # the model of an image of any
+    yield from _plain([*server, *([] if is_given else [named])], words[0].line)
+    values = (told["tp"] or number, told.get("pp"), texts.get("NIM_MAX_MODEL_LEN"))
+    for option, value in zip(names, values, strict=True):
+        if value and option not in given:
+            yield from _plain([option, value], words[0].line)
+    if profile and profile["stored"] == "fp8" and told["engine"] == "vllm":
+        yield from _plain(["--quantization", "fp8"], words[0].line)
+    elif profile and told["engine"] == "tensorrt_llm":
+        algorithm = {"fp8": "FP8", "nvfp4": "NVFP4"}.get(profile["stored"])
+        yield from _plain(["--quantization", algorithm] if algorithm else [], words[0].line)
+
+
+def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
+    texts = [word.text or "" for word in words]
     own: dict[str, str] = {}
     rest: list[Word] = []
     place = 2
@@ -79,7 +187,7 @@ def fronted(words: Sequence[Word]) -> tuple[Word, ...]:
     told = [*server, own.get("--model-path") or _model(own)]
     if own.get("--n-gpu", "auto").isdigit():
         told += ["--tensor-parallel-size", own["--n-gpu"]]
-    return (*(Word.of(computed(text), words[0].line, text) for text in told), *rest)
+    return (*_plain(told, words[0].line), *rest)
 
 
 def _model(own: dict[str, str]) -> str:
@@ -121,6 +229,46 @@ def served_by_properties(text: str) -> str:
             lines.append(f"{option} {'' if value == 'true' else shlex.quote(value)} \\")
     start = " ".join((*program, shlex.quote(known["model_id"])))
     return "\n".join((f"{start} {lines[0]}", *lines[1:]))
+
+
+def started_by_unit(text: str) -> str:
+    """The commands of a unit of systemd with their variables, line by line.
+
+    >>> started_by_unit("[Service]\\nEnvironment=A=1\\nExecStart=-/bin/vllm serve a/b")
+    '\\nexport A=1\\n/bin/vllm serve a/b'
+    """
+    lines: list[str] = []
+    continues = False
+    for line in text.split("\n"):
+        key, _, value = line.partition("=")
+        if continues:
+            lines.append(line)
+        elif key.strip() == "Environment":
+            lines.append(f"export {value}")
+        else:
+            lines.append(value.lstrip("-@:+!|") if key.strip() == "ExecStart" else "")
+        continues = bool(lines[-1]) and line.endswith("\\")
+    return "\n".join(lines)
+
+
+def refused(programs: Sequence[str], text: str) -> str:
+    """What is said of a server that is not predicted, by what it is started with or by the keys
+    of its document; empty of any other.
+
+    >>> refused(["/usr/bin/koboldcpp"], "")[:39]
+    'starts KoboldCpp, of which planner has '
+    """
+    names = {*programs, *(one.rpartition("/")[2] for one in programs)}
+    for row in shipped_rows("launchers/refused.csv"):
+        keys = row["keys"].split()
+        is_document = all(re.search(rf"^[\s-]*{key}\s*:", text, re.MULTILINE) for key in keys)
+        if names & {*row["programs"].split()} or (keys and not programs and is_document):
+            return (
+                f"starts {row['name']}, of which planner has no profile and no published runs. "
+                f"The nearest that it predicts is the same model with the same lengths in another "
+                f"server: give the command, {row['instead']}."
+            )
+    return ""
 
 
 def served_by_triton(text: str) -> str:

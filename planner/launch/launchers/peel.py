@@ -482,4 +482,5 @@ def _from_image(options: Sequence[tuple[str, Word | None]], rest: Sequence[Word]
     for name, word in options:
         if name == "--entrypoint" and word is not None and word.text:
             return (word, *words)
-    return program_of(image.text or image.raw, words, image.line)
+    said = layer_of("container", options).said.get("gpus_per_node")
+    return program_of(image.text or image.raw, words, image.line, said)

@@ -1,6 +1,10 @@
-"""Servers that YAML of other tools tells: SkyPilot, KubeAI, Truss, llm-d.
+"""Servers that YAML of other tools tells: SkyPilot, dstack, KubeAI, KAITO, Truss, llm-d, and those
+that llama-swap and LocalAI start.
 
 Sources: skypilot-org/skypilot, docs, Task YAML and environment variables (0.10);
+dstackai/dstack, docs/reference/dstack.yml/service.md (0.19);
+kaito-project/kaito, docs/inference/README.md (0.6), whose presets vLLM serves;
+mostlygeek/llama-swap, config.example.yaml; mudler/LocalAI, docs/content/advanced;
 substratusai/kubeai, docs/reference/kubernetes-api.md (0.21); basetenlabs/truss, config.yaml (0.9)
 and, of its engines, basetenlabs/truss-examples (2026-04);
 llm-d-incubation/llm-d-modelservice, README.md (0.3), and llm-d/llm-d-deployer, charts (1.0), whose
@@ -9,12 +13,13 @@ values tell the workers of both kinds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from itertools import product
+from itertools import accumulate, product
 
 from planner.documents.shell.inner import read_inner
 from planner.documents.shell.text import stated
-from planner.documents.shell.values import Pieces
+from planner.documents.shell.values import Pieces, computed
 from planner.documents.yaml_places import Place, documents
 from planner.launch.launchers.containers import (
     Container,
@@ -24,9 +29,10 @@ from planner.launch.launchers.containers import (
     in_mounts,
     plain_word,
     program_of,
+    replaced,
     word_at,
 )
-from planner.launch.launchers.gpu_words import gpu_called
+from planner.launch.launchers.gpu_words import INSTANCES, gpu_called
 from planner.launch.launchers.inferencex import entries_of
 from planner.launch.launchers.recipes import options_of, recipes_of
 from planner.launch.understood import LENGTHS, World
@@ -44,6 +50,35 @@ _OF_TRT_LLM = {
 }
 _ALGORITHMS = {"fp8": "FP8", "fp4": "NVFP4"}
 _KINDS = ("prefill", "decode")
+_OF_DSTACK = ("service", "task")
+_GPUS_OF_DSTACK = ("GPUS_NUM", "GPUS_PER_NODE")
+_MEMORY = re.compile(r"\d+(?:\.\.|GB|MB|$)", re.IGNORECASE)
+_MACRO = re.compile(r"\$\{(?P<name>[\w.-]+)\}")
+# Lines of a command of llama-swap are one, without those that are comments.
+_BREAKS = re.compile(r"^[ \t]*#[^\n]*|\\?\n", re.MULTILINE)
+_OF_LLAMA_CPP = {
+    "": "llama-server",
+    "parameters.model": "--model",
+    "context_size": "--ctx-size",
+    "gpu_layers": "--gpu-layers",
+    "batch": "--ubatch-size",
+    "cache_type_k": "--cache-type-k",
+    "cache_type_v": "--cache-type-v",
+    "tensor_split": "--tensor-split",
+}
+_OF_VLLM = ("--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size",
+            "--quantization", "--dtype")  # fmt: skip
+_LOCAL = {
+    "llama-cpp": _OF_LLAMA_CPP,
+    "llama": _OF_LLAMA_CPP,
+    "vllm": {
+        "": "vllm serve",
+        "parameters.model": "--model",
+        "context_size": "--max-model-len",
+        **{option.strip("-").replace("-", "_"): option for option in _OF_VLLM},
+    },
+}
+"""What keys of LocalAI's models are to the program of a backend; "" is the program."""
 _PARALLELISM = {"tensor": "--tensor-parallel-size", "data": "--data-parallel-size"}
 
 
@@ -62,6 +97,14 @@ def _tasks(document: Place, name: str) -> Iterator[Container]:
     resources = document.get("resources")
     if document.get("run").text:
         yield _of_sky(document, resources)
+    elif document.get("type").text in _OF_DSTACK and document.get("commands").entries():
+        yield _of_dstack(document, resources)
+    elif any(place.get("cmd").text for _, place in document.get("models").items()):
+        yield from _of_swap(document)
+    elif document.get("parameters", "model").text and document.get("backend").text in _LOCAL:
+        yield _of_local_ai(document)
+    elif document.get("inference", "preset", "name").text:
+        yield _of_kaito(document)
     elif (document.get("apiVersion").text or "").startswith("kubeai.org/"):
         yield _of_kubeai(document.get("spec"))
     elif document.get("docker_server", "start_command").text:
@@ -107,6 +150,96 @@ def _of_sky(document: Place, resources: Place) -> Container:
             num_nodes=nodes.given("num_nodes"), gpus_per_node=world.gpus_per_node, gpu=world.gpu
         ),
         line=run.line,
+    )
+
+
+def _of_dstack(document: Place, resources: Place) -> Container:
+    """A service, whose commands are one script."""
+    gpu, commands = resources.get("gpu"), document.get("commands")
+    word, _, count = (gpu.get("name").text or gpu.text or "").partition(":")
+    count = gpu.get("count").text or count or "1"
+    script = [piece for entry in commands.entries() for piece in (*entry.pieces, *computed("\n"))]
+    words = (plain_word("bash", commands.line), plain_word("-c", commands.line))
+    is_size = _MEMORY.match(word) is not None  # any GPU with that much of it
+    return Container(
+        name=document.get("name").text or "",
+        image=document.get("image").text or "",
+        words=(*words, word_at(tuple(script), commands)),
+        environment={
+            **environment_at(document.get("env")),
+            **{f"DSTACK_{name}": plain_word(count, gpu.line) for name in _GPUS_OF_DSTACK},
+        },
+        world=World(
+            gpu=None if is_size else word or None,
+            gpus_per_node=stated("gpu", count, gpu.line) if count.isdecimal() else None,
+            copies=document.get("replicas").given("replicas"),
+        ),
+        line=commands.line,
+    )
+
+
+def _of_swap(document: Place) -> Iterator[Container]:
+    """The models of llama-swap, of which one is loaded at a time: each a deployment of its own."""
+    macros: dict[str, Pieces] = {}
+    for number, (name, place) in enumerate(document.get("models").items()):
+        own = {**macros}
+        for source in (document, place):
+            for key, value in source.get("macros").items():
+                own[key] = replaced(_one_line(value.pieces), _MACRO, own)
+        command = place.get("cmd")
+        script = word_at(replaced(_one_line(command.pieces), _MACRO, own), command)
+        yield Container(
+            name=name,
+            image="",
+            words=(plain_word("bash", command.line), plain_word("-c", command.line), script),
+            environment=environment_at(place.get("env")),
+            deployment=number,
+            line=command.line,
+        )
+
+
+def _one_line(pieces: Pieces) -> Pieces:
+    text = "".join(piece.text for piece in pieces)
+    text = _BREAKS.sub(lambda found: " " * len(found[0]), text)
+    ends = [*accumulate(len(piece.text) for piece in pieces)]
+    return tuple(
+        piece._replace(text=text[end - len(piece.text) : end])
+        for piece, end in zip(pieces, ends, strict=True)
+    )
+
+
+def _of_local_ai(document: Place) -> Container:
+    """A model of LocalAI, by the options of the program that its backend is built on."""
+    options = _LOCAL[document.get("backend").text or ""]
+    words = [plain_word(word, document.line) for word in options[""].split()]
+    for key, option in options.items():
+        value = document.get(*key.split(".")) if key else Place.nothing(document)
+        if value.text:
+            words += [plain_word(option, value.line), word_at(value.pieces, value)]
+    return Container(name="", image="", words=tuple(words), line=document.line)
+
+
+def _of_kaito(document: Place) -> Container:
+    """A workspace, whose preset vLLM serves on all GPUs of the machine."""
+    name, kind = document.get("inference", "preset", "name"), document.get("resource")
+    instance = kind.get("instanceType")
+    known = INSTANCES.get((instance.text or "").lower())
+    words = [plain_word(word, name.line) for word in ("vllm", "serve", name.text or "")]
+    if known is not None:
+        sizes = ("--tensor-parallel-size", str(known.gpus))
+        words += [plain_word(word, instance.line) for word in sizes]
+    return Container(
+        name="",
+        image="",
+        words=tuple(words),
+        world=World(
+            gpu=instance.text if known is None else known.gpu,
+            num_nodes=kind.get("count").given("count"),
+            gpus_per_node=None
+            if known is None
+            else stated("instanceType", str(known.gpus), instance.line),
+        ),
+        line=name.line,
     )
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from planner.errors import LaunchError
-from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.launch.option_table import OptionTable, Quantities
 from planner.launch.served import Told, known_model, whole
 from planner.launch.serving import (
@@ -19,12 +18,26 @@ from planner.launch.serving import (
     workers_of,
 )
 from planner.launch.target import Argument, Process, Target, Variable
+from planner.launch.targets.tgi import with_variables
 from planner.launch.understood import ONGOING, Answers, Reading
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 
 _ALONE = ("llama-cli", "llama-bench", "llama-batched-bench")
 _PROGRAMS = ("llama-server", "llama-server.exe", "llama-cpp-server", *_ALONE)
+# llama-swap and others keep several builds: llama-server-be0e35.
+_BUILT = "llama-server-"
+# tools/server/README.md of llama.cpp: what options read where a command does not give them.
+_VARIABLES = {
+    "LLAMA_ARG_MODEL": "--model", "LLAMA_ARG_HF_REPO": "--hf-repo",
+    "LLAMA_ARG_HF_FILE": "--hf-file", "LLAMA_ARG_CTX_SIZE": "--ctx-size",
+    "LLAMA_ARG_N_PARALLEL": "--parallel", "LLAMA_ARG_N_GPU_LAYERS": "--gpu-layers",
+    "LLAMA_ARG_BATCH": "--batch-size", "LLAMA_ARG_UBATCH": "--ubatch-size",
+    "LLAMA_ARG_CACHE_TYPE_K": "--cache-type-k", "LLAMA_ARG_CACHE_TYPE_V": "--cache-type-v",
+    "LLAMA_ARG_FLASH_ATTN": "--flash-attn", "LLAMA_ARG_SPLIT_MODE": "--split-mode",
+    "LLAMA_ARG_TENSOR_SPLIT": "--tensor-split", "LLAMA_ARG_DEVICE": "--device",
+    "LLAMA_ARG_N_CPU_MOE": "--n-cpu-moe",
+}  # fmt: skip
 _BATCH = 2048
 _TABLE = OptionTable.load("llama-server")
 # Types in names of GGUF files that are none of its own.
@@ -39,12 +52,14 @@ _PARTS = re.compile(r"-0*\d+-of-0*\d+$")
 
 def starts(words: Sequence[str]) -> bool:
     """Whether a command starts a server of llama.cpp."""
-    return bool(words) and words[0].replace("\\", "/").rsplit("/", 1)[-1] in _PROGRAMS
+    name = words[0].replace("\\", "/").rsplit("/", 1)[-1] if words else ""
+    return name in _PROGRAMS or name.startswith(_BUILT)
 
 
 def answers(reading: Reading) -> Answers:
     """The batch that a command has slots for."""
-    told = Told(reading=reading)
+    told = Told(reading=with_variables(reading, TARGET, _VARIABLES))
+    reading = told.reading
     told.values["engine"] = "llama.cpp"
     _put_model(told)
     _put_gpus(told)
@@ -164,20 +179,9 @@ def _put_experts(told: Told, model: ModelSpec | None) -> None:
             "weight_offload=SHARE."
         )
         return
-    groups = [group for group in model.layer_groups if group.num_experts]
-    number = sum(group.num_hidden_layers for group in groups)
-    held: float = sum(
-        group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
-        for group in groups
-    )
-    if layers is not None and not reading.has("--cpu-moe"):
-        held *= min(layers / number, 1)
-    share = round(held / count_parameters(model).total, 4)
-    told.values["weight_offload"] = max(share, told.values["weight_offload"])
-    told.notes.append(
-        f"Experts in host memory are {share:.0%} of the weights. The plan reads all of them over "
-        "the link in a step; llama.cpp computes the chosen ones there: it is faster than said."
-    )
+    number = sum(group.num_hidden_layers for group in model.layer_groups if group.num_experts)
+    some = layers is not None and not reading.has("--cpu-moe")
+    told.put_experts_on_host(model, min((layers or 0) / number, 1) if some else 1, "llama.cpp")
 
 
 NAME = "llama-server"

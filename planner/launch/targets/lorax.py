@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from planner.launch.served import Engine, Told, server_told, whole
 from planner.launch.serving import AGGREGATED
 from planner.launch.target import Target, changes_nothing
-from planner.launch.targets.tgi import drafts, layout, put_share, with_environment
+from planner.launch.targets.tgi import drafts, layout, put_share, variables, with_variables
 from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
 
@@ -28,7 +28,7 @@ def starts(words: Sequence[str]) -> bool:
 
 def answers(reading: Reading) -> Answers:
     """The server that a command starts, predicted as TGI."""
-    reading = with_environment(reading, TARGET)
+    reading = with_variables(reading, TARGET, variables(TARGET))
     told = server_told(reading, _ENGINE, AGGREGATED)
     told.values["engine"] = "tgi"
     told.values["max_num_seqs"] = told.values["concurrency"]

@@ -11,6 +11,7 @@ from planner.launch.served import (
     Drafted,
     Engine,
     Told,
+    known_model,
     server_told,
     whole,
     with_config,
@@ -63,7 +64,12 @@ def answers(reading: Reading) -> Answers:
     """The deployment that a command starts."""
     reading = with_config(reading, _ENGINE)
     pool = reading.value("pool") or AGGREGATED
-    return server_told(reading, _ENGINE, pool).of_pool(pool)
+    told = server_told(reading, _ENGINE, pool)
+    kept = reading.number("--kt-num-gpu-experts")  # KTransformers: of each layer, on the GPUs
+    model = known_model(str(told.values.get("model") or ""))
+    if kept is not None and model is not None and (experts := model.num_experts):
+        told.put_experts_on_host(model, max(1 - kept / experts, 0), "KTransformers")
+    return told.of_pool(pool)
 
 
 def _layout(told: Told, _: ModelSpec | None) -> int:

@@ -6,7 +6,7 @@ huggingface/text-generation-inference.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.units import GIB
@@ -48,7 +48,7 @@ def starts(words: Sequence[str]) -> bool:
 
 def answers(reading: Reading) -> Answers:
     """The server that a command starts."""
-    reading = with_environment(reading, TARGET)
+    reading = with_variables(reading, TARGET, variables(TARGET))
     told = server_told(reading, _ENGINE, AGGREGATED)
     told.values["max_num_seqs"] = told.values["concurrency"]
     put_share(told)
@@ -68,18 +68,20 @@ def put_share(told: Told) -> None:
         told.assume("gpu_memory_utilization", round(_SHARE * share, 4), why)
 
 
-def with_environment(reading: Reading, target: Target) -> Reading:
-    """The reading with what variables of the environment say: MODEL_ID is --model-id."""
+def variables(target: Target) -> Mapping[str, str]:
+    """Options by their variables: MODEL_ID is --model-id."""
+    return {name.lstrip("-").replace("-", "_").upper(): name for name in target.options.options}
+
+
+def with_variables(reading: Reading, target: Target, options: Mapping[str, str]) -> Reading:
+    """The reading with what variables of the environment say in place of ``options``."""
     found = reading.found
     given = {
         name: replace(value, option=name)
-        for name in target.options.options
-        if (value := found.environment.get(name.lstrip("-").replace("-", "_").upper()))
-        and value.texts
-        and value.texts[0]
+        for variable, name in options.items()
+        if (value := found.environment.get(variable)) and value.texts and value.texts[0]
     }
-    options = {**given, **found.options}
-    return Reading.of(replace(found, options=options), target.table)
+    return Reading.of(replace(found, options={**given, **found.options}), target.table)
 
 
 def layout(told: Told, _: ModelSpec | None) -> int:
