@@ -58,6 +58,7 @@ _MOST_NAMED = 5
 _DEEPEST = 3
 # All but one of so many options of a list must be known.
 _MOST_OF = 4
+_FOLDERS = 3
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
 _JSON_TOO = ".conf"
@@ -103,7 +104,8 @@ def launches(path: Path, text: str) -> Iterator[Found]:
     sent = [one for one in found if one.target == REQUESTS]
     if sent and len(sent) == len(found):
         raise LaunchError(said_alone(sent[0]))
-    yield from served_of(found)
+    folders = path.absolute().parts[-_FOLDERS - 1 : -1]
+    yield from (replace(one, folders=folders) for one in served_of(found))
 
 
 def _all_of(path: Path, text: str) -> Iterator[Found]:

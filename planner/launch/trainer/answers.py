@@ -409,10 +409,13 @@ _EPOCHS = 3
 _PART = re.compile(r"\[:(\d+)\]$")
 _RANKS = {True: 16, False: 8}
 _LORA_FLAGS = ("--use_lora", "--lora", "--lora_enable", "--use_peft_lora", "--enable_lora")
-_QLORA_FLAGS = ("--q_lora", "--qlora", "--load_in_4bit", "--use_4bit_quantization", "--use_4bit")
+_QLORA_FLAGS = (
+    *("--q_lora", "--qlora", "--use_qlora"),
+    *("--load_in_4bit", "--use_4bit_quantization", "--use_4bit"),
+)
 _IN_8_BITS = ("--load_in_8bit", "--use_8bit_quantization")
 _OFF = ("false", "auto", "null", "none", "no", "NO")
-_BITS = ("--bits", "--quantization_bit")
+_BITS = ("--bits", "--quantization_bit", "--quant_bit")
 _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name",
            "--model_id", "--model_path", "--pretrained_model_name_or_path")  # fmt: skip
 # Checkpoints whose weights are stored in few bits say so in their names.
@@ -422,7 +425,7 @@ _USED = (
     *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32", "--fp8"),
     *("--use_dora", "--ray_num_workers", "--device_groups.nproc_per_node"),
     *("--lora_target_parameters", "--expert_parallel_size", "--ep_size", "--task_type"),
-    *("--deepspeed", "--fsdp", "--fsdp_config", "--bits", "--num_train_epochs", "--max_samples"),
+    *("--deepspeed", "--fsdp", "--fsdp_config", *_BITS, "--num_train_epochs", "--max_samples"),
     *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
     "--device_map",
 )
