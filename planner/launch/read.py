@@ -371,7 +371,9 @@ def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
 
 def started(words: Sequence[Word]) -> Target | None:
     """The target whose program this is."""
-    texts = [told_in(word) for word in words]
+    # An option whose value is not told is there all the same.
+    begun = (word.begins if word.begins.startswith("--") else "" for word in words)
+    texts = [option or told_in(word) for option, word in zip(begun, words, strict=True)]
     # Scripts that the Trainer's know by what they are called are others' too.
     known = sorted(readers().values(), key=lambda one: one.name in _OF_TRAINER)
     return next((one for one in known if one.starts(texts)), None)

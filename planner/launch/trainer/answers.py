@@ -211,7 +211,7 @@ def states_said(said: Said, found: Gathered) -> None:
         level = whole(stage) or 0
         if stage is None and (absent := said.absent_file()):
             level = _named_stage(absent, found)
-        elif stage is None and said.is_hidden("--deepspeed"):
+        elif stage is None and said.is_hidden("--deepspeed", "--deepspeed_config"):
             level, reason = 2, "text alone does not tell DeepSpeed's file"
             found.assume("zero_stage", level, f"{reason}: stage 2 is taken")
             found.otherwise["zero_stage"] = _WEIGHTS, f"{reason}; with stage 2 it does not fit"
@@ -356,6 +356,10 @@ def precision_said(said: Said, found: Gathered) -> None:
         found.defaults["precision"] = "no --bf16 or --fp16: TRL's default is bf16"
     elif told is None and said.has_script and said.starts_elsewhere:
         reason = "neither --bf16 nor --fp16, and accelerate's file, which may say it, is not here"
+        found.assume("precision", "bf16", f"{reason}: bf16 is taken")
+        return
+    elif told is None and said.is_hidden("--deepspeed", "--deepspeed_config"):
+        reason = "text alone does not tell DeepSpeed's file, which may say it"
         found.assume("precision", "bf16", f"{reason}: bf16 is taken")
         return
     elif told is None and said.has_script and not said.is_hidden("--bf16", "--fp16"):

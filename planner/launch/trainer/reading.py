@@ -384,7 +384,8 @@ def answers_of(
             for group in (sources.script, sources.deepspeed, sources.accelerate)
             for name, given in group.items()
         },
-        has_deepspeed=bool(sources.deepspeed) or "--deepspeed" in sources.script,
+        has_deepspeed=bool(sources.deepspeed)
+        or bool({"--deepspeed", "--deepspeed_config"} & {*sources.script}),
         deepspeed_keys=frozenset(sources.deepspeed),
         has_script=bool(sources.script),
         is_supervised=is_supervised,

@@ -72,7 +72,7 @@ def in_words_of(sources: Sources, dialect: Dialect) -> None:
             continue
         for into, word in dialect.into(option, sources.text(f"--{option}")):
             if not into.startswith("--"):
-                place = stated(into, word or "", given.line)
+                place = stated(into, (text_of(given) or "") if word is None else word, given.line)
                 sources.deepspeed.setdefault(into, place)
             elif word is None:
                 sources.script.setdefault(into, given)
