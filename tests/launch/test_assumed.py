@@ -448,3 +448,22 @@ def test_a_checkpoint_that_is_given_beside_a_file_has_its_own_types(tmp_path: Pa
     assert own.question().request.settings["quantization"] == "fp8"
     named = asked(tmp_path / "deepseek-r1.sh", text, gpu="h200").question()
     assert named.request.settings["quantization"] == "fp8_block"
+
+
+@pytest.mark.parametrize(
+    ("more", "given", "length"),
+    [
+        ("", {}, 2048),
+        ("--block_size 512 ", {}, 512),
+        ("", {"sequence_length": 4096}, None),
+        ("--stage pt ", {}, None),
+    ],
+)
+def test_a_tuning_of_untold_length_is_not_as_long_as_pre_training(
+    tmp_path: Path, more: str, given: dict[str, object], length: int | None
+) -> None:
+    text = FULL.format("meta-llama/Llama-3.1-8B") + more
+    question = asked(tmp_path / "run.sh", text, gpu="h100", num_gpus=8, **given).question()
+
+    assert question.imported.values.get("sequence_length") == length
+    assert ("sequence_length" in question.imported.assumed) == (length == 2048)
