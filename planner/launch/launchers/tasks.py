@@ -118,7 +118,7 @@ def _of_mosaic(document: Place) -> Container:
     compute = document.get("compute")
     words = [plain_word("bash", command.line), plain_word("-c", command.line)]
     words.append(word_at(command.pieces, command))
-    if parameters.is_mapping:
+    if [*parameters.items()]:
         program = ("composer", "train/train.py", "parameters.yaml")
         words = [plain_word(word, parameters.line) for word in program]
         words += options_of(parameters, "")
