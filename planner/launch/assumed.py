@@ -22,7 +22,7 @@ from planner.question.inputs import read_all
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary
 from planner.specs.cache import steady
-from planner.specs.catalogue import Catalogue
+from planner.specs.catalogue import Catalogue, load_model
 from planner.specs.hardware import default_cluster
 from planner.specs.quantization import checkpoint_of, resembled
 from planner.workloads.given import Said
@@ -37,6 +37,8 @@ _LIKELY: Mapping[str, Sequence[object]] = {
 }
 """Values of what a file takes from outside, of which the fastest that fits is taken."""
 _USUAL_LENGTH = 1024
+_USUAL_SAMPLE = 2048
+_WHOLE = (None, "pretrain")
 _SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
 _REPOSITORY = re.compile(r"(?<![\w./@-])[A-Za-z][\w-]*/[\w.-]*\w(?![\w/:@])")
 _MOST_WORDS = 100
@@ -181,8 +183,10 @@ class LaunchFile:
 
     def _with_lengths(self, found: Imported) -> Imported:
         """The launch with requests that its server takes, where those of a plan are too long."""
+        if found.workload == "train":
+            return self._with_samples(found)
         most = count_in(found.values.get("max_model_len"))
-        if found.workload == "train" or not 1 < most < len(LENGTHS) * _USUAL_LENGTH:
+        if not 1 < most < len(LENGTHS) * _USUAL_LENGTH:
             return found
         known = {name: count_in({**found.values, **self.asked}.get(name)) for name in LENGTHS}
         shorter = {
@@ -196,6 +200,23 @@ class LaunchFile:
             values={**found.values, **shorter},
             assumed={**found.assumed, **dict.fromkeys(shorter, why)},
         )
+
+    def _with_samples(self, found: Imported) -> Imported:
+        """A tuning with samples of the usual length, as those of pre-training are longer."""
+        told = {**found.values, **self.asked}
+        is_told = told.get("sequence_length") is not None
+        if is_told or "model" not in found.values or told.get("training_objective") in _WHOLE:
+            return found
+        with suppress(PlannerError):
+            model = load_model(str(found.values["model"]), self.specs)
+            if model.training is not None and model.training.sequence_length > _USUAL_SAMPLE:
+                why = "it does not tell the length of its samples"
+                return replace(
+                    found,
+                    values={**found.values, "sequence_length": _USUAL_SAMPLE},
+                    assumed={**found.assumed, "sequence_length": why},
+                )
+        return found
 
     def _given_gpus(self) -> str | None:
         """The number of GPUs that the user gives, however written; None of several, or none."""

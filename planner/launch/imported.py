@@ -78,7 +78,7 @@ def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, 
 
 _DECIDING = re.compile(
     r"adapter|lora|freez|frozen|trainable|(train|tuner|sft|finetuning)_type|fine_?tun|rlhf"
-    r"|quant\w*_(bits?|method|algo\w*)|^stage$"
+    r"|quant\w*_(bits?|method|algo\w*)|^stage$|lisa_activated"
 )
 _BESIDE_THEM = re.compile(
     r"alpha|dropout|bias|path|name|dir|seed|init|lr$|rate$|_output|merge|save|module|target|kwargs"

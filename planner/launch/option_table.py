@@ -439,8 +439,10 @@ class Wording:
         alone; ``short``: another spelling of the option ``into``; ``config``: a key of a file
         beside; ``default``: what the program does without ``into``, the ``term`` that it decides
         and ``note`` why, if the condition in ``text`` holds: ``unless`` options are there, ``if``
-        one has a value; ``used``: the program's module reads it; ``ignored``: no part of what is
-        predicted
+        one has a value; ``sum``: ``into`` is that of the numbers of the options, ``batch``: what
+        makes its number of samples a step; ``shape``: a size of the model, and its word in
+        ``config.json``; ``used``: the program's module reads it; ``ignored``:
+        no part of what is predicted
     ``option``
         as the program spells it, without hyphens before it
     ``text``, ``into``, ``word``, ``term``, ``note``

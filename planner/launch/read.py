@@ -64,6 +64,7 @@ _MOST_NAMED = 5
 _DEEPEST = 3
 # All but one of so many options of a list must be known.
 _MOST_OF = 4
+_FOLDERS = 3
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
 _JSON_TOO = ".conf"
@@ -109,7 +110,8 @@ def launches(path: Path, text: str) -> Iterator[Found]:
     sent = [one for one in found if one.target == REQUESTS]
     if sent and len(sent) == len(found):
         raise LaunchError(said_alone(sent[0]))
-    yield from served_of(found)
+    folders = path.absolute().parts[-_FOLDERS - 1 : -1]
+    yield from (replace(one, folders=folders) for one in served_of(found))
 
 
 def _all_of(path: Path, text: str) -> Iterator[Found]:
@@ -383,7 +385,9 @@ def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
 
 def started(words: Sequence[Word]) -> Target | None:
     """The target whose program this is."""
-    texts = [told_in(word) for word in words]
+    # An option whose value is not told is there all the same.
+    begun = (word.begins if word.begins.startswith("--") else "" for word in words)
+    texts = [option or told_in(word) for option, word in zip(begun, words, strict=True)]
     # Scripts that the Trainer's know by what they are called are others' too.
     known = sorted(readers().values(), key=lambda one: one.name in _OF_TRAINER)
     return next((one for one in known if one.starts(texts)), None)

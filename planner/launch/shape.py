@@ -232,10 +232,12 @@ def find_model(
     """The shipped model, or one of an own folder, of this shape; what it leaves open may be any.
 
     ``said`` names where the shape stands; it has room for sequences of ``tokens``. Of several
-    that of the nearest vocabulary, Llama's where none is said, then of the shortest name.
+    that which ties its embeddings as said, then that of the nearest vocabulary, Llama's where none
+    is said, then of the shortest name.
     """
     open_words = [name for name in _UNSAID if shape.get(name) is None]
     wanted = model_of({"vocab_size": 32_000, **_known(shape)}, said, said)
+    open_tie = "tie_word_embeddings" in open_words
     same = [
         model
         for name in catalogue.names(SpecKind.MODELS)
@@ -246,6 +248,7 @@ def find_model(
         same,
         key=lambda model: (
             (model.max_position_embeddings or 0) < (wanted.max_position_embeddings or 0),
+            not open_tie and model.tie_word_embeddings != wanted.tie_word_embeddings,
             abs(wanted.vocab_size - model.vocab_size),
             len(model.name),
             model.name,

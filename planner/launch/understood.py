@@ -74,6 +74,7 @@ class Found:
     deployment: int = 0
     notes: tuple[str, ...] = ()
     path: Path | None = None
+    folders: tuple[str, ...] = ()
 
 
 @record(kw_only=True)

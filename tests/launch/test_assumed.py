@@ -466,3 +466,22 @@ def test_layers_that_one_process_places_start_with_one_gpu(tmp_path: Path) -> No
     assert counts[0] == 1 < counts[1]
     notes = LaunchFile(path=path, asked={"gpu": "rtx4090"}).question().imported.notes
     assert "pipeline_parallel" not in " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("more", "given", "length"),
+    [
+        ("", {}, 2048),
+        ("--block_size 512 ", {}, 512),
+        ("", {"sequence_length": 4096}, None),
+        ("--stage pt ", {}, None),
+    ],
+)
+def test_a_tuning_of_untold_length_is_not_as_long_as_pre_training(
+    tmp_path: Path, more: str, given: dict[str, object], length: int | None
+) -> None:
+    text = FULL.format("meta-llama/Llama-3.1-8B") + more
+    question = asked(tmp_path / "run.sh", text, gpu="h100", num_gpus=8, **given).question()
+
+    assert question.imported.values.get("sequence_length") == length
+    assert ("sequence_length" in question.imported.assumed) == (length == 2048)

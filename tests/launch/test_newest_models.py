@@ -23,3 +23,17 @@ def test_they_are_not_in_the_way_of_shapes_that_are_looked_for() -> None:
     shape = shape_of(load_model("llama-3.1-8b"))
     assert find_model(shape, Catalogue(), "a test") is not None
     assert find_model({**shape, "num_hidden_layers": 43}, Catalogue(), "a test") is None
+
+
+def test_of_models_of_one_shape_that_which_ties_its_embeddings_as_said_is_meant():
+    shape = {**shape_of(load_model("pythia-6.9b")), "vocab_size": None}
+
+    untied, tied = (
+        find_model({**shape, "tie_word_embeddings": is_tied}, Catalogue(), "a test", 2048)
+        for is_tied in (False, True)
+    )
+
+    assert untied is not None
+    assert untied.name == "Pythia 6.9B"
+    assert tied is not None
+    assert tied.tie_word_embeddings

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 from planner.documents.shell.text import Given
 from planner.launch.option_table import Words
+from planner.launch.shape import model_named
 from planner.launch.target import Target, changes_nothing, gathered
 from planner.launch.targets.rollouts import flag, number, told, with_words
 from planner.launch.trainer.answers import UNPACKED
@@ -83,6 +85,10 @@ def answers(reading: Reading) -> Answers:
         values["model"] = model
     elif reading.number("model.d_model"):
         shape = _shape(reading)
+    elif not beside and (absent := _called(reading)):
+        values |= {"model": absent, "zero_stage": 3}
+        why = f"the configuration of {absent} is not here: those of LLM Foundry shard all"
+        gathers.defaults["zero_stage"] = why
     else:
         gathers.ask("model")
     _duration(reading, gathers)
@@ -94,6 +100,13 @@ def answers(reading: Reading) -> Answers:
     )
     ignored = frozenset(n for n in reading.found.options if n.startswith(_SECTIONS)) - used
     return gathers.made(shape=shape, used=used, ignored=ignored)
+
+
+def _called(reading: Reading) -> str | None:
+    """The model that the name of a configuration that is not here is that of."""
+    names = (one.single or "" for one in reading.found.positional)
+    stems = (PurePath(name).stem for name in names if name.endswith((".yaml", ".yml")))
+    return next((model for stem in stems if (model := model_named(stem))), None)
 
 
 def _followed(given: Given, options: Mapping[str, Given]) -> Given:

@@ -25,9 +25,14 @@ _EVERY = 2
 
 
 def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a fork of Megatron-DeepSpeed."""
+    """Whether a command starts a fork of Megatron-DeepSpeed.
+
+    >>> starts(["finetune_llama.py", "--deepspeed_config", "ds.json", "--model_name", "llama"])
+    False
+    """
     is_program = any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
-    return is_program and is_deepspeed(words)
+    # A checkpoint of Hugging Face is none of a program whose options tell sizes.
+    return is_program and is_deepspeed(words) and "--model_name" not in words
 
 
 def answers(reading: Reading) -> Answers:

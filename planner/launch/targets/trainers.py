@@ -164,7 +164,9 @@ def _deepspeed_draft(job: Job, settings: Settings) -> Draft:
 def _starts_deepspeed(words: Sequence[str]) -> bool:
     names = {word.partition("=")[0] for word in words}
     is_configured = bool(names & {"--deepspeed", "--deepspeed_config", "--zero_stage"})
-    return is_configured and starts_trainer(words)
+    # Programs that leave batches to DeepSpeed's file.
+    tunes = {"--model_name", "--num_train_epochs"} <= names
+    return is_configured and (tunes or starts_trainer(words))
 
 
 DEEPSPEED = Target(

@@ -211,7 +211,7 @@ def states_said(said: Said, found: Gathered) -> None:
         level = whole(stage) or 0
         if stage is None and (absent := said.absent_file()):
             level = _named_stage(absent, found)
-        elif stage is None and said.is_hidden("--deepspeed"):
+        elif stage is None and said.is_hidden("--deepspeed", "--deepspeed_config"):
             level, reason = 2, "text alone does not tell DeepSpeed's file"
             found.assume("zero_stage", level, f"{reason}: stage 2 is taken")
             found.otherwise["zero_stage"] = _WEIGHTS, f"{reason}; with stage 2 it does not fit"
@@ -358,6 +358,10 @@ def precision_said(said: Said, found: Gathered) -> None:
         reason = "neither --bf16 nor --fp16, and accelerate's file, which may say it, is not here"
         found.assume("precision", "bf16", f"{reason}: bf16 is taken")
         return
+    elif told is None and said.is_hidden("--deepspeed", "--deepspeed_config"):
+        reason = "text alone does not tell DeepSpeed's file, which may say it"
+        found.assume("precision", "bf16", f"{reason}: bf16 is taken")
+        return
     elif told is None and said.has_script and not said.is_hidden("--bf16", "--fp16"):
         told = "fp32"
     if told == "fp32" and said.is_on("--tf32"):
@@ -409,10 +413,13 @@ _EPOCHS = 3
 _PART = re.compile(r"\[:(\d+)\]$")
 _RANKS = {True: 16, False: 8}
 _LORA_FLAGS = ("--use_lora", "--lora", "--lora_enable", "--use_peft_lora", "--enable_lora")
-_QLORA_FLAGS = ("--q_lora", "--qlora", "--load_in_4bit", "--use_4bit_quantization", "--use_4bit")
+_QLORA_FLAGS = (
+    *("--q_lora", "--qlora", "--use_qlora"),
+    *("--load_in_4bit", "--use_4bit_quantization", "--use_4bit"),
+)
 _IN_8_BITS = ("--load_in_8bit", "--use_8bit_quantization")
 _OFF = ("false", "auto", "null", "none", "no", "NO")
-_BITS = ("--bits", "--quantization_bit")
+_BITS = ("--bits", "--quantization_bit", "--quant_bit")
 _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name",
            "--model_id", "--model_path", "--pretrained_model_name_or_path")  # fmt: skip
 # Checkpoints whose weights are stored in few bits say so in their names.
@@ -422,7 +429,7 @@ _USED = (
     *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32", "--fp8"),
     *("--use_dora", "--ray_num_workers", "--device_groups.nproc_per_node"),
     *("--lora_target_parameters", "--expert_parallel_size", "--ep_size", "--task_type"),
-    *("--deepspeed", "--fsdp", "--fsdp_config", "--bits", "--num_train_epochs", "--max_samples"),
+    *("--deepspeed", "--fsdp", "--fsdp_config", *_BITS, "--num_train_epochs", "--max_samples"),
     *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
     "--device_map",
 )

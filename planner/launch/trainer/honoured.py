@@ -20,6 +20,7 @@ from planner.launch.trainer.llama_factory import (
     is_v1_document,
 )
 from planner.launch.trainer.reading import is_accelerate_document, is_deepspeed_document
+from planner.launch.trainer.scripts import in_words_of_script, script_of
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Found
 
@@ -92,6 +93,9 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
         return in_words_of_v1(own), beside
     if is_llama_factory_document(texts):
         return in_own_words(own), beside
+    words = [text for one in found.positional if (text := one.single)]
+    if script := script_of(words, texts):
+        return in_words_of_script(script, own), beside
     return own, beside
 
 

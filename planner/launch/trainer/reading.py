@@ -41,9 +41,11 @@ from planner.launch.trainer.mlx import (
     starts_mlx,
 )
 from planner.launch.trainer.said import (
+    OBJECTIVE_OPTIONS,
     Said,
     Sources,
     in_words_of,
+    named_by_folder,
     named_by_program,
     require_known_training,
     sharded_by_name,
@@ -51,6 +53,13 @@ from planner.launch.trainer.said import (
     text_of,
     whole,
     with_defaults,
+)
+from planner.launch.trainer.scripts import (
+    Script,
+    in_trainer_words,
+    script_of,
+    script_of_sources,
+    shape_of,
 )
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Answers, Found, Reading, gpus_of, number_of
@@ -232,6 +241,9 @@ def starts_trainer(words: Sequence[str]) -> bool:
         return False
     if words and words[0] == "trl" and named_by_program(words):
         return True
+    own = (word.partition("=") for word in words if word.startswith("--"))
+    if words and script_of(words, {_spelled(name)[2:]: text for name, _, text in own}):
+        return True
     if any(word.endswith(_PROGRAMS) or _SCRIPTS in word for word in words[:3]):
         return True
     return bool(words) and bool(names & set(_TELLING))
@@ -251,7 +263,7 @@ def is_trainer_document(values: Mapping[str, object]) -> bool:
     if is_paddle_document(values):
         return False
     own = any(is_own(values) for is_own in (is_llama_factory_document, is_v1_document))
-    own = own or is_mlx_document(values)
+    own = own or is_mlx_document(values) or script_of([], values) is not None
     if "per_device_train_batch_size" in values or own:
         return True
     return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
@@ -284,6 +296,11 @@ def trainer_answers(reading: Reading) -> Answers:
         return on_apple(told, sources)
     if is_v1(sources):
         return _of_program(sources, V1, v1_in_trainer_words, "cutoff_len")
+    pairs = named_by_folder(sources.words, reading.found.folders)
+    if pairs and not {*OBJECTIVE_OPTIONS} & {*sources.script}:
+        sources.script["--rl"] = stated("--rl", pairs)
+    if script := script_of_sources(sources):
+        return _of_script(sources, script)
     by_name = sharded_by_name(sources)
     if is_llama_factory(sources):
         told = _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
@@ -306,14 +323,16 @@ def _of_program(
     in_trainer_words: Callable[[Sources, str], dict[str, str]],
     length: str,
 ) -> Answers:
-    """What a program with defaults of its own means; ``length`` is its word for the longest."""
+    """What a program with defaults of its own means; ``length`` is its word for the longest, empty
+    where every sequence is full.
+    """
     keys = frozenset(sources.spelled.values())
     defaults = in_trainer_words(sources, sources.name)
     answers = answers_of(sources, is_supervised=False)
     told = {name: why for name, why in defaults.items() if name in answers.values}
     notes = answers.notes
     packing = sources.script.get("--packing")
-    if packing is None or text_of(packing) != "true":
+    if length and (packing is None or text_of(packing) != "true"):
         notes = (*notes, UNPACKED.format(option=length))
     known = dialect.names("used") | {*dialect.options}, dialect.names("ignored")
     used, ignored = (
@@ -325,6 +344,22 @@ def _of_program(
         notes=notes,
         used=answers.used | used,
         ignored=answers.ignored | ignored,
+    )
+
+
+def _of_script(sources: Sources, script: Script) -> Answers:
+    """What a program whose words a table says means, with the sizes of its model."""
+    dialect = Dialect.load(script.dialect)
+    answers = _of_program(
+        sources, dialect, lambda given, _: in_trainer_words(given, dialect), script.length
+    )
+    if script.framework:
+        answers = replace(answers, values={**answers.values, "framework": script.framework})
+    shape = shape_of(sources, dialect)
+    if shape is None:
+        return answers
+    return replace(
+        answers, shape=shape, asked=tuple(name for name in answers.asked if name != "model")
     )
 
 
@@ -349,7 +384,8 @@ def answers_of(
             for group in (sources.script, sources.deepspeed, sources.accelerate)
             for name, given in group.items()
         },
-        has_deepspeed=bool(sources.deepspeed) or "--deepspeed" in sources.script,
+        has_deepspeed=bool(sources.deepspeed)
+        or bool({"--deepspeed", "--deepspeed_config"} & {*sources.script}),
         deepspeed_keys=frozenset(sources.deepspeed),
         has_script=bool(sources.script),
         is_supervised=is_supervised,
@@ -367,7 +403,10 @@ def _is_supervised(sources: Sources) -> bool:
     words = sources.words[:3]
     if any(word.endswith(("trl", "sft.py")) or _SCRIPTS in word for word in words):
         return True
-    return bool({"--max_length", "--use_peft", "--packing"} & set(sources.script))
+    options = {"--max_length", "--use_peft", "--packing"}
+    # Arguments alone with TRL's of a data set on the hub.
+    options |= set() if words else {"--dataset_name"}
+    return bool(options & set(sources.script))
 
 
 def _meanings(table: str, options: Mapping[str, Given]) -> dict[str, Meaning]:

@@ -56,7 +56,8 @@ def with_defaults(sources: Sources, dialect: Dialect) -> dict[str, str]:
         if kind == "unless":
             is_open = not {row.into, *words} & set(script)
         elif kind == "if":
-            is_open = is_open and sources.text(words[0]) == words[1]
+            is_open = is_open and words[0] in script
+            is_open = is_open and words[1:] in ([], [sources.text(words[0])])
         if is_open:
             script[row.into] = stated(row.into, row.word)
             told[row.term] = row.note
@@ -71,7 +72,7 @@ def in_words_of(sources: Sources, dialect: Dialect) -> None:
             continue
         for into, word in dialect.into(option, sources.text(f"--{option}")):
             if not into.startswith("--"):
-                place = stated(into, word or "", given.line)
+                place = stated(into, (text_of(given) or "") if word is None else word, given.line)
                 sources.deepspeed.setdefault(into, place)
             elif word is None:
                 sources.script.setdefault(into, given)
@@ -245,6 +246,26 @@ def named_by_program(words: Sequence[str]) -> str | None:
     return next((part for part in parts if part in _NAMED), None)
 
 
+# Names of programs that do not say what they train.
+_UNTELLING = ("main.py", "train.py", "finetune.py", "run.py")
+
+
+def named_by_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
+    """The pairs that the folder of a file says are trained on, where its program says nothing.
+
+    As folders of ``DeepSpeed-Chat/training`` are called.
+
+    >>> named_by_folder(["main.py"], ["step2_dpo_finetuning", "training_scripts", "llama2"])
+    'dpo'
+    """
+    if words and words[0].rpartition("/")[2] not in _UNTELLING:
+        return None
+    parts = re.split(r"[^a-z0-9]+", "/".join(folders).lower())
+    return next((part for part in reversed(parts) if part in _PREFERENCES), None)
+
+
+# Options of weights that were trained before.
+_CHECKPOINTS = {"--model_name_or_path", "--base_model", "--model_id", "--model_name"}
 _CACHES = "open_instruct/dpo_tune_cache.py"
 """Asks the reference model before it trains."""
 
@@ -264,7 +285,7 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
     if said.is_on("--reward_model"):
         word = "rm"
     word = word or _word_of_keys(said, name)
-    if word is None and not ("--model_name_or_path" in said.texts or "--base_model" in said.texts):
+    if word is None and not _CHECKPOINTS & set(said.texts):
         return
     objective = objective_of_word(word or "sft", name)
     if word == DISTILLED:

@@ -111,7 +111,7 @@ def _dashed(name: str) -> str:
     "option",
     [
         *("--use_dora_adapter true", "--freeze_backbone", "--trainable_layers 4"),
-        *("--quant_method gptq", "--weight_quantize_algo nf4"),
+        *("--quant_method gptq", "--weight_quantize_algo nf4", "--lisa_activated_layers 1"),
     ],
 )
 def test_what_decides_what_is_trained_stops_where_it_is_unknown(

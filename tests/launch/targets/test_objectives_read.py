@@ -102,3 +102,24 @@ def test_no_file_of_preferences_is_written() -> None:
     )
     with pytest.raises(LaunchError, match="No launch file of dpo is written"):
         launch_of(request, "deepspeed", "script")
+
+
+@pytest.mark.parametrize(
+    ("folder", "program", "objective"),
+    [
+        ("step2_dpo_finetuning", "main.py", "dpo"),
+        ("step2_reward_model_finetuning", "main.py", "rm"),
+        ("step1_supervised_finetuning", "main.py", "sft"),
+        ("step2_dpo_finetuning", "sft.py", "sft"),
+    ],
+)
+def test_a_folder_says_which_pairs_where_the_program_says_nothing(
+    tmp_path: Path, folder: str, program: str, objective: str
+) -> None:
+    path = tmp_path / folder / "llama2" / "run.sh"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        f"deepspeed {program} --model_name_or_path meta-llama/Llama-2-7b-hf --zero_stage 3 "
+        "--per_device_train_batch_size 8 --max_seq_len 512 --deepspeed\n"
+    )
+    assert read_launch(path).values["training_objective"] == objective

@@ -1,0 +1,40 @@
+"""Changes in the words of programs on the Trainer whose options a table says."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.documents.shell.text import Changes
+from planner.errors import LaunchError
+from planner.launch.trainer.scripts import SCRIPTS, in_words_of_script
+
+OF = {script.dialect: script for script in SCRIPTS}
+HALF: Changes = {"per_device_train_batch_size": ("2",), "gradient_accumulation_steps": ("8",)}
+KEPT: Changes = {"gradient_checkpointing": ("false",)}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "changes", "own"),
+    [
+        ("alpaca-lora", HALF, {"micro_batch_size": ("2",)}),
+        (
+            "autotrain",
+            HALF | KEPT,
+            {
+                "params.batch_size": ("2",),
+                "params.gradient_accumulation": ("8",),
+                "params.disable_gradient_checkpointing": ("true",),
+            },
+        ),
+        ("qlora", HALF | KEPT, HALF | KEPT),
+    ],
+)
+def test_a_change_is_in_the_words_of_the_program(
+    dialect: str, changes: Changes, own: Changes
+) -> None:
+    assert in_words_of_script(OF[dialect], changes) == own
+
+
+def test_what_a_program_has_no_word_for_is_not_written() -> None:
+    with pytest.raises(LaunchError, match="alpaca-lora has no word for gradient_checkpointing"):
+        in_words_of_script(OF["alpaca-lora"], KEPT)
