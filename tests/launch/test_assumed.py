@@ -460,11 +460,11 @@ def test_layers_that_one_process_places_start_with_one_gpu(tmp_path: Path) -> No
     )
     counts = [
         LaunchFile(path=path, asked={"gpu": gpu}).question().imported.values["num_gpus"]
-        for gpu in ("h100", "rtx4090")
+        for gpu in ("h100", "rtx4080-16gb")
     ]
 
     assert counts[0] == 1 < counts[1]
-    notes = LaunchFile(path=path, asked={"gpu": "rtx4090"}).question().imported.notes
+    notes = LaunchFile(path=path, asked={"gpu": "rtx4080-16gb"}).question().imported.notes
     assert "pipeline_parallel" not in " ".join(notes)
 
 
