@@ -17,7 +17,7 @@ def operators(given: options.Given) -> None:
     from planner.base.files import check_outputs
     from planner.decide.explaining.operators import operator_times, read_question
     from planner.show.terminal import make_console, write
-    from planner.show.views.operators import add_operators, operators_blocks
+    from planner.show.views.explanation import add_operators, operators_blocks
     from planner.show.views.rows import row_files
     from planner.specs.catalogue import Catalogue
 

@@ -19,7 +19,7 @@ from planner.documents.shell.values import computed
 from planner.errors import LaunchError, PlannerError
 from planner.launch.arguments import read_arguments, told_in
 from planner.launch.charts import applied, chart_around, in_chart, installed, values_in
-from planner.launch.imported import Imported, imported
+from planner.launch.imported import Imported, distinct, imported, joined, pair
 from planner.launch.keys import documents_in, of_here_document
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
@@ -29,9 +29,8 @@ from planner.launch.launchers.fronts import (
     served_by_triton,
     started_by_unit,
 )
-from planner.launch.launchers.inferencex import entry_of
 from planner.launch.launchers.peel import SCRIPTS
-from planner.launch.launchers.recipes import with_arguments
+from planner.launch.launchers.recipes import entry_of, with_arguments
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.loads import (
     REQUESTS,
@@ -43,7 +42,6 @@ from planner.launch.loads import (
     served_of,
 )
 from planner.launch.option_table import Accepted
-from planner.launch.pools import distinct, joined, pair
 from planner.launch.programs import (
     commands_of,
     found_in,

@@ -258,6 +258,6 @@ class Operators(_Shown, OperatorTimes):
         return pd.DataFrame(self.columns)
 
     def _blocks(self, full: bool) -> Iterable[Block]:
-        from planner.show.views.operators import operators_blocks
+        from planner.show.views.explanation import operators_blocks
 
         return operators_blocks(self)

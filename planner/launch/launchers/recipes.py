@@ -1,21 +1,27 @@
-"""Published recipes whose keys tell servers without a command: those of srt-slurm and of vLLM.
+"""Published recipes whose keys tell servers without a command, and entries of InferenceX's configs.
 
 Sources: NVIDIA/srt-slurm, recipes/, whose sections are options of each worker's engine;
-vllm-project/recipes, models/ and strategies/ (2026-08).
+vllm-project/recipes, models/ and strategies/ (2026-08); SemiAnalysisAI/InferenceX,
+configs/CONFIGS.md and .github/workflows/benchmark-tmpl.yml (2026-08), whose scripts take model,
+degrees, lengths and load from their environment.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
+from contextlib import suppress
+from pathlib import Path, PurePath
 
+from planner.base import reading
+from planner.base.records import record
 from planner.documents.shell import HereDocument
-from planner.documents.shell.text import Given, stated
-from planner.documents.shell.values import Word, untold
+from planner.documents.shell.text import LARGEST, Given, stated
+from planner.documents.shell.values import Word, computed, untold
 from planner.documents.yaml_places import Place, documents
+from planner.errors import LaunchError
 from planner.launch.launchers.containers import Container, environment_at, plain_word, word_at
-from planner.launch.understood import LENGTHS, World
+from planner.launch.understood import LENGTHS, MOST_ABOVE, World
 
 ENGINES = {
     "sglang_config": ("python3", "-m", "sglang.launch_server", "--model-path"),
@@ -154,3 +160,169 @@ def _of_vllm(document: Place) -> Iterator[Container]:
 def _listed(lists: Sequence[Place]) -> Iterator[Word]:
     for one in lists:
         yield from (word_at(entry.pieces, entry) for entry in one.entries())
+
+
+# What frameworks of InferenceX begin or end with, and the engine that they start.
+_FRAMEWORKS = {"sglang": "sglang_config", "vllm": "vllm_config", "trt": "trtllm_config"}
+# Its keys as options of each engine; "" where a flag follows from another.
+_DEGREES = {
+    "sglang_config": {"tp": "--tp-size", "pp": "--pp-size", "ep": "--ep-size"},
+    "vllm_config": {"tp": "--tensor-parallel-size", "pp": "--pipeline-parallel-size"},
+    "trtllm_config": {"tp": "--tp_size", "pp": "--pp_size", "ep": "--moe_expert_parallel_size"},
+}
+# Attention of requests of their own on each of the GPUs that tp counts.
+_OWN_REQUESTS = {
+    "sglang_config": ("--enable-dp-attention", "--dp-size", "{tp}"),
+    "vllm_config": ("--tensor-parallel-size", "1", "--data-parallel-size", "{tp}"),
+    "trtllm_config": ("--enable_attention_dp",),
+}
+_EXPERTS = "--enable-expert-parallel"
+_DRAFTS = {
+    "sglang_config": ("--speculative-algorithm", "NEXTN"),
+    "vllm_config": ("--speculative-config", ""),
+    "trtllm_config": ("speculative_config.decoding_type=MTP",),
+}
+_CONFIGS = ("configs", ".github/configs")
+_OF_SCRIPTS = "check_env_vars"
+# Variables of scripts by the keys of a point, with what holds without one.
+_VARIABLES = {"TP": ("tp", "1"), "EP_SIZE": ("ep", "1"), "DP_ATTENTION": ("dp-attn", "false")}
+_ENTRY = re.compile(
+    r"^(?P<name>[\w.-]+):[ \t]*(?:#[^\n]*)?\n(?:(?:[ \t#][^\n]*)?\n)+", re.MULTILINE
+)
+
+
+def entries_of(document: Place) -> Iterator[Container]:
+    """The servers of a document of such entries; none of any other."""
+    for entry in dict(document.items()).values():
+        if entry.get("framework").text and entry.get("scenarios").is_mapping:
+            yield from _servers(entry)
+
+
+@record(kw_only=True)
+class Entry:
+    """What a script is run with: an entry of the configs of its repository.
+
+    ``text`` is the entry in the lines where it stands in its ``file``; ``environment`` that of its
+    first point, and ``note`` says so.
+    """
+
+    file: Path
+    text: str
+    environment: Mapping[str, str]
+    note: str
+
+
+def entry_of(path: Path, text: str) -> Entry | None:
+    """The entry that has the name of a script; None of other scripts, and where there is none."""
+    if _OF_SCRIPTS not in text:
+        return None
+    words = {*re.split(r"[_-]", path.stem.lower())}
+    for file in _configs_above(path):
+        with suppress(LaunchError):
+            whole = reading.read_text(file, LARGEST, LaunchError)
+            own = [
+                (len(parts), one)
+                for one in _ENTRY.finditer(whole)
+                if words <= (parts := {*one["name"].lower().split("-")})
+            ]
+            if not own:
+                continue
+            _, found = min(own, key=lambda each: each[0])
+            (document, *_) = documents(found[0], file.name)
+            entry = document.get(found["name"])
+            for scenario, point in _points(entry):
+                values = _values(entry, scenario, point)
+                told = ", ".join(f"{name} {value}" for name, value in values.items())
+                return Entry(
+                    file=file,
+                    text="\n" * whole.count("\n", 0, found.start()) + found[0],
+                    environment=values,
+                    note=f"{told}: as {found['name']} of {file.name} runs the script.",
+                )
+    return None
+
+
+def _configs_above(path: Path) -> Iterator[Path]:
+    for folder in path.absolute().parents[:MOST_ABOVE]:
+        for name in _CONFIGS:
+            with suppress(OSError):
+                files = (folder / name).glob("**/*master*.yaml")
+                yield from sorted(files, key=lambda one: (len(one.parts), one.name))
+
+
+def _points(entry: Place) -> Iterator[tuple[Place, Place]]:
+    """The scenarios of an entry with each point of their search spaces."""
+    for scenarios in dict(entry.get("scenarios").items()).values():
+        for scenario in scenarios.entries():
+            yield from ((scenario, one) for one in scenario.get("search-space").entries())
+
+
+def _values(entry: Place, scenario: Place, point: Place) -> dict[str, str]:
+    load = requests_at(scenario, _numbers(point))
+    said = {"ISL": "input_tokens", "OSL": "output_tokens", "CONC": "at_once"}
+    return {
+        "MODEL": entry.get("model").text or "",
+        **{name: point.get(key).text or other for name, (key, other) in _VARIABLES.items()},
+        **{name: load[term].single or "" for name, term in said.items() if term in load},
+    }
+
+
+def _numbers(point: Place) -> Place:
+    listed = point.get("conc-list")
+    return listed if listed.entries() else point.get("conc-end")
+
+
+def _servers(entry: Place) -> Iterator[Container]:
+    """The servers of an entry: one for each point of its search spaces.
+
+    Further options stand in the script that it is run with.
+    """
+    framework = entry.get("framework").text or ""
+    parts = {*framework.replace("_", "-").split("-")}
+    engine = next((own for word, own in _FRAMEWORKS.items() if word in parts), None)
+    if engine is None:
+        return
+    node = entry.node
+    own = "" if node is None else "\n" * (entry.line - 1) + entry.source[node.start : node.end]
+    runner = (entry.get("runner").text or "").partition(":")
+    gpu = (runner[2] or runner[0]).partition("-")[0]
+    for scenario, point in _points(entry):
+        pools = {role: point.get(role) for role in ("prefill", "decode")}
+        workers = {role: one for role, one in pools.items() if one.is_mapping} or {"": point}
+        for role, worker in workers.items():
+            yield Container(
+                name=role,
+                image=entry.get("image").text or "",
+                words=(
+                    *(plain_word(word, point.line) for word in ENGINES[engine]),
+                    plain_word(entry.get("model").text or "", entry.get("model").line),
+                    *_degrees(worker, engine, point.get("spec-decoding").text == "mtp"),
+                ),
+                world=World(
+                    gpu=worker.get("hardware").text or gpu,
+                    copies=worker.get("num-worker").given("num-worker"),
+                ),
+                role=role,
+                load=requests_at(scenario, _numbers(point)),
+                deployment=point.line,
+                text=own,
+                line=point.line,
+            )
+
+
+def _degrees(worker: Place, engine: str, drafts: bool) -> Iterator[Word]:
+    """How a worker is split, as options of its engine."""
+    texts: list[str] = []
+    known = _DEGREES[engine]
+    has_own = worker.get("dp-attn").text == "true"
+    own = tuple(text.format(tp=worker.get("tp").text or "1") for text in _OWN_REQUESTS[engine])
+    for key, option in known.items():
+        if (text := worker.get(key).text) and not (has_own and option in own):
+            texts += [option, text]
+    texts += own if has_own else ()
+    if "ep" not in known and (worker.get("ep").text or "1") != "1":
+        texts.append(_EXPERTS)
+    texts += _DRAFTS[engine] if drafts else ()
+    for text in texts:
+        told = computed(text) if text else untold("the script tells how many tokens are drafted")
+        yield Word.of(told, worker.line, text)

@@ -33,8 +33,7 @@ from planner.launch.launchers.containers import (
     word_at,
 )
 from planner.launch.launchers.gpu_words import INSTANCES, gpu_called
-from planner.launch.launchers.inferencex import entries_of
-from planner.launch.launchers.recipes import options_of, recipes_of
+from planner.launch.launchers.recipes import entries_of, options_of, recipes_of
 from planner.launch.understood import LENGTHS, World
 
 _SKY = "SKYPILOT_"

@@ -30,6 +30,8 @@ from planner.launch.target import (
     Draft,
     File,
     Target,
+    Value,
+    filled,
     low_rank_words,
     override,
     overrides,
@@ -37,7 +39,6 @@ from planner.launch.target import (
 from planner.launch.targets import bridge_recipes, megatron_lm, paddlenlp
 from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
-from planner.launch.templates import Value, filled
 from planner.launch.understood import Answers, Found, Reading, gpus_of
 
 PROGRAM = "bridge_train.py"

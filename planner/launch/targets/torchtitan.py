@@ -20,9 +20,8 @@ from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
 from planner.launch.option_table import Dialect, Quantities, Remark, Settings, shipped_rows
 from planner.launch.shape import config_json, model_named, without_modules
-from planner.launch.target import Argument, Draft, File, Target, Variable, gathered
+from planner.launch.target import Argument, Draft, File, Target, Value, Variable, filled, gathered
 from planner.launch.targets.megatron_lm import recipe_of
-from planner.launch.templates import Value, filled
 from planner.launch.trainer.writing import require_even_copies
 from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of, number_of
 from planner.specs.catalogue import load_model

@@ -13,8 +13,7 @@ from planner.documents.writing import documents
 from planner.errors import LaunchError
 from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
-from planner.launch.target import Argument, Draft, File, Process, Target, Variable
-from planner.launch.templates import Value, filled
+from planner.launch.target import Argument, Draft, File, Process, Target, Value, Variable, filled
 from planner.launch.wrappers.script import (
     MASTER_PORT,
     MEASURES,

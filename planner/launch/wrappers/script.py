@@ -16,8 +16,7 @@ from planner.launch.heading import (
     variables_of,
 )
 from planner.launch.job import Job
-from planner.launch.target import Argument, Draft, File, Process, Target, Variable
-from planner.launch.templates import Value, filled
+from planner.launch.target import Argument, Draft, File, Process, Target, Value, Variable, filled
 
 MASTER_PORT = 29500
 """Where processes of several nodes find each other: the usual port of PyTorch."""

@@ -12,8 +12,7 @@ from planner.launch.benchmark import STEPS
 from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
 from planner.launch.launchers import GPUS_OF_COPY
-from planner.launch.target import Draft, File, Process, Target
-from planner.launch.templates import Value, filled
+from planner.launch.target import Draft, File, Process, Target, Value, filled
 from planner.launch.wrappers.script import (
     MASTER_PORT,
     MEASURES,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.launch.imported import Status
-from planner.launch.launchers.inferencex import entry_of
+from planner.launch.launchers.recipes import entry_of
 from planner.launch.read import read_launch
 
 _CONFIG = """\

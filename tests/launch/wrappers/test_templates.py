@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from planner.launch.templates import fill
+from planner.launch.target import fill
 
 TEXTS = files("planner").joinpath("launch/texts")
 
