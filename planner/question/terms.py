@@ -103,6 +103,16 @@ ENDINGS: Mapping[str, tuple[str, float]] = {
 }  # fmt: skip
 """By unit what the names of its columns end with, and how many SI units it is."""
 
+
+def ending_of(column: str) -> str:
+    """What a column's name ends with for its unit; empty where it has none.
+
+    >>> ending_of("cost_usd"), ending_of("energy_kwh"), ending_of("tensor_parallel")
+    ('_usd', '_kwh', '')
+    """
+    return next((end for end, _ in ENDINGS.values() if end and column.endswith(end)), "")
+
+
 _FORMATS = ("ComputePrecision", "Quantization", "CacheType")
 
 
