@@ -9,7 +9,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray
 from planner.base.enums import AttentionKind, CacheType, Precision, Quantization
 from planner.base.records import record
-from planner.configurations.rule import (
+from planner.configurations.option_rules import (
     OUT_OF_HOST_MEMORY,
     Reason,
     Rule,

@@ -37,7 +37,7 @@ from planner.question.request import PlanRequest, Request
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind, aliased
-from planner.specs.quantization import Checkpoint, checkpoint_of, resembled
+from planner.specs.quantization import CheckpointName, checkpoint_of, resembled
 from planner.workloads.given import Said, make_request
 from planner.workloads.registry import workload_of
 
@@ -527,7 +527,7 @@ def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) ->
     return notes
 
 
-def _checkpoint(name: object, specs: Path | None) -> Checkpoint | None:
+def _checkpoint(name: object, specs: Path | None) -> CheckpointName | None:
     """What the name of a checkpoint tells; None of a model that is known by it."""
     if name is None or os.path.exists(str(name)) or aliased(SpecKind.MODELS, str(name), specs):
         return None

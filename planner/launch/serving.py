@@ -28,7 +28,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.serving import DraftMethod, ServingWorkload, head_of
-from planner.workloads.engine_options import eager, limited
+from planner.workloads.serving_space import eager, limited
 
 _NAME = "DRAFT_MODEL"
 _HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)

@@ -17,10 +17,8 @@ from planner.base.enums import (
     PositionEmbedding,
 )
 from planner.base.files import (
-    written_whole,
-)
-from planner.base.user_cache import (
     cache_file,
+    written_whole,
 )
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.specs.catalogue import Catalogue, load_model

@@ -16,7 +16,7 @@ import pytest
 import planner
 from planner.base.arrays import CodeArray, FloatArray
 from planner.configurations.enumerate import OpenMesh, checked, factor, listed
-from planner.configurations.rule import Rule, first_broken, indivisible, predicted
+from planner.configurations.option_rules import Rule, first_broken, indivisible, predicted
 from planner.configurations.table import ConfigurationTable
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine

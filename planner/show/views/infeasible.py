@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from planner.base import text
 from planner.base.units import GIB
-from planner.configurations.rule import OUT_OF_HOST_MEMORY
+from planner.configurations.option_rules import OUT_OF_HOST_MEMORY
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
 from planner.decide.advice import remedies
 from planner.decide.explaining.against import Seen

@@ -27,7 +27,7 @@ from planner.workloads.batches import Batches
 from planner.workloads.deployments import Deployments, Serving
 from planner.workloads.plan import Plan
 from planner.workloads.replicas import Replicas
-from planner.workloads.serving_timed import decode_step, inference_steps
+from planner.workloads.serving import decode_step, inference_steps
 
 _SHARES = (0.5, 0.9, 0.99)
 _PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
