@@ -1,4 +1,4 @@
-"""``planner validate``: predictions against measured runs."""
+"""``planner validate`` and ``planner calibrate``: predictions against measured runs, and fits."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ from planner.base.software_enums import (
     RecomputedModules,
     TorchCompile,
 )
+from planner.configurations.table import indivisible
 from planner.configurations.training import TrainingConfigurations
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
@@ -38,11 +39,7 @@ from planner.specs.quantization import NARROW
 
 if TYPE_CHECKING:
     from planner.configurations.training_rules import Context
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
 
-from planner.base.arrays import FloatArray, first_true
-from planner.base.records import record
 
 # cuDNN's attention in 8 bit: 128, or 192 for the keys of latent attention.
 WIDEST_FP8_HEAD = 192
@@ -342,78 +339,3 @@ def beside_shards(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> 
         has = has | ((c.zero_stage == ZeroStage.NONE) & (c.expert_parallel == c.data_parallel))
         has = has & (c.tensor_parallel * c.context_parallel == 1)
     return np.asarray(has)
-
-
-Judged = TypeVar("Judged", contravariant=True)
-Context = TypeVar("Context", contravariant=True)
-
-
-class _Split(Protocol):
-    """Configurations of training or of serving."""
-
-    @property
-    def data_parallel(self) -> FloatArray: ...
-
-    @property
-    def tensor_parallel(self) -> FloatArray: ...
-
-
-class _OfModel(Protocol):
-    """The context of either."""
-
-    @property
-    def model(self) -> ModelSpec: ...
-
-
-@record(kw_only=True)
-class Reason:
-    """What rejects a configuration, in a word and in a sentence."""
-
-    name: str
-    description: str
-
-
-@record(kw_only=True)
-class Rule(Reason, Generic[Judged, Context]):
-    """``violated`` is true where a configuration breaks the rule, in a context."""
-
-    violated: Callable[[Judged, Context], BoolArray]
-
-
-def indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
-    """Where ``part`` does not divide ``whole``."""
-    quotient = np.asarray(whole) / part
-    return np.asarray(quotient != np.floor(quotient))
-
-
-def left_over_gpus(c: _Split, _: object) -> BoolArray:
-    """Where the GPUs are no whole number of copies."""
-    return np.asarray((c.data_parallel < 1) | indivisible(c.data_parallel, np.ones(())))
-
-
-def uneven_widths(c: _Split, context: _OfModel) -> BoolArray:
-    """Where tensor parallelism does not divide the feed-forward widths of the context's model."""
-    violated = np.zeros((), dtype=np.bool_)
-    for mlp in context.model.feed_forwards:
-        violated = violated | indivisible(mlp.shared_width, c.tensor_parallel)
-    return violated
-
-
-def first_broken(
-    rules: Sequence[Rule[Judged, Context]], configurations: Judged, context: Context
-) -> CodeArray:
-    """One-based number of the first rule each configuration breaks, else 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return first_true(rule.violated(configurations, context) for rule in rules)
-
-
-def predicted(name: str, description: str) -> Rule[object, object]:
-    """A rule that no configuration breaks by itself: predictions tell."""
-    return Rule(
-        name=name, description=description, violated=lambda *_: np.zeros((), dtype=np.bool_)
-    )
-
-
-OUT_OF_HOST_MEMORY = predicted(
-    "out_of_host_memory", "what is offloaded or loads whole needs more than the host memory"
-)

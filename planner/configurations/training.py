@@ -1,4 +1,4 @@
-"""Training configurations as a struct of arrays."""
+"""Training configurations as a struct of arrays, and in short words."""
 
 from __future__ import annotations
 

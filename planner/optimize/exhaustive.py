@@ -1,4 +1,7 @@
-"""Judge every configuration of all sources, block by block, in flat memory."""
+"""Judge every configuration of all sources, block by block, in flat memory.
+
+Limits that nobody gave are kept where some plan keeps them, else widened until one does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `planner.search`, `planner.estimate` and others return: results that can show themselves."""
+"""What `planner.search`, `planner.estimate` and others return: text, frames, notebook pages."""
 
 from __future__ import annotations
 
