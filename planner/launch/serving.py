@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from planner.base.adapter_names import served_targets
 from planner.base.enums import (
     AdapterTargets,
 )
 from planner.base.records import record
+from planner.base.training_names import served_targets
 from planner.base.units import GIB
 from planner.configurations.serving import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
 from planner.errors import LaunchError

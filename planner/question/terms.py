@@ -89,7 +89,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from planner.base import adapter_names, enums, software_enums
+from planner.base import enums, software_enums, training_names
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
@@ -161,7 +161,7 @@ class Term:
     @property
     def choices(self) -> tuple[str, ...]:
         """What the answer to a question is one of, where it is one of a few words."""
-        home = enums if hasattr(enums, self.words) else adapter_names
+        home = enums if hasattr(enums, self.words) else training_names
         return tuple(map(str, getattr(home, self.words))) if self.words else ()
 
     @property

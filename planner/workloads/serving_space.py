@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.adapter_names import served_targets
 from planner.base.enums import (
     AdapterTargets,
     Quantization,
 )
+from planner.base.training_names import served_targets
 from planner.configurations.enumerate import (
     Factor,
     OpenMesh,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.base.adapter_names import is_paged, optimizer_of
+from planner.base.training_names import is_paged, optimizer_of
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.target import Target, changes_nothing, gathered

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import TrainingObjective
 from planner.base.units import GIB, HOUR, TERA
 from planner.estimators.timeline.placed import Timeline
 from planner.estimators.timeline.training import training_timeline
