@@ -30,7 +30,7 @@ from planner.ui.question import (
 )
 
 FIRST = "first"
-"""The group of fields that are always seen."""
+"""The group of fields that are always seen: the usual ones, and what was given."""
 
 _FORM_TITLES = {
     FIRST: "",
@@ -95,8 +95,9 @@ class Field:
 
     @property
     def took(self) -> str:
-        """What was assumed, without why."""
-        return self.assumed.partition(" (")[0]
+        """What was assumed in short, without why."""
+        words = self.assumed.partition(" (")[0]
+        return words if len(words) <= _SHORT else f"{words[: _SHORT - 1].rstrip(' ,')}..."
 
 
 @record(kw_only=True)
@@ -106,11 +107,6 @@ class Group:
     name: str
     title: str
     fields: Sequence[Field]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether something in it was given."""
-        return self.name == FIRST or any(field.value for field in self.fields)
 
     @property
     def assumed(self) -> Sequence[Field]:
@@ -125,12 +121,16 @@ def groups_of(question: Question, assumed: Mapping[str, str] | None = None) -> l
     took = assumed or {}
     for name, term in fields_of(question.command, question.workload).items():
         group = _TITLED[name][1] if term is None else term.group
-        is_first = term is not None and bool(asked & {*term.form})
-        place = FIRST if is_first else group if group in found else "question"
         value = question.fields.get(name, "")
+        is_first = bool(value) or (term is not None and bool(asked & {*term.form}))
+        place = FIRST if is_first else group if group in found else "question"
         found[place].append(_field(name, term, value, took.get(name, "")))
     return [
-        Group(name=name, title=_FORM_TITLES[name], fields=fields)
+        Group(
+            name=name,
+            title=_FORM_TITLES[name],
+            fields=sorted(fields, key=lambda field: name != FIRST and not field.assumed),
+        )
         for name, fields in found.items()
         if fields
     ]
@@ -208,7 +208,10 @@ class Slider:
     is_setting: bool
 
 
-_MOST_SLIDERS = 12
+_SHORT = 32
+_RARE = ("virtual_pipeline", "expert_parallel", "expert_tensor_parallel")
+"""Degrees that few plans have: they move where the plan has them."""
+_MOST_SLIDERS = 10
 _DOUBLINGS = 3
 _UP = 4
 
@@ -226,7 +229,7 @@ def _sliders(plan: Question) -> Iterator[Slider]:
         if term.codes is not None and (term.remedies or term.is_level):
             words = [str(term.shown(code)) for code in term.codes]
             value = own or (words[0] if not term.plain else str(term.plain))
-        elif term.type == "count" and (term.short or own):
+        elif term.type == "count" and ((term.short and name not in _RARE) or own):
             value = own or str(term.plain or "")
             if not value.isdecimal():
                 continue
@@ -245,7 +248,7 @@ def _sliders(plan: Question) -> Iterator[Slider]:
             )
     for name, term in terms_of(plan.workload, "question").items():
         value = plan.fields.get(name, "")
-        is_load = term is not None and plan.workload in term.form
+        is_load = plan.workload in term.form and term.type in ("count", "1/s")
         if is_load and value.isdecimal() and name not in terms_of(plan.workload, "parameter"):
             words = [str(number) for number in _around(int(value), whole=False)]
             yield Slider(

@@ -61,8 +61,8 @@ def fields_of(command: str, workload: str) -> dict[str, Term | None]:
     asked = terms_of(workload, *kinds)
     parameters = terms_of(workload, "parameter")
     fields: dict[str, Term | None] = dict.fromkeys(_OF_COMMANDS.get(command, ()))
-    fields |= {FILE: None} if command in _FROM_FILE else {}
     fields |= {"model": asked["model"], "gpu": asked["gpu"], "num_gpus": parameters["num_gpus"]}
+    fields |= {FILE: None} if command in _FROM_FILE else {}
     fields |= asked
     if command in _ONE_PLAN:
         fields.pop("space", None)
