@@ -83,9 +83,7 @@ def changes_of(
         plan,
         found,
         lambda name, value: (
-            value is not None
-            and can_say(name, value)
-            and (name != _CAP or number(value) <= most)
+            value is not None and can_say(name, value) and (name != _CAP or number(value) <= most)
         ),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from pathlib import Path
 
 from planner.base.reading import TABLE, json_of, read_bytes
@@ -14,8 +15,8 @@ from planner.show.html import environment, page_data, page_html
 from planner.show.theme import DARK, LIGHT
 from planner.show.views.plots.picture import Picture
 from planner.show.views.rows import csv_cell
-from planner.ui.commands import UPLOADED, WHERE, Asked, Tell, found_by, placed
-from planner.ui.guard import Limits, Refused
+from planner.ui.commands import UPLOADED, WHERE, Asked, Tell, check_size, found_by, placed
+from planner.ui.guard import Limits
 from planner.ui.question import FILE, PRICES, Question
 
 PLAN_FILE = "plan.toml"
@@ -33,9 +34,9 @@ class Answer:
     object: str
     content: str
     data: str
-    workload: str
-    assumed: Mapping[str, str]
-    plan: str
+    workload: str = ""
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    plan: str = ""
 
     @property
     def size(self) -> int:
@@ -63,8 +64,7 @@ def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -
     with placed(question, specs, limits, tell) as asked:
         found = found_by(asked)
         text = _without(asked, found.object)
-        if len(text) > limits.answer_bytes:
-            raise Refused(_too_large(limits), 413)
+        check_size(len(text), limits)
         templates = environment()
         content = templates.get_template("content.html").render(page=found.page)
         data = templates.from_string("{{ data|tojson }}").render(data=page_data(found.page))
@@ -75,11 +75,10 @@ def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -
         content=_without(asked, content),
         data=_without(asked, data),
         workload=found.pinned.workload if found.pinned else question.workload,
-        assumed=_assumed(text),
+        assumed={**_assumed(text), **found.told},
         plan=_of_plan(question, line).query if line else "",
     )
-    if made.size > limits.answer_bytes:
-        raise Refused(_too_large(limits), 413)
+    check_size(made.size, limits)
     return made
 
 
@@ -163,8 +162,3 @@ def _of_plan(question: Question, line: str) -> Question:
     if found.fields.get("model", "").endswith(".json"):
         found = found.changed(model="", file=question.fields.get(FILE, ""))
     return found
-
-
-def _too_large(limits: Limits) -> str:
-    most = limits.answer_bytes / 2**20
-    return f"The answer has more than {most:g} MB: narrow the question, or use the command line."

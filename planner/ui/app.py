@@ -327,7 +327,7 @@ class Pages:
             "command": question.command,
             "workload": question.workload,
             "asks": _ASKS,
-            "groups": groups_of(question, answer.assumed if answer else None),
+            "groups": groups_of(question, answer.assumed if answer else {}, plan),
             "message": message,
             "fixes": fixes_of(question, message) if message else [],
             "job": found.name if isinstance(found, Asked) else "",

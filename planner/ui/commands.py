@@ -115,6 +115,8 @@ UPLOADED = "uploaded"
 class Found:
     """What a command found: its object, its page, and what else can be made of it.
 
+    ``told`` says why the values are these that a launch file leaves open.
+
     ``line`` is the command that estimates its plan; ``draw`` draws a picture; ``texts`` are the
     files that start it.
     """
@@ -125,6 +127,7 @@ class Found:
     pinned: PinnedPlan | None = None
     draw: Callable[[Picture], None] | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
+    told: Mapping[str, str] = field(default_factory=dict)
 
 
 @record(kw_only=True)
@@ -205,11 +208,35 @@ def _is_model(path: Path) -> bool:
 
 
 def found_by(asked: Asked) -> Found:
+    """What the command of a question finds.
+
+    Raises
+    ------
+    PlannerError
+        It is unknown, impossible, infeasible, or beyond a limit.
+    """
     return _COMMANDS[asked.question.command](asked)
+
+
+def check_size(size: int, limits: Limits) -> None:
+    """Refuse an answer of so many characters.
+
+    Raises
+    ------
+    Refused
+        It is too large.
+    """
+    if size > limits.answer_bytes:
+        most = limits.answer_bytes / 2**20
+        raise Refused(
+            f"The answer has more than {most:g} MB: narrow the question, or use the command line.",
+            413,
+        )
 
 
 def _documented(asked: Asked, text: str, **more: Any) -> Found:
     """What wrote an object whose page `planner report` writes, too."""
+    check_size(len(text), asked.limits)  # before a page is made of it
     page = document_page(Document.of(json_of(text, WHERE), WHERE), Catalogue(asked.specs))
     return Found(object=text, page=page, **more)
 
@@ -289,6 +316,9 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
     row = full_row(found)
     changes = changes_of(imported, request, plan, found, row, {*asked.question.settings})
     best, runs = recommended_change(changes), not found.rejected_by
+    told = {
+        name: f"{imported.values.get(name, '')} ({why})" for name, why in imported.assumed.items()
+    }
     about = [
         *understood_blocks(imported, is_full=True), said(*notes), *beside_blocks(launch),
     ]  # fmt: skip
@@ -303,14 +333,14 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
         made = _estimated(asked, plan, found)
         first, *others = made.page.sections
         page = replace(made.page, sections=[first, *sections, *others])
-        return replace(made, page=page)
+        return replace(made, page=page, told=told)
     result = result_of(plan, found)
-    told = [*misfit_blocks(plan, row)] if found.rejected_by == "out_of_memory" else []
+    needs = [*misfit_blocks(plan, row)] if found.rejected_by == "out_of_memory" else []
     page = Page(
         title=str(imported.path.name),
         question=[f"{imported.target.title}, as {imported.path.name} starts it"],
         answer=[headline(plan, result)],
-        sections=[*_sections("What it needs", told), *sections],
+        sections=[*_sections("What it needs", needs), *sections],
     )
     manifest = plan_manifest(plan, asked.question.words)
     return Found(
@@ -318,6 +348,7 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
         page=page,
         line=estimate_command(plan, row),
         pinned=PinnedPlan.of(plan, row),
+        told=told,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -114,17 +115,24 @@ class Group:
         return [field for field in self.fields if field.assumed and not field.value]
 
 
-def groups_of(question: Question, assumed: Mapping[str, str] | None = None) -> list[Group]:
-    """The fields of a question's command, in groups, with what it answers."""
+def groups_of(
+    question: Question, assumed: Mapping[str, str] | None = None, plan: Question | None = None
+) -> list[Group]:
+    """The fields of a question's command, in groups, with what it answers.
+
+    ``assumed`` is what an answer took by name; a ``plan`` shows what a launch file says.
+    """
     found: dict[str, list[Field]] = {name: [] for name in _FORM_TITLES}
     asked = {question.workload, question.command}
     took = assumed or {}
+    said = plan.fields if plan is not None and FILE in question.fields else {}
     for name, term in fields_of(question.command, question.workload).items():
         group = _TITLED[name][1] if term is None else term.group
         value = question.fields.get(name, "")
         is_first = bool(value) or (term is not None and bool(asked & {*term.form}))
         place = FIRST if is_first else group if group in found else "question"
-        found[place].append(_field(name, term, value, took.get(name, "")))
+        made = _field(name, term, value, took.get(name, ""))
+        found[place].append(replace(made, example=said.get(name) or made.example))
     return [
         Group(
             name=name,
@@ -209,8 +217,6 @@ class Slider:
 
 
 _SHORT = 32
-_RARE = ("virtual_pipeline", "expert_parallel", "expert_tensor_parallel")
-"""Degrees that few plans have: they move where the plan has them."""
 _MOST_SLIDERS = 10
 _DOUBLINGS = 3
 _UP = 4
@@ -229,7 +235,7 @@ def _sliders(plan: Question) -> Iterator[Slider]:
         if term.codes is not None and (term.remedies or term.is_level):
             words = [str(term.shown(code)) for code in term.codes]
             value = own or (words[0] if not term.plain else str(term.plain))
-        elif term.type == "count" and ((term.short and name not in _RARE) or own):
+        elif term.type == "count" and (term.remedies or own):
             value = own or str(term.plain or "")
             if not value.isdecimal():
                 continue

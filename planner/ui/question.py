@@ -13,7 +13,8 @@ from planner.base.records import record
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.question.inputs import shown
 from planner.question.request import Request
-from planner.question.terms import Term, glossary, terms_of
+from planner.question.terms import Term, glossary, terms_about, terms_of
+from planner.show.views.comparison import kinds_named
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
 from planner.sweeps.plan import SPECS
@@ -32,6 +33,8 @@ _OPTIONS = {
 }  # fmt: skip
 PLACED = {THINGS: "", TARGET: ""}
 """What stands in a command by its place, without an option."""
+_OUTPUT = {"sweep": ("--output", "sweep"), "launch": ("--output", "plan")}
+"""Where a command line has its files written."""
 _OF_COMMANDS = {
     "compare": (THINGS,), "launch": (TARGET, WRAPPER), "explain": (AGAINST,),
 }  # fmt: skip
@@ -61,7 +64,8 @@ def fields_of(command: str, workload: str) -> dict[str, Term | None]:
     asked = terms_of(workload, *kinds)
     parameters = terms_of(workload, "parameter")
     fields: dict[str, Term | None] = dict.fromkeys(_OF_COMMANDS.get(command, ()))
-    fields |= {"model": asked["model"], "gpu": asked["gpu"], "num_gpus": parameters["num_gpus"]}
+    fields |= {"model": asked["model"], "gpu": asked["gpu"]}
+    fields["num_gpus"] = parameters["num_gpus"]
     fields |= {FILE: None} if command in _FROM_FILE else {}
     fields |= asked
     if command in _ONE_PLAN:
@@ -191,7 +195,12 @@ class Question:
                 words.append(option if is_on else f"--no-{option[2:]}")
             else:
                 words += [option_of(name), text]
-        return words
+        return words + self.output
+
+    @property
+    def output(self) -> list[str]:
+        """The words that say where files are written."""
+        return [*_OUTPUT.get(self.command, ())]
 
     @property
     def line(self) -> str:
@@ -255,10 +264,11 @@ def prices_csv(text: str) -> str:
     SpecError
         A part of it is no price.
 
-    >>> prices_csv("h100 reserved-1y=1.9, b200=4")
-    'gpu,contract,price_per_gpu_hour\\nh100,reserved-1y,1.9\\nb200,on-demand,4\\n'
+    >>> prices_csv("h100 reserved-1y=1.9, b200=4").splitlines()
+    ['gpu,contract,price', 'h100,reserved-1y,1.9', 'b200,on-demand,4']
     """
-    rows = ["gpu,contract,price_per_gpu_hour"]
+    gpu, terms, _ = terms_about("priced")
+    rows = [f"{gpu},{terms},price"]
     for one in _several(text):
         found = _PRICE.fullmatch(one)
         if found is None:
@@ -281,18 +291,10 @@ def things_in(text: str, specs: Path | None) -> list[str]:
     SearchSpaceError
         One of them is no GPU, model, framework or engine.
     """
-    catalogue, kinds = Catalogue(specs), ("gpu", "model", "framework", "engine")
     words = _several(text)
     for word in words:
-        errors = []
-        for kind in kinds:
-            try:
-                catalogue.find(SPECS[kind], word)
-                break
-            except SpecError as error:
-                errors.append(str(error))
-        else:
-            known = [name for kind in kinds for name in catalogue.names(SPECS[kind])]
+        if not any(kinds_named(word, specs)):
+            known = [name for kind in SPECS.values() for name in Catalogue(specs).names(kind)]
             raise SearchSpaceError(
                 f"Unknown name {word!r}.{did_you_mean(word, known)} GPUs, models, frameworks and "
                 "engines are compared."

@@ -30,12 +30,12 @@
   }
 
   function tell() {
-    const { command, workload } = shown.dataset;
+    const { command, workload, output } = shown.dataset;
     const placed = filled()
       .filter((one) => ["things", "target"].includes(one.name))
       .flatMap((one) => one.value.split(",").map((w) => w.trim()).filter(Boolean).map(quoted));
     const start = ["planner", command, ...placed, ...(workload === "train" ? [] : ["--workload", workload])];
-    shown.textContent = [...start, ...filled().flatMap(words)].join(" ");
+    shown.textContent = [...start, ...filled().flatMap(words), output].join(" ").trim();
   }
 
   function query() {
