@@ -376,6 +376,7 @@ class Pages:
             asked.watchers -= 1
             if not asked.watchers and not job.future.done():
                 self._kept.cancel(asked)
+            future.cancel()  # whoever asks next is told what became of it
 
     def _progress(self, job: Job) -> dict[str, object]:
         return {

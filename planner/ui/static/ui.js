@@ -130,9 +130,9 @@
     const after = made.content.querySelector(".sliders");
     const focused = document.activeElement;
     if (keepsSliders && before && after) after.replaceWith(before);
-    const open = new Set([...answered.querySelectorAll("details[open]")].map((one) => one.id));
+    const open = [...answered.querySelectorAll("details[open][id]")].map((one) => one.id);
     answered.replaceChildren(made.content);
-    answered.querySelectorAll("details").forEach((one) => { one.open ||= open.has(one.id); });
+    answered.querySelectorAll("details").forEach((one) => { one.open ||= open.includes(one.id); });
     if (before && before.contains(focused)) focused.focus();
     if (table.title) document.title = `${table.title} - planner`;
     for (const one of all()) {
