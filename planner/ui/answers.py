@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
 from planner.base.reading import TABLE, json_of, read_bytes
 from planner.base.records import record
 from planner.errors import SearchSpaceError
+from planner.launch.targets import targets
 from planner.show.html import environment, page_data, page_html
 from planner.show.theme import DARK, LIGHT
 from planner.show.views.plots.picture import Picture
@@ -18,6 +19,8 @@ from planner.show.views.rows import csv_cell
 from planner.ui.commands import UPLOADED, WHERE, Asked, Tell, check_size, found_by, placed
 from planner.ui.guard import Limits
 from planner.ui.question import FILE, PRICES, Question
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.registry import workload_of
 
 PLAN_FILE = "plan.toml"
 
@@ -27,7 +30,8 @@ class Answer:
     """The object of ``--json`` as text; as a page its content and what its script draws, as HTML
     and JSON.
 
-    ``assumed`` says of fields what nobody gave; ``plan`` is the query that estimates its plan.
+    ``assumed`` says of fields what nobody gave; ``plan`` is the query that estimates its plan,
+    ``targets`` the tools that can start it, its own first.
     """
 
     title: str
@@ -37,6 +41,7 @@ class Answer:
     workload: str = ""
     assumed: Mapping[str, str] = field(default_factory=dict)
     plan: str = ""
+    targets: Sequence[str] = ()
 
     @property
     def size(self) -> int:
@@ -77,6 +82,7 @@ def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -
         workload=found.pinned.workload if found.pinned else question.workload,
         assumed={**_assumed(text), **found.told},
         plan=_of_plan(question, line).query if line else "",
+        targets=_targets(found.pinned) if found.pinned else (),
     )
     check_size(made.size, limits)
     return made
@@ -152,6 +158,18 @@ def _assumed(text: str) -> dict[str, str]:
     manifest = table.get("manifest") if isinstance(table, Mapping) else None
     found = manifest.get("defaults") if isinstance(manifest, Mapping) else None
     return {str(n): str(v) for n, v in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _targets(pinned: PinnedPlan) -> list[str]:
+    """The tools that start plans of this workload, those of the plan's own software first."""
+    kind = workload_of(pinned.workload).profile_kind
+    own = _plain(str(pinned.answers.get(kind)))
+    known = {n: tool for n, tool in targets().items() if pinned.workload in tool.workloads}
+    return sorted(known, key=lambda name: own not in map(_plain, known[name].profiles))
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace(" ", "-")
 
 
 def _of_plan(question: Question, line: str) -> Question:

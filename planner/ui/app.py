@@ -337,7 +337,7 @@ class Pages:
             "plan": plan,
             "sliders": sliders_of(plan) if plan and question.command in _MOVED else [],
             "files": _files_of(question.command, is_plan=bool(plan)) if answer else {},
-            "targets": [*TARGETS],
+            "targets": answer.targets if answer else (),
             "wrappers": [*WRAPPERS],
         }
 

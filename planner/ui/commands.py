@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from planner.base.cells import number
 from planner.base.reading import json_of, only_within, read_json
 from planner.base.records import record
 from planner.decide.explaining.against import changed_request
@@ -30,8 +31,9 @@ from planner.optimize.source import first_row
 from planner.pages.document import Document
 from planner.pages.read import document_page, sweep_page
 from planner.question.request import Request
+from planner.question.terms import terms_about
 from planner.show.answers import planned, recommended_of
-from planner.show.page import Block, Code, Lines, Page, Section, Title, joined, said
+from planner.show.page import Block, Code, Lines, Page, Pairs, Section, Title, joined, said
 from planner.show.views.comparison import (
     compared_plans,
     comparison_blocks,
@@ -68,11 +70,13 @@ from planner.show.views.search import estimate_command, interrupted_message
 from planner.show.views.sizes import add_sizes, question_lines, reason_lines
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import data_folders
+from planner.sweeps.any_plan import pinned_in
 from planner.sweeps.pictures import draw_shown
 from planner.sweeps.read import make_sweep
 from planner.sweeps.results import Sweep
 from planner.sweeps.run import Stopped, run_sweep
 from planner.sweeps.show import Shown
+from planner.sweeps.summary import summarize
 from planner.ui.guard import Limits, Refused
 from planner.ui.question import (
     AGAINST,
@@ -371,7 +375,14 @@ def _size(asked: Asked) -> Found:
         draw(picture, size_title(sizes), [size_curves(sizes)])
 
     text = object_text(lambda files: add_sizes(files, sizes, asked.question.words))
-    return _documented(asked, text, draw=drawn)
+    found = _documented(asked, text, draw=drawn)
+    fleet = sizes.best.cheapest or sizes.best.fewest
+    if fleet is None:
+        return found
+    places = {name: fleet.row[name] for name in terms_about("priced") if fleet.row.get(name)}
+    plan = make_plan(sizes.request.changed(**places))
+    pinned, line = PinnedPlan.of(plan, fleet.row), estimate_command(plan, fleet.row)
+    return replace(found, pinned=pinned, line=line, told=fleet.chosen)
 
 
 def _sweep(asked: Asked) -> Found:
@@ -404,11 +415,21 @@ def _sweep(asked: Asked) -> Found:
         raise InfeasibleError("\n".join([f"None of {total:,} scenarios has a plan.", *reasons]))
     page = replace(sweep_page(sweep, Catalogue(asked.specs)), title=_title(question))
     manifest = command_manifest(question.words)
+    best = next(iter(summarize(sweep.rows(), plan).groups)).best.values()
+    pinned = next((pinned_in(folder, int(number(row["scenario"]))) for row in best), None)
     return Found(
         object=_json(manifest, rows=rows),
         page=_first(page, notes) if notes else page,
+        pinned=pinned,
+        line=_line_of(pinned) if pinned is not None else "",
         draw=lambda picture: draw_shown(picture, Shown(folder=folder)),
     )
+
+
+def _line_of(pinned: PinnedPlan) -> str:
+    """The command that estimates a plan."""
+    plan = one_configuration(pinned.request())
+    return estimate_command(plan, evaluated(plan).candidates.row)
 
 
 def _title(question: Question) -> str:
@@ -421,13 +442,17 @@ def _compare(asked: Asked) -> Found:
     given = {name: value for name, value in asked.given().items() if value}
     found = compared_plans(things, given, _no_file, option_of)
     lines = verdicts(found)
-    told = [*comparison_blocks(found, is_full=True)]
-    blocks = [block for block in told if not (isinstance(block, Lines) and block.lines[0] in lines)]
+    told = [
+        block
+        for block in joined(comparison_blocks(found, is_full=True))
+        if not (isinstance(block, Lines) and {*block.lines} <= {*lines})
+    ]
+    first = [*map(str.strip, told[0].lines)] if isinstance(told[0], Lines) else []
     page = Page(
         title=" or ".join(thing.text for thing in things),
-        question=[question.line],
+        question=first,
         answer=lines or ["Published runs do not tell them apart."],
-        sections=_sections("The plans", blocks),
+        sections=_sections("In what they differ", told[1:]),
     )
     return Found(
         object=_json(command_manifest(question.words), **comparison_dict(found)), page=page
@@ -440,9 +465,11 @@ def _no_file(*_: object, **__: object) -> Request:
 
 def _explain(asked: Asked) -> Found:
     request, launch = asked.read()
+    told: Mapping[str, str] = {}
     if launch is not None:
         request, _ = as_started(request)
     elif not asked.question.settings and not asked.question.files:
+        told = make_plan(request).defaults
         request = recommended_of(request).request()
     against = None
     if words := asked.question.fields.get(AGAINST):
@@ -454,13 +481,13 @@ def _explain(asked: Asked) -> Found:
     blocks = joined(explanation_blocks(explained, is_full=True))
     first = next((at for at, block in enumerate(blocks) if isinstance(block, Title)), len(blocks))
     lines = [line.strip() for b in blocks[:first] if isinstance(b, Lines) for line in b.lines]
-    title, *others = lines
+    title, layout, *others = lines
     manifest = plan_manifest(explained.plan, asked.question.words)
     sections = _sections("", blocks[first:])
     page = Page(
         title=title,
-        question=[],
-        answer=others,
+        question=[layout],
+        answer=others or [layout],
         sections=[replace(one, is_folded=at > _OPEN) for at, one in enumerate(sections)],
     )
     row = explained.found.candidates.row
@@ -469,6 +496,7 @@ def _explain(asked: Asked) -> Found:
         page=page,
         line=estimate_command(explained.plan, row),
         pinned=PinnedPlan.of(explained.plan, row),
+        told=told,
     )
 
 
@@ -489,6 +517,7 @@ def _max_batch(asked: Asked) -> Found:
         return Found(object=text, page=page)
     if launch is not None:
         request, _ = as_started(request)
+    told = make_plan(request).defaults if is_open else {}
     plan, found = planned(request, is_open=is_open)
     largest = largest_batch(plan, found)
     if largest.largest is None:
@@ -496,12 +525,14 @@ def _max_batch(asked: Asked) -> Found:
         raise InfeasibleError(" ".join(largest_lines(plan, largest, missed)))
     row = first_row(found.table())
     manifest = plan_manifest(plan, asked.question.words)
-    page = _plain_page(asked, [*largest_blocks(plan, row, [largest])])
+    lines = largest_lines(plan, largest)
+    page = _plain_page(asked, [*largest_blocks(plan, row, [largest])], lines)
     return Found(
         object=_json(manifest, largest=largest.to_dict()),
         page=page,
         line=estimate_command(plan, found.candidates.row),
         pinned=PinnedPlan.of(plan, found.candidates.row),
+        told=told,
     )
 
 
@@ -521,7 +552,7 @@ def _launch(asked: Asked) -> Found:
         request = recommended_of(with_profiles(request, target)).request()
     made = launch_of(translated(request, target), target, question.fields.get(WRAPPER, WRAPPERS[0]))
     folder = Path("plan")
-    blocks = [*launch_blocks(made, folder)]
+    blocks = [one for one in launch_blocks(made, folder) if not isinstance(one, Pairs)]
     sections = [
         Section(title=file.name, blocks=[Code(text=file.text)], is_folded=at > 0)
         for at, file in enumerate(made.files)
@@ -559,15 +590,17 @@ def _json(manifest: Mapping[str, object], **parts: object) -> str:
     return json.dumps({"manifest": manifest, **parts}, indent=1, default=str) + "\n"
 
 
-def _plain_page(asked: Asked, blocks: Sequence[Block]) -> Page:
-    """What a terminal shows as a page: its first line is the question, the others the answer."""
+def _plain_page(asked: Asked, blocks: Sequence[Block], answer: Sequence[str] = ()) -> Page:
+    """What a terminal shows as a page: its first line is the question, the others the answer, if
+    it is not given.
+    """
     found = joined(blocks)
     lines = [line.strip() for b in found if isinstance(b, Lines) for line in b.lines]
     rest = [block for block in found if not isinstance(block, Lines)]
     return Page(
         title=asked.question.fields.get("model", "") or "The largest",
-        question=lines[:1],
-        answer=lines[1:] or lines,
+        question=[line for line in lines if line not in answer] if answer else lines[:1],
+        answer=answer or lines[1:] or lines,
         sections=_sections("In numbers", rest),
     )
 

@@ -67,6 +67,16 @@ def test_every_command_has_a_page_and_an_object(command):
     assert table[PARTS[command]] if command != "compare" else table["manifest"]
     assert _sentences(found)
     assert "/planner-" not in found.object + found.content  # the folder that it was in
+    if command not in ("compare", "launch"):
+        plan = Question.draft("launch", [*parse_qsl(found.plan), ("target", found.targets[0])])
+        assert "train.sh" in answer(plan, None, Limits(), lambda *_: None).content
+
+
+@pytest.mark.parametrize("command", ["search", "explain", "max-batch"])
+def test_what_nobody_gave_is_told_by_field(command):
+    found = _answer(command, "model=llama-7b&num_gpus=8")
+    assert found.assumed["sequence_length"].startswith("2,048 (")
+    assert {"gpu", "price"} <= {*found.assumed}
 
 
 def test_files_of_an_answer():
