@@ -20,8 +20,6 @@ from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.specs.arrivals import LOADS, SHARES, Arrivals
 
-TRAFFIC = ("trace", "lengths")
-"""Questions that answer others; a trace has lengths, too."""
 _FEWEST_WINDOWS = 32
 _ANSWERED = (*terms_about("length", "serve"), *terms_about("variation"))
 
