@@ -499,4 +499,4 @@ def rounded_up(needed: FloatArray) -> FloatArray:
 def asked(work: ServingWorkload, site: Site) -> dict[str, Value]:
     """Columns of what is asked: the tokens of a request, and the terms of a site."""
     lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
-    return {**lengths, **site.columns}
+    return {**lengths, **site.columns, **site.grounds}

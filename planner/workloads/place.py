@@ -21,7 +21,7 @@ from planner.specs.catalogue import default_cluster
 from planner.specs.efficiency import is_assumed
 from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.load import digest
-from planner.specs.ownership import OWNERSHIP
+from planner.specs.ownership import OWNERSHIP, UTILIZATION, Figure
 from planner.specs.paths import SpecKind, beside_specs
 from planner.specs.price import Price, contracts_of, one_price, price_of, providers_of, unknown_gpus
 from planner.specs.reliability import DEFAULT, IDEAL, ReliabilitySpec
@@ -121,10 +121,14 @@ def _price(request: Request, gpu: GpuSpec, own: Path | None, notes: Notes) -> Pr
         )
     files = beside_specs(OWNERSHIP, notes.catalogue.folder)
     notes.digests["ownership figures"] = _digest(tuple(files))
-    place = owned_place(request, notes)
+    place = dict(owned_place(request, notes))
+    if (share := request.term_utilization) is not None and share > 0:
+        place[UTILIZATION] = Figure(value=share, low=share, high=share, source="given", date="")
     names = assumed_figures(gpu, notes.catalogue, place)
     notes.assumed += [f"gpu ownership.{name}" for name in names]
-    return owned(gpu, notes.catalogue, place)
+    price = owned(gpu, notes.catalogue, place)
+    rent = price_of(gpu.name, Contract.ON_DEMAND, None, own, notes.catalogue.folder)
+    return replace(price, on_demand=rent.value) if price and rent else price
 
 
 def _check_provider(provider: str | None, own: Path | None, notes: Notes) -> None:
@@ -166,16 +170,22 @@ def _told(price: Price, asked: str | None) -> str:
         words += "" if asked else " (none is on-demand)"
     if price.provider:
         words += f" of {price.provider}"
+    if price.contract == Contract.OWNED:
+        words += f" in use, {price.basis}"
     if price.low < price.high:
         words += f", {price.low * HOUR:.2f} to {price.high * HOUR:.2f}"
     if price.on_demand is not None:
-        words += f", of sellers who ask {price.on_demand * HOUR:.2f} on demand"
+        whose = "rent" if price.contract == Contract.OWNED else "of sellers who ask"
+        words += f", {whose} {price.on_demand * HOUR:.2f} on demand"
     if price.is_old:
         words += f", {price.when}"
-    basis = f"{price.offers} offers" if price.offers > 1 else price.source
-    if price.offers > 1 and not price.provider:
+    is_rent = price.offers > 1 and not price.basis
+    basis = f"{price.offers} offers" if is_rent else price.source
+    if is_rent and not price.provider:
         basis = f"median of the sellers of {basis}"
-    return f"{words} ({basis}{f', {price.when}' if price.when else ''})"
+    told = f"{words} ({basis}{f', {price.when}' if price.when else ''})"
+    doubts = [doubt for doubt in price.doubts if doubt != price.when]
+    return f"{told}; doubtful: {'; '.join(doubts)}" if doubts else told
 
 
 DEFAULT_GPU = "a100-sxm-80gb"
@@ -216,8 +226,13 @@ def read_place(
         notes.defaults["cluster"] = _own_links(cluster)
     wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
     offer = offer_of(request, spec, wanted and is_only, notes)
+    if request.term_utilization is not None and not 0 < request.term_utilization <= 1:
+        raise SearchSpaceError(
+            "--utilization is the share of the hours signed for that has work: above 0, at most 1."
+        )
     site = Site(
         offer=offer,
+        utilization=request.term_utilization,
         contract=request.contract or Contract.ON_DEMAND,
         reliability=reliability_of(request, notes),
     )

@@ -175,7 +175,7 @@ class PoolSource(Source):
     def price(self, c: PoolConfigurations) -> FloatArray:
         """USD per second of the GPUs of both pools."""
         prefill, decode = c.prefill_replicas * c.prefill.replica_gpus, c.replicas * c.replica_gpus
-        return np.add(prefill * self.prefill_site.price, decode * self.site.price)
+        return self.prefill_site.rate(prefill) + self.site.rate(decode)
 
     def _pools(
         self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
@@ -375,9 +375,7 @@ class PoolDeployments(Deployments):
     def prompt_price(self) -> FloatArray:
         """The price of the prefill workers' GPUs, busy or not [USD/s]."""
         c = self.configurations
-        return np.asarray(
-            c.prefill_replicas * c.prefill.replica_gpus * self.source.prefill_site.price
-        )
+        return self.source.prefill_site.rate(c.prefill_replicas * c.prefill.replica_gpus)
 
     @property
     def prefix_share(self) -> FloatArray:

@@ -181,7 +181,7 @@ class ReplicaSource(Source):
             time_to_first_token=served.time_to_first_token,
             time_per_output_token=served.time_per_output_token,
             memory_headroom=capacity - estimate.peak_memory,
-            price=num_gpus * self.site.price,
+            price=self.site.rate(num_gpus),
             makespan=makespan,
         )
 
@@ -194,7 +194,7 @@ class Replicas(Deployments):
 
     def moved(self, source: ReplicaSource) -> Replicas:
         """The same replicas on other terms: no prediction depends on them."""
-        price = self.num_gpus * source.site.price
+        price = source.site.rate(self.num_gpus)
         return replace(self, source=source, promises=replace(self.promises, price=price))
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
