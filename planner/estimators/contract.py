@@ -46,11 +46,17 @@ def charge(site: Site, *, duration: Numeric, num_gpus: Numeric) -> Charge:
     signed = signed_seconds(used=used, num_gpus=n, term=offer.term)
     charged = charged_seconds(used=used, signed=signed, utilization=site.utilization or 0.0)
     hourly = offer.value * offer.in_use
-    is_bought = not math.isnan(offer.outlay)
+    bought = np.broadcast_to(n * offer.outlay, used.shape)
     return Charge(
         used=used,
         signed=signed,
         cost=charged * hourly,
-        outlay=np.broadcast_to(n * offer.outlay, used.shape) if is_bought else signed * hourly,
+        outlay=signed * hourly if math.isnan(offer.outlay) else bought,
         break_even=np.full(used.shape, offer.break_even),
     )
+
+
+def outlay(site: Site, num_gpus: Numeric) -> FloatArray | None:
+    """What is paid for one term of so many GPUs, or for buying them [USD]; None without a term."""
+    term = 0.0 if site.offer is None else site.offer.term
+    return charge(site, duration=term, num_gpus=num_gpus).outlay if term > 0 else None

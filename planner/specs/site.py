@@ -12,12 +12,10 @@ from planner.base.cells import Value
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import DAY, HOUR
-from planner.question.terms import terms_about
+from planner.question.terms import columns_about
 from planner.specs.power import PowerProfile
 from planner.specs.price import Price
 from planner.specs.reliability import IDEAL, ReliabilitySpec
-
-GROUNDS = terms_about("grounds")
 
 
 @record(kw_only=True)
@@ -91,13 +89,17 @@ class Site:
         """Result columns that say what the price rests on."""
         offer = self.offer
         if offer is None:
-            return dict.fromkeys(GROUNDS)
-        rent = offer.on_demand
+            return dict.fromkeys(columns_about("grounds"))
+        given, rent = self.utilization, offer.on_demand
         values = (
             offer.offers,
             offer.when,
             offer.basis,
             "; ".join(offer.doubts),
             math.nan if rent is None else rent * HOUR,
+            offer.step,
+            offer.term / DAY,
+            offer.in_use,
+            math.nan if given is None else given,
         )
-        return dict(zip(GROUNDS, values, strict=True))
+        return dict(zip(columns_about("grounds"), values, strict=True))

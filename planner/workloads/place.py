@@ -183,9 +183,7 @@ def _told(price: Price, asked: str | None) -> str:
     basis = f"{price.offers} offers" if is_rent else price.source
     if is_rent and not price.provider:
         basis = f"median of the sellers of {basis}"
-    told = f"{words} ({basis}{f', {price.when}' if price.when else ''})"
-    doubts = [doubt for doubt in price.doubts if doubt != price.when]
-    return f"{told}; doubtful: {'; '.join(doubts)}" if doubts else told
+    return f"{words} ({basis}{f', {price.when}' if price.when else ''})"
 
 
 DEFAULT_GPU = "a100-sxm-80gb"

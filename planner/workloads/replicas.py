@@ -14,6 +14,7 @@ from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.estimators.contract import outlay
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.estimate import (
     ServingEstimate,
@@ -278,6 +279,11 @@ class Replicas(Deployments):
 
         machine, profile = self.setting.machine, self.source.site.power
         return (power_draw(machine, profile, self.num_gpus, boards),)
+
+    @property
+    def outlay(self) -> FloatArray | None:
+        """USD for one term of all GPUs, or for buying them; None where none is signed for."""
+        return outlay(self.source.site, self.num_gpus)
 
     @property
     def prompt_price(self) -> FloatArray:

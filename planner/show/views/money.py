@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from planner.base import text
 from planner.base.enums import Contract
-from planner.base.units import DAY, HOUR, YEAR
+from planner.base.units import DAY, YEAR
 from planner.question.terms import glossary
 from planner.show.views.told import number_of, share, told
-from planner.specs.price import Price
-from planner.specs.site import Site
 from planner.workloads.plan import Plan
 
 _UTILIZATION = glossary()["term_utilization"].option
@@ -32,7 +30,7 @@ def price_words(row: Row) -> str:
 
 
 def prices_lines(rows: Iterable[Row]) -> list[str]:
-    """What each GPU costs under each contract, why not to trust that, and what is not alike."""
+    """What each GPU costs under each contract, and why not to trust that."""
     by_place = {(str(row["gpu"]), str(row["contract"])): row for row in rows}
     words = [
         f"{gpu} {contract} {price}"
@@ -40,16 +38,16 @@ def prices_lines(rows: Iterable[Row]) -> list[str]:
         if (price := price_words(row))
     ]
     lines = [f"Prices per GPU-hour: {'; '.join(words)}"] if words else []
+    return [*lines, *_doubts_lines(by_place)]
+
+
+def _doubts_lines(by_place: Mapping[tuple[str, str], Row]) -> list[str]:
     doubtful = [
         f"{gpu} {contract}: {doubts}"
         for (gpu, contract), row in by_place.items()
         if (doubts := row.get("price_doubts"))
     ]
-    if doubtful:
-        lines.append(f"Ask before signing: {'; '.join(doubtful)}")
-    if line := basis_line(by_place.values()):
-        lines.append(line)
-    return lines
+    return [f"Ask before signing: {'; '.join(doubtful)}"] if doubtful else []
 
 
 def basis_line(rows: Iterable[Row]) -> str:
@@ -72,60 +70,82 @@ def basis_line(rows: Iterable[Row]) -> str:
 
 
 def plan_prices_lines(plan: Plan) -> list[str]:
-    """The same of a plan's GPUs where there are several; of one its defaults tell."""
+    """The same of a plan's GPUs; what one alone costs its defaults tell."""
     rows = [
         {"gpu": gpu, **site.columns, **site.grounds}
         for source in plan.problem.sources
         for gpu, site in zip(source.gpus, source.sites, strict=False)
     ]
-    return prices_lines(rows) if len({row["gpu"] for row in rows}) > 1 else []
+    by_place = {(str(row["gpu"]), str(row["contract"])): row for row in rows}
+    if len(by_place) < 2:
+        return _doubts_lines(by_place)
+    return [*prices_lines(rows), *filter(None, [basis_line(rows)])]
 
 
-def contract_lines(row: Row, site: Site) -> list[str]:
-    """What a run of training makes one sign, how much of that it uses, what it is charged."""
-    signed, offer = number_of(row, "signed_gpu_hours"), site.offer
-    if offer is None or not signed > 0:
+def signed_lines(row: Row) -> list[str]:
+    """What is paid for beside the GPUs of a plan, and what it makes one sign."""
+    step, needed = number_of(row, "gpus_sold_together"), number_of(row, "num_gpus")
+    lines = _contract_lines(row)
+    if step > 1 and needed % step:
+        paid = text.count(math.ceil(needed / step) * step)
+        lines = [f"GPUs are had in multiples of {step:g}: at least {paid} are paid for", *lines]
+    return lines
+
+
+def _contract_lines(row: Row) -> list[str]:
+    """What a plan makes one sign, how much of that a run uses, and what it is charged."""
+    paid, days = number_of(row, "outlay_usd"), number_of(row, "contract_term_days")
+    if not (paid > 0 and days > 0):
         return []
-    used = 1 - number_of(row, "unused_gpu_hours") / signed
+    contract = str(row["contract"])
+    verb = "Bought" if contract == Contract.OWNED else f"Signed for {contract}"
+    signed = number_of(row, "signed_gpu_hours")
+    if not signed > 0:
+        return [f"{verb}: {told('outlay_usd', paid)} for {_length(days)}{_service_words(row)}"]
+    used = signed - number_of(row, "unused_gpu_hours")
+    gpus = max(round(used / (24 * number_of(row, "calendar_time_days"))), 1)
     terms = (
-        f"{told('outlay_usd', row['outlay_usd'])} for {signed_words(signed, offer)}; "
-        f"the run uses {share(used)} of the hours"
+        f"{told('outlay_usd', paid)} for {text.count(gpus)} GPUs for "
+        f"{_length(signed / gpus / 24)}; the run uses {share(used / signed)} of the hours"
     )
-    verb = "Bought" if offer.contract == Contract.OWNED else f"Signed for {offer.contract}"
-    return [f"{verb}: {terms}, {_charged_words(row, site, offer)}{_even_words(offer)}"]
+    return [f"{verb}: {terms}, {_charged_words(row, signed, used)}{_even_words(row)}"]
 
 
-def signed_words(signed: float, offer: Price) -> str:
-    """GPUs and for how long: ``520 GPUs for 1 year``."""
-    unit, length = ("year", YEAR) if offer.term >= YEAR else ("day", DAY)
-    terms = max(round(signed * HOUR / offer.term / offer.step), 1) * offer.step
-    number = offer.term / length
-    return f"{text.count(terms)} GPUs for {number:g} {unit}{'s' * (number != 1)}"
-
-
-def _charged_words(row: Row, site: Site, offer: Price) -> str:
-    signed, price = number_of(row, "signed_gpu_hours"), offer.value * offer.in_use * HOUR
-    whole = told("cost_usd", signed * price)
-    if site.utilization is None:
-        used = signed - number_of(row, "unused_gpu_hours")
-        part = told("cost_usd", used * price / offer.in_use)
+def _charged_words(row: Row, signed: float, used: float) -> str:
+    price, in_use = (
+        number_of(row, name) for name in ("price_per_gpu_hour_usd", "priced_utilization")
+    )
+    whole, given = told("cost_usd", signed * price * in_use), _given(row)
+    if math.isnan(given):
+        part = told("cost_usd", used * price)
         return (
-            f"and is charged all of them ({whole}). With work for {share(offer.in_use)} of them, "
-            f"{_UTILIZATION} {offer.in_use:g}, it costs {part}"
+            f"and is charged all of them ({whole}). With work for {share(in_use)} of them, "
+            f"{_UTILIZATION} {in_use:g}, it costs {part}"
         )
-    return f"and is charged its part: {share(site.utilization)} have work. Alone it costs {whole}"
+    return f"and is charged its part: {share(given)} have work. Alone it costs {whole}"
 
 
-def _even_words(offer: Price) -> str:
-    even = offer.break_even
+def _service_words(row: Row) -> str:
+    given = _given(row)
+    if math.isnan(given):
+        return f"; the service is taken to run as long: {_UTILIZATION} says how much of it"
+    return f"; {share(given)} of its hours have work and pay for all"
+
+
+def _given(row: Row) -> float:
+    return number_of(row, "charged_utilization")
+
+
+def _length(days: float) -> str:
+    number, unit = (days * DAY / YEAR, "year") if days * DAY >= 0.99 * YEAR else (days, "day")
+    return f"{number:.3g} {unit}{'s' * (f'{number:.3g}' != '1')}"
+
+
+def _even_words(row: Row) -> str:
+    even = number_of(row, "break_even_utilization")
     if math.isnan(even):
         return ". No seller of it is known to have it on demand"
-    rent = f"on demand ({offer.on_demand * HOUR:.2f} USD/h)" if offer.on_demand else ""
+    rent = f"on demand ({number_of(row, 'rent_per_gpu_hour_usd'):.2f} USD/h)"
     if even > 1:
         return f". It is never cheaper than {rent}"
     return f". It is cheaper than {rent} from {share(even)} of use on"
-
-
-def solid(rows: Sequence[Row]) -> list[Row]:
-    """Those whose prices nobody needs to doubt."""
-    return [row for row in rows if not row.get("price_doubts")]

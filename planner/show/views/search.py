@@ -39,7 +39,7 @@ from planner.show.views.details import details_of, memory_blocks
 from planner.show.views.documents import add_estimate
 from planner.show.views.front import front_blocks, limited, of_objective, short_front_blocks
 from planner.show.views.load import load_line
-from planner.show.views.money import contract_lines, plan_prices_lines
+from planner.show.views.money import plan_prices_lines, signed_lines
 from planner.show.views.overview import (
     assumed_blocks,
     counts_blocks,
@@ -170,7 +170,7 @@ def _reached_blocks(
     asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     limits = limit_rows(candidates, asked) if sure is not None else ()
     basis = "" if sure is None else sure.basis
-    yield said(*contract_lines(row, candidates.source.site))
+    yield said(*signed_lines({**candidates.source.asked, **row}))
     yield said(*sure_lines(basis, limits, facts), *short_open_lines(plan, facts))
 
 

@@ -13,7 +13,7 @@ from planner.estimators.timeline.training import training_timeline
 from planner.estimators.training.step_time import TIME_PARTS, StepTime
 from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, sure_blocks
-from planner.show.views.money import contract_lines, price_words
+from planner.show.views.money import price_words, signed_lines
 from planner.show.views.parts import electricity_pairs, first, memory_table, parts_table
 from planner.show.views.told import number_of
 from planner.workloads.base import Evaluation
@@ -93,7 +93,7 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
         pairs["PFLOP/s-day"] = text.dollars(first(runs.cost_per_pflop_day))
     pairs |= electricity_pairs(runs, runs.row)
     yield Pairs(pairs=pairs)
-    yield said(*contract_lines(runs.row, site))
+    yield said(*signed_lines({**runs.row, **site.columns, **site.grounds}))
 
 
 def _calendar(runs: TrainingRuns) -> dict[str, str]:
