@@ -15,7 +15,7 @@ from planner.specs.csv_table import UNDATED
 from planner.specs.gpu import GpuSpec
 from planner.specs.ownership import ASSUMED, DIMENSIONS, PRICES, Figure, ownership_of
 from planner.specs.power import POWER, PUE, PowerProfile
-from planner.specs.price import Price
+from planner.specs.price import ESTIMATE, Price
 
 Place: TypeAlias = Mapping[str, Figure]
 """Figures of a building and its region, by their names, which replace those of all."""
@@ -73,7 +73,7 @@ def _basis(bought: Figure) -> str:
         unit = "GPU"
     else:
         unit = f"{'rack' if bought.gpus > _MOST_OF_NODE else 'node'} of {bought.gpus}"
-    asked = {"": "price", "used": "price of used ones", "estimate": "estimate"}
+    asked = {"": "price", "used": "price of used ones", ESTIMATE: ESTIMATE}
     return f"{unit}, {asked.get(bought.asked, f'{bought.asked} price')}"
 
 

@@ -268,7 +268,7 @@ def with_prices(sure: Confidence, sites: Sequence[Site]) -> Confidence:
     """The same with what is known of the prices of the sites."""
     spreads = [site.offer.spread for site in sites if site.offer is not None] or [FIXED]
     price = min(low for low, _ in spreads), max(high for _, high in spreads)
-    is_fixed = not any(site.follows_time for site in sites)
+    is_fixed = bool(sites) and not any(site.follows_time for site in sites)
     return replace(sure, price=price, cost_is_fixed=is_fixed)
 
 
@@ -364,8 +364,9 @@ class Source(ABC):
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """On what terms its GPUs run, of each kind."""
-        return (self.site,)
+        """On what terms its GPUs run, of each kind; none where that is no question."""
+        site = getattr(self, "site", None)
+        return () if site is None else (site,)
 
     @property
     def pace(self) -> Hashable:

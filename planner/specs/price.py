@@ -52,6 +52,7 @@ TERMS = {
 }
 """For how long a contract is signed [s]; 0: what is used is paid, NaN: nobody says. What is owned
 is there for its lifetime."""
+ESTIMATE = "estimate"
 LOW_TO_RENT, HIGH_TO_RENT = 0.3, 1.2
 """Owning a GPU costs between these shares of what it is rented for, where both prices are right."""
 
@@ -137,6 +138,10 @@ class Price:
             found.append(f"one seller, {self.provider}" if self.provider else "one source")
         if self.is_old:
             found.append(self.when)
+        if self.basis.endswith(ESTIMATE):
+            found.append("an estimate, no offer")
+        if self.contract == Contract.SPOT:
+            found.append("nobody promises so many spot GPUs for so long")
         if self.contract == Contract.OWNED and self.on_demand:
             share = self.value / self.on_demand
             if not LOW_TO_RENT <= share <= HIGH_TO_RENT:

@@ -69,6 +69,22 @@ def basis_line(rows: Iterable[Row]) -> str:
     )
 
 
+def within_sellers_line(rows: Iterable[Row]) -> str:
+    """What contracts ask of what the same sellers ask on demand; empty where none has both."""
+    by_contract: dict[str, dict[str, None]] = {}
+    for row in rows:
+        price, rent = (
+            number_of(row, name) for name in ("price_per_gpu_hour_usd", "rent_per_gpu_hour_usd")
+        )
+        if math.isfinite(rent) and row.get("contract") != Contract.OWNED:
+            words = f"{row['gpu']} {100 * (price / rent - 1):+.0f} %"
+            by_contract.setdefault(str(row["contract"]), {})[words] = None
+    if not by_contract:
+        return ""
+    words = [f"{contract} {', '.join(gpus)}" for contract, gpus in by_contract.items()]
+    return f"Against what the same sellers ask on demand: {'; '.join(words)}"
+
+
 def plan_prices_lines(plan: Plan) -> list[str]:
     """The same of a plan's GPUs; what one alone costs its defaults tell."""
     rows = [
