@@ -41,6 +41,7 @@ from planner.sweeps.columns import (
     measured_ends,
     workloads_of,
 )
+from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
 from planner.sweeps.summary import (
     CHOSEN_BY,
@@ -315,10 +316,7 @@ def summary_blocks(
         yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
     yield GAP
     if summary.feasible:
-        if "contract" in plan.varied and not all("provider" in one.axes for one in plan.works):
-            prices = [row for group in groups for row in group.prices.values()]
-            within = within_sellers_line(prices) or _SELLERS
-            yield said(*filter(None, [basis_line(prices), within]), most=ALL)
+        yield said(*alike_lines(plan, groups), most=ALL)
         yield said(BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
     folder = sweep.folder
     rest = "" if is_full else f"planner sweep show {folder} --full; "
@@ -419,6 +417,15 @@ def money_lines(group: Group) -> list[str]:
             f"the cheapest at a solid price is {place}: {told('cost_usd', cost)}"
         )
     return lines
+
+
+def alike_lines(plan: SweepPlan, groups: Sequence[Group]) -> list[str]:
+    """Which prices are not alike: those of owned GPUs, and those of contracts."""
+    prices = [row for group in groups for row in group.prices.values()]
+    lines = [basis_line(prices)]
+    if "contract" in plan.varied and not all("provider" in one.axes for one in plan.works):
+        lines.append(within_sellers_line(prices) or _SELLERS)
+    return [*filter(None, lines)]
 
 
 def _short_bests_blocks(group: Group) -> Iterator[Block]:

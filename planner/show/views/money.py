@@ -31,9 +31,9 @@ def price_words(row: Row) -> str:
 
 def prices_lines(rows: Iterable[Row]) -> list[str]:
     """What each GPU costs under each contract, and why not to trust that."""
-    by_place = {(str(row["gpu"]), str(row["contract"])): row for row in rows}
+    by_place = {(str(row["gpu"]), str(row.get("contract") or "")): row for row in rows}
     words = [
-        f"{gpu} {contract} {price}"
+        " ".join(filter(None, (gpu, contract, price)))
         for (gpu, contract), row in by_place.items()
         if (price := price_words(row))
     ]
@@ -78,7 +78,7 @@ def within_sellers_line(rows: Iterable[Row]) -> str:
         )
         if math.isfinite(rent) and row.get("contract") != Contract.OWNED:
             words = f"{row['gpu']} {100 * (price / rent - 1):+.0f} %"
-            by_contract.setdefault(str(row["contract"]), {})[words] = None
+            by_contract.setdefault(str(row.get("contract") or ""), {})[words] = None
     if not by_contract:
         return ""
     words = [f"{contract} {', '.join(gpus)}" for contract, gpus in by_contract.items()]
@@ -92,7 +92,7 @@ def plan_prices_lines(plan: Plan) -> list[str]:
         for source in plan.problem.sources
         for gpu, site in zip(source.gpus, source.sites, strict=False)
     ]
-    by_place = {(str(row["gpu"]), str(row["contract"])): row for row in rows}
+    by_place = {(str(row["gpu"]), str(row.get("contract") or "")): row for row in rows}
     if len(by_place) < 2:
         return _doubts_lines(by_place)
     return [*prices_lines(rows), *filter(None, [basis_line(rows)])]
@@ -113,7 +113,7 @@ def _contract_lines(row: Row) -> list[str]:
     paid, days = number_of(row, "outlay_usd"), number_of(row, "contract_term_days")
     if not (paid > 0 and days > 0):
         return []
-    contract = str(row["contract"])
+    contract = str(row.get("contract") or "")
     verb = "Bought" if contract == Contract.OWNED else f"Signed for {contract}"
     signed = number_of(row, "signed_gpu_hours")
     if not signed > 0:
