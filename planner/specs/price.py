@@ -363,7 +363,7 @@ def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
     asked = number(row["price_per_gpu_hour"] or row["price"], "price")
     per_unit = row["usd_per_unit"]
     if per_unit is None:
-        per_unit = rate(row["currency"], folder)
+        per_unit = rate(row["currency"], folder).usd
     value = to_si(asked * per_unit, "USD/h", "usd/s")
     return {
         "value": value,
@@ -386,8 +386,18 @@ def _contract(cell: str, column: str) -> str:
     return _OFFERED((cell or Contract.ON_DEMAND).lower().replace("_", "-"), column)
 
 
-def rate(currency: str, folder: Path | None = None) -> float:
-    """USD for one unit of a currency.
+@record(kw_only=True)
+class Currency:
+    """What one unit of a currency is worth in USD, who says so and when."""
+
+    code: str
+    usd: float
+    date: str = ""
+    source: str = "given"
+
+
+def rate(currency: str, folder: Path | None = None) -> Currency:
+    """A currency by its code.
 
     Raises
     ------
@@ -397,8 +407,8 @@ def rate(currency: str, folder: Path | None = None) -> float:
         A list has faults.
     """
     if currency == USD:
-        return 1.0
-    known: dict[str, float] = {}
+        return Currency(code=USD, usd=1.0)
+    known: dict[str, Currency] = {}
     for path in beside_specs(CURRENCIES, folder):
         known = {**read_currencies(path), **known}
     if currency not in known:
@@ -411,8 +421,8 @@ def rate(currency: str, folder: Path | None = None) -> float:
 
 
 @kept
-def read_currencies(path: Path) -> Mapping[str, float]:
-    """USD for one unit of each currency of a file.
+def read_currencies(path: Path) -> Mapping[str, Currency]:
+    """The currencies of a file by their codes.
 
     Raises
     ------
@@ -422,10 +432,11 @@ def read_currencies(path: Path) -> Mapping[str, float]:
     return dict(records(path, _RATES, _rate, once=("currency",)))
 
 
-def _rate(row: Row) -> tuple[str, float]:
+def _rate(row: Row) -> tuple[str, Currency]:
     if not row["usd"]:
         raise ValueError(f"usd of {row['currency']} is 0")
-    return row["currency"].upper(), row["usd"]
+    code = row["currency"].upper()
+    return code, Currency(code=code, usd=row["usd"], date=row["date"], source=row["source"])
 
 
 _PRICES = (

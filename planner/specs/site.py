@@ -14,7 +14,7 @@ from planner.base.records import record
 from planner.base.units import DAY, HOUR
 from planner.question.terms import columns_about
 from planner.specs.power import PowerProfile
-from planner.specs.price import Price
+from planner.specs.price import Currency, Price
 from planner.specs.reliability import IDEAL, ReliabilitySpec
 
 
@@ -28,7 +28,7 @@ class Site:
     ``reliability`` is how often training is interrupted there, and what that costs.
     ``utilization`` is the share of the hours signed for that have work, of all that runs there;
     None where nobody says so: then a run is charged all that is signed for it, and a service is
-    there as long as its contract.
+    there as long as its contract. ``currency`` is what money is said in beside USD.
     """
 
     offer: Price | None = None
@@ -37,6 +37,7 @@ class Site:
     carbon_intensity: float = math.nan
     reliability: ReliabilitySpec = IDEAL
     utilization: float | None = None
+    currency: Currency | None = None
 
     def __post_init__(self) -> None:
         if self.offer is not None:
@@ -101,5 +102,8 @@ class Site:
             offer.term / DAY,
             offer.in_use,
             math.nan if given is None else given,
+            math.nan if self.currency is None else self.currency.usd,
+            "" if self.currency is None else self.currency.date,
         )
-        return dict(zip(columns_about("grounds"), values, strict=True))
+        code = {} if self.currency is None else {"currency": self.currency.code}
+        return code | dict(zip(columns_about("grounds"), values, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.base import text
@@ -409,7 +410,9 @@ def money_lines(group: Group) -> list[str]:
     if group.with_work is None:
         return lines
     cost, row = group.with_work
-    if number(row.get("signed_gpu_hours")) > 0 and number(row.get("charged_utilization")) != 1:
+    if number(row.get("signed_gpu_hours")) > 0 and math.isnan(
+        number(row.get("charged_utilization"))
+    ):
         place = f"{text.count(number(row['num_gpus']))} x {where(row)}"
         lines.append(
             "Contracts with a term are charged whole. Where other work fills the rest "

@@ -23,7 +23,16 @@ from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.load import digest
 from planner.specs.ownership import OWNERSHIP, UTILIZATION, Figure
 from planner.specs.paths import SpecKind, beside_specs
-from planner.specs.price import Price, contracts_of, one_price, price_of, providers_of, unknown_gpus
+from planner.specs.price import (
+    Currency,
+    Price,
+    contracts_of,
+    one_price,
+    price_of,
+    providers_of,
+    rate,
+    unknown_gpus,
+)
 from planner.specs.reliability import DEFAULT, IDEAL, ReliabilitySpec
 from planner.specs.site import Site
 from planner.workloads.assumed import Notes
@@ -231,6 +240,7 @@ def read_place(
     site = Site(
         offer=offer,
         utilization=request.term_utilization,
+        currency=None if request.currency is None else _currency(request.currency, notes),
         contract=request.contract or Contract.ON_DEMAND,
         reliability=reliability_of(request, notes),
     )
@@ -258,6 +268,29 @@ def read_place(
         ),
         site=with_power(site, request, notes),
     )
+
+
+def _currency(word: str, notes: Notes) -> Currency:
+    """A currency at its shipped rate, or at the one in USD behind its code.
+
+    Raises
+    ------
+    SearchSpaceError, SpecError
+        Its rate is unknown or no number, or a list has faults.
+    """
+    code, _, given = word.strip().upper().partition("=")
+    if not given:
+        try:
+            return rate(code, notes.catalogue.folder)
+        except ValueError as error:
+            raise SearchSpaceError(f"--currency: {error}, or EUR=1.10 here.") from error
+    try:
+        usd = float(given)
+    except ValueError:
+        usd = 0.0
+    if not 0 < usd < _MOST:
+        raise SearchSpaceError(f"--currency: {given!r} is no number of USD, as in EUR=1.10.")
+    return Currency(code=code, usd=usd)
 
 
 def _note_kernels(gpu: GpuSpec, word: str, notes: Notes) -> None:

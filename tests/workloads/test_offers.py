@@ -345,3 +345,26 @@ def test_the_answer_says_what_is_signed() -> None:
     words = " ".join(planner.search(**asked).summary().split())
     assert "Signed for reserved-1y: 140 k USD for 8 GPUs for 1 year; the run uses" in words
     assert "With work for 100 % of them, --utilization 1, it costs" in words
+
+
+def test_money_is_said_in_another_currency_too() -> None:
+    asked = {**YEAR_OF_ONE, "gpu": "h100", "price": 2}
+    found = planner.search(**asked, currency="eur")
+    row = found.to_frame().iloc[0]
+    assert (row["currency"], row["currency_date"]) == ("EUR", "2026-03-13")
+    assert row["usd_per_currency"] == 1.1476
+    assert "At 1.1476 USD for 1 EUR, 2026-03-13: cost" in " ".join(found.summary().split())
+    assert "a GPU-hour 1.74 EUR" in " ".join(found.summary().split())
+    given = planner.search(**asked, currency="XYZ=4").summary()
+    assert "At 4 USD for 1 XYZ: cost" in given
+    assert "a GPU-hour 0.50 XYZ" in given
+    assert "currency" not in planner.search(**asked).to_frame()
+
+
+@pytest.mark.parametrize(
+    ("currency", "told"),
+    [("XYZ", "currency 'XYZ' is unknown"), ("EUR=x", "'X' is no number"), ("EUR=-1", "no number")],
+)
+def test_an_unknown_currency_is_refused(currency: str, told: str) -> None:
+    with pytest.raises(SearchSpaceError, match=told):
+        plan(currency=currency)

@@ -213,7 +213,7 @@ class RunCost:
         return self.charge.outlay
 
     @property
-    def break_even_utilization(self) -> FloatArray | None:
+    def contract_break_even(self) -> FloatArray | None:
         """The share of the term with work from which on it is cheaper than on demand."""
         return self.charge.break_even
 

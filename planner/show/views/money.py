@@ -9,10 +9,16 @@ from planner.base import text
 from planner.base.enums import Contract
 from planner.base.units import DAY, YEAR
 from planner.question.terms import glossary
-from planner.show.views.told import number_of, share, told
+from planner.show.views.told import ends_in, number_of, share, told
 from planner.workloads.plan import Plan
 
 _UTILIZATION = glossary()["term_utilization"].option
+_MONEY = {
+    "cost_usd": "cost",
+    "cost_per_hour_usd": "an hour",
+    "cost_per_million_tokens_usd": "a million tokens",
+    "outlay_usd": "outlay",
+}
 Row = Mapping[str, object]
 
 
@@ -77,8 +83,8 @@ def within_sellers_line(rows: Iterable[Row]) -> str:
             number_of(row, name) for name in ("price_per_gpu_hour_usd", "rent_per_gpu_hour_usd")
         )
         if math.isfinite(rent) and row.get("contract") != Contract.OWNED:
-            words = f"{row['gpu']} {100 * (price / rent - 1):+.0f} %"
-            by_contract.setdefault(str(row.get("contract") or ""), {})[words] = None
+            change = f"{row['gpu']} {100 * (price / rent - 1):+.0f} %"
+            by_contract.setdefault(str(row.get("contract") or ""), {})[change] = None
     if not by_contract:
         return ""
     words = [f"{contract} {', '.join(gpus)}" for contract, gpus in by_contract.items()]
@@ -101,11 +107,30 @@ def plan_prices_lines(plan: Plan) -> list[str]:
 def signed_lines(row: Row) -> list[str]:
     """What is paid for beside the GPUs of a plan, and what it makes one sign."""
     step, needed = number_of(row, "gpus_sold_together"), number_of(row, "num_gpus")
-    lines = _contract_lines(row)
+    lines = [*_contract_lines(row), *_currency_lines(row)]
     if step > 1 and needed % step:
         paid = text.count(math.ceil(needed / step) * step)
         lines = [f"GPUs are had in multiples of {step:g}: at least {paid} are paid for", *lines]
     return lines
+
+
+def _currency_lines(row: Row) -> list[str]:
+    """The money of a plan in the currency that was asked for."""
+    code, usd = str(row.get("currency") or ""), number_of(row, "usd_per_currency")
+    if not (code and usd > 0):
+        return []
+    known = [name for name in _MONEY if math.isfinite(number_of(row, name))]
+    words = []
+    for name in known:
+        ends = ends_in(name, row)
+        scaled = None if ends is None else (ends[0] / usd, ends[1] / usd)
+        amount = told(name, number_of(row, name) / usd, scaled).replace(" USD", f" {code}")
+        unit = "" if code in amount else f" {code}"
+        words.append(f"{_MONEY[name]} {amount}{unit}")
+    price = number_of(row, "price_per_gpu_hour_usd") / usd
+    words.append(f"a GPU-hour {price:.2f} {code}")
+    date = f", {row['currency_date']}" if row.get("currency_date") else ""
+    return [f"At {usd:g} USD for 1 {code}{date}: {'; '.join(words)}"]
 
 
 def _contract_lines(row: Row) -> list[str]:
@@ -158,7 +183,7 @@ def _length(days: float) -> str:
 
 
 def _even_words(row: Row) -> str:
-    even = number_of(row, "break_even_utilization")
+    even = number_of(row, "contract_break_even")
     if math.isnan(even):
         return ". No seller of it is known to have it on demand"
     rent = f"on demand ({number_of(row, 'rent_per_gpu_hour_usd'):.2f} USD/h)"
