@@ -51,8 +51,8 @@ texts are made from it. Its columns:
     - ``split``, ``choice``: sizes and choices of a run of training; ``problem``: what runs have in
       common whose layouts are compared; ``kin``: what runs and scenarios are grouped by
     - ``asked``, ``terms``: of a scenario what stands first, and where and on what terms it runs;
-      ``offer``: of a price; ``first``: what the help tells first; ``answered``: what a plan
-      answers where nobody does
+      ``offer``: of a price; ``grounds``: what it rests on; ``first``: what the help tells first;
+      ``answered``: what a plan answers where nobody does
     - ``quantity`` that published runs tell the errors of; ``sized``: what a run is sized by;
       ``work``: what a plan is made for; ``alike``: what plans that scale have in common; ``hour``:
       of a day
