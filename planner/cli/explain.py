@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     ),
 )
 def explain(given: options.Given) -> None:
-    """Explain a plan, or the one that is recommended: what bounds it, what would change it."""
+    """Explain a plan, or the recommended one: what bounds it, what would change it."""
     request = make_request(given)
     from planner.base.files import check_outputs
     from planner.show.answers import recommended_of

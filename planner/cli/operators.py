@@ -13,7 +13,7 @@ _HOW = ("operators", "num_gpus", "precision", "csv", "json", "specs", "quiet")
 
 @options.taking("operator", how=_HOW, texts=texts_of("operators"))
 def operators(given: options.Given) -> None:
-    """Show how long one kernel, one collective or one copy takes, and what bounds it."""
+    """Show how long one kernel, collective or copy takes, and what bounds it."""
     from planner.base.files import check_outputs
     from planner.decide.explaining.operators import operator_times, read_question
     from planner.show.terminal import make_console, write

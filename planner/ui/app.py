@@ -272,17 +272,17 @@ def changed(folder: Path | None) -> int:
 
 
 _SUMMARIES = {
-    "search": "The Pareto front and the plan one would launch, as planner search --json",
+    "search": "The Pareto front and the recommended plan, as planner search --json",
     "estimate": "One configuration in full, as planner estimate --json",
-    "size": "The fewest and the cheapest GPUs that keep limits, as planner size --json",
+    "size": "The fewest and the cheapest GPUs that keep the limits, as planner size --json",
 }
 _STATUSES = {
     "200": "the object that --json writes",
     "400": "something is unknown, faulty or impossible",
-    "408": "the question did not come whole in time",
+    "408": "the question did not arrive in time",
     "413": "the question or its answer is too large",
-    "422": "nothing is feasible; the message says what came closest",
-    "503": "too many questions wait, or there are too many connections",
+    "422": "nothing is feasible; the message names the nearest misses",
+    "503": "too many questions are queued, or too many connections",
     "504": "it took too long",
 }
 _OTHERS = {
@@ -525,11 +525,11 @@ class Pages:
                 if len(body) > most:
                     raise Refused(f"A question has at most {most:,} bytes.", 413)
         except ClientDisconnect as error:
-            raise Refused("The question did not come whole.", 400) from error
+            raise Refused("The question did not arrive whole.", 400) from error
         try:
             table = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise SearchSpaceError(f"The question is no JSON ({error}).") from error
+            raise SearchSpaceError(f"The question is not JSON ({error}).") from error
         return await self._object(Question.of_object(_known(command), table), request)
 
     async def _object(self, question: Question, request: Request) -> Response:

@@ -20,7 +20,7 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
     """
     if request.redundant_experts and not engine.redundant_experts:
         raise SpecError(
-            f"{engine.name} holds no copies of experts: leave out --redundant-experts, or name "
+            f"{engine.name} has no redundant experts: leave out --redundant-experts, or name "
             "an engine that does (vllm, sglang, tensorrt-llm)."
         )
     if request.max_num_seqs is not None:

@@ -80,7 +80,7 @@ def serving_mesh(
     table = {name: checked(name, values[name]) for name in (*_LAYOUT, *_ALONE)}
     if any(table["gpu_memory_utilization"]) and engine.memory.memory_share is None:
         raise SearchSpaceError(
-            f"{engine.name} has no option for its share of the GPU's memory: leave out "
+            f"{engine.name} has no option for the share of GPU memory that it uses: leave out "
             "gpu_memory_utilization, or name an engine that has (vllm, sglang, tensorrt-llm)."
         )
     if not model.num_experts and "attention_data_parallel" not in settings:

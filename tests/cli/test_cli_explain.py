@@ -20,7 +20,7 @@ def test_the_short_report_says_what_bounds_and_moves_it(planner):
     assert done.exit_code == 0
     assert "Bound by compute" in done.out
     assert "feed forward gate up" in done.out
-    assert "What if (each predicted anew)" in done.out
+    assert "What if (each one predicted again)" in done.out
     assert "network between nodes (assumed 200 Gbit/s per GPU" in done.out
     assert len(done.out.splitlines()) <= 55
 

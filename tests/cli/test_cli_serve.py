@@ -297,7 +297,7 @@ def test_a_lack_of_room_is_not_said_to_fit(planner):
     told = " ".join(ran.err.split())
     assert "need more than" in told
     assert "room for" in told
-    assert "fits with" not in told
+    assert "% likely" not in told
 
 
 @pytest.mark.parametrize("command", ["estimate", "search"])
@@ -307,4 +307,4 @@ def test_the_first_lines_say_how_surely_a_stated_rate_is_carried(planner, comman
     assert ran.exit_code == 0
     head = " ".join(ran.out.split("\n")[:18])
     within = " within the limits" if command == "search" else ""
-    assert f"Carries 2 requests/s{within} with more than 99 %: it carries at most" in head
+    assert f"Serves 2 requests/s{within} (> 99 % likely); capacity" in head

@@ -159,7 +159,7 @@ HOSTILE = {
     "binary": ("a: \x01\n", r":1: a character"),
     "nul": ("a: 1\nb: \0", r":2: there is a NUL"),
     "long": ("a: 1\n" * 838_861, "4,194,305 characters"),
-    "list as key": ("? [a]\n: b\n", "no plain text"),
+    "list as key": ("? [a]\n: b\n", "not plain text"),
 }
 
 

@@ -134,7 +134,7 @@ def test_so_many_wait_and_the_next_is_refused_until_one_is_cancelled():
     pool = Pool(Limits(workers=0, waiting=3))
     jobs = [pool.submit(_question(n), "a") for n in range(3)]
     assert [pool.before(job) for job in jobs] == [0, 1, 2]
-    with pytest.raises(Refused, match="3 questions wait already") as refused:
+    with pytest.raises(Refused, match="3 questions are waiting") as refused:
         pool.submit(_question(3), "b")
     assert refused.value.status == 503
     jobs[1].cancel()

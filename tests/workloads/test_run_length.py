@@ -39,7 +39,7 @@ def test_samples_and_epochs_say_the_tokens() -> None:
     found = row(num_samples=1000, epochs=3)
     assert found["total_tokens"] == 3 * 1000 * 2048
     assert found["time_to_train_days"] * 86400 == pytest.approx(94 * found["step_time_s"])
-    assert "as if each filled its sequence" in found["assumed"]
+    assert "assuming that each fills its sequence" in found["assumed"]
 
 
 def test_packed_samples_have_their_mean_length() -> None:

@@ -92,7 +92,7 @@ def answers(reading: Reading) -> Answers:
     has_reference = flag(reading, f"{_ACTOR}use_kl_loss")
     put_objective(found, has_reference or flag(reading, "algorithm.use_kl_in_reward"))
     if (told(reading, "algorithm.adv_estimator") or "gae") == "gae":
-        found.notes.append("adv_estimator gae: its critic is trained, too, which is not predicted.")
+        found.notes.append("adv_estimator gae also trains a critic, which is not predicted.")
     if any(flag(reading, f"{part}{name}") for part in (_FSDP, _MEGATRON) for name in _MOVED):
         found.notes.append(_HOST)
     return found.made(
@@ -131,7 +131,7 @@ def _supervised(reading: Reading, found: Gathered) -> Answers:
     values["offload"] = "optimizer_weights" if flag(reading, *_OF_SFT["offload"]) else "none"
     values["recompute"] = "full" if flag(reading, *_OF_SFT["repeats"], default=True) else "none"
     if not reading.has(_OF_SFT["repeats"][0]):
-        found.defaults["recompute"] = "full: verl repeats every layer without an option"
+        found.defaults["recompute"] = "full: verl's default"
     names = {"length": "sequence_length", "batch": "global_batch_size", "micro": "micro_batch_size"}
     for key, name in names.items():
         size = number(reading, *_OF_SFT[key])
@@ -167,7 +167,7 @@ def _on_fsdp(reading: Reading, found: Gathered) -> None:
     repeats = f"{_MODEL}enable_gradient_checkpointing"
     if reading.has(repeats):
         values["recompute"] = "full" if flag(reading, repeats) else "none"
-    found.assume("recompute", "full", "full: verl repeats every layer without an option")
+    found.assume("recompute", "full", "full: verl's default")
 
 
 def _on_megatron(reading: Reading, found: Gathered) -> None:

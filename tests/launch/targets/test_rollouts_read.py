@@ -34,7 +34,7 @@ def read(folder: Path, text: str, name: str = "run.sh") -> Imported:
         (
             "actor_rollout_ref.actor.use_dynamic_bsz=True "
             "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=3072",
-            2,  # 3 fit, and each rank's 32 sequences are no multiple of 3
+            2,  # 3 fit, and each rank's 32 sequences are not a multiple of 3
         ),
     ],
 )
@@ -123,7 +123,7 @@ def test_answers_without_padding_are_told(tmp_path: Path) -> None:
 
 def test_a_file_of_nemo_rl_whose_first_is_not_beside_it_says_so(tmp_path: Path) -> None:
     found = read(tmp_path, f"defaults: grpo_math_1B.yaml\n{_NEMO}", "a.yaml")
-    assert "grpo_math_1B.yaml is not here" in " ".join(found.notes)
+    assert "grpo_math_1B.yaml not found" in " ".join(found.notes)
     assert found.values["sequence_length"] == 512
 
 

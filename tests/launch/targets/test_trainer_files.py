@@ -294,7 +294,7 @@ def test_what_a_variable_hides_is_one_sequence_and_not_the_default_of_the_traine
     )
     answers = target_of("transformers").read(hidden)
     assert answers.values["micro_batch_size"] == 1
-    assert "nothing tells it" in answers.defaults["micro_batch_size"]
+    assert "not given" in answers.defaults["micro_batch_size"]
 
 
 @pytest.mark.parametrize(
