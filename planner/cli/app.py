@@ -28,16 +28,14 @@ COMMANDS = {
     "search": "Find the best configurations of a space.",
     "size": "Find the fewest and the cheapest GPUs of each type and contract that keep the limits.",
     "estimate": "Show one configuration in full.",
-    "explain": "Explain a plan, or the one that is recommended: what bounds it, what would "
-    "change it.",
+    "explain": "Explain a plan, or the recommended one: what bounds it, what would change it.",
     "compare": "Compare plans, specs or sweeps: what differs, which is better, what is tied.",
-    "max-batch": "Find the largest micro-batch, or the most requests at once, that fits and keeps "
+    "max-batch": "Find the largest micro-batch, or the most concurrent requests, within memory and "
     "limits.",
     "max-length": "Find the longest sequence, prompt or answer that fits and keeps the limits.",
     "operators": "Show how long one kernel, collective or copy takes, and what bounds it.",
     "launch": "Write the files that start a plan, a given one or the recommended one.",
-    "report": "Write a result as one page: the answer, its alternatives, the front, what it "
-    "rests on.",
+    "report": "Write a result as one page: the answer, alternatives, the front, sources.",
     "ui": "Ask in a browser: forms, pages and a JSON API, on this machine only by default.",
     "calibrate": "Fit a framework or engine profile to measured runs.",
     "validate": "Predict measured runs and show the errors.",

@@ -420,7 +420,7 @@ def require_counts(reading: Reading) -> None:
         if len(text) > _DIGITS or not int(term.least or 0) <= int(text) <= LARGEST:
             said = " ".join(meaning.options) or name
             raise LaunchError(
-                f"{reading.place}: {said} {shown(meaning.value)} is no "
+                f"{reading.place}: {said} {shown(meaning.value)} is not a "
                 f"number from {term.least or 0} to {LARGEST:,}: change it."
             )
 

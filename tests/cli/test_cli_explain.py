@@ -90,7 +90,7 @@ def test_it_fits_the_terminal(planner, monkeypatch, width):
         (("--set", "tp=4,8"), "2 configurations"),
         (("--row", "3"), "--row needs --from"),
         (("--set", "tp=8", "--json", "no/such/folder.json"), "there is no folder"),
-        (("--set", "tp=1", "--against", "tp=8", "--quiet"), "needs more memory"),
+        (("--set", "tp=1", "--against", "tp=8", "--quiet"), "out of memory: peak"),
     ],
 )
 def test_errors_say_what_and_where(planner, options, said):
