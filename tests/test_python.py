@@ -24,7 +24,7 @@ SMALL = {**TRAIN, "space": "small"}
 REFUSED = {
     "question of serving": ({**TRAIN, "engine": "vllm"}, "engine is for workload inference or"),
     "question of training": ({**SERVE, "dropout": True}, "dropout is for workload train"),
-    "limit of serving": ({**TRAIN, "constraints": {"ttft": "1s"}}, "time_to_first_token is of"),
+    "limit of serving": ({**TRAIN, "constraints": {"ttft": "1s"}}, "time_to_first_token is for"),
     "drafts": ({**SERVE, "draft_cost": 0.1}, "draft_cost needs draft_tokens"),
     "few tokens": ({**TRAIN, "total_tokens": 100}, "total_tokens 100: that is 100 tokens"),
     "objective": ({**TRAIN, "objectives": "speed"}, "Unknown objective 'speed'"),

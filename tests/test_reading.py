@@ -47,8 +47,8 @@ def test_a_file_is_no_larger_than_such_files_are(tmp_path: Path) -> None:
         ('{"a": {"b": ' + "9" * 5000 + "}}", "is not valid JSON"),
         ('{"a": 1e999}', "a is not a finite number"),
         ('{"a": NaN}', "a is not a finite number"),
-        ('{"a": "\\ud800"}', "a is no text"),
-        ('{"\\ud800": 1}', "a key is no text"),
+        ('{"a": "\\ud800"}', "a is not valid text"),
+        ('{"\\ud800": 1}', "a key is not valid text"),
         ('{"a": 1', "is not valid JSON"),
     ],
 )
