@@ -280,7 +280,7 @@ def gathered(reading: Reading, tool: str, workload: str = "train") -> Gathered:
     for name in found.values:
         meaning = reading.meanings[name]
         if meaning.note:
-            found.defaults[name] = f"{meaning.value}, as {tool} does without an option"
+            found.defaults[name] = f"{meaning.value}, {tool}'s default"
     return found
 
 

@@ -262,7 +262,7 @@ def test_what_does_not_fit_is_told_in_a_few_lines(planner: Command, tmp_path: Pa
 
     assert ran.exit_code == 4
     told = ran.out[ran.out.index("Does not fit: peak") :]
-    assert "and has 79.1" in told
+    assert "79.1 usable" in told
     assert "optimizer states" in told
     assert "The best change" in told
     assert len(ran.out.splitlines()) < 25
@@ -392,7 +392,7 @@ def test_the_name_of_a_file_tells_the_model_where_nothing_else_does(tmp_path: Pa
 
     assert named.values["model"] == "llama-3.2-1b"
     assert named.values["dropout"] == "false"
-    with pytest.raises(LaunchError, match="does not tell the model"):
+    with pytest.raises(LaunchError, match="does not give the model"):
         other.question()
 
 

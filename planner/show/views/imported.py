@@ -87,8 +87,8 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
     if ignored := imported.of(Status.IGNORED):
         one = len(ignored) == 1
         yield said(
-            f"  {len(ignored)} {'option has' if one else 'options have'} no effect on what is "
-            f"predicted: {_named(ignored)}; --full shows each.",
+            f"  {len(ignored)} {'option has' if one else 'options have'} no effect on the "
+            f"prediction: {_named(ignored)}; --full shows each.",
         )
 
 
@@ -172,7 +172,7 @@ def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
     lost = sorted(((time / step, name) for name, time in parts.items()), reverse=True)
     words = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
     if words:
-        yield said(f"Of the step are lost: {', '.join(words)}.")
+        yield said(f"Lost in each step: {', '.join(words)}.")
 
 
 def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:

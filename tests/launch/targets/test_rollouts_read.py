@@ -145,7 +145,7 @@ def test_a_recipe_begins_from_files_that_begin_from_others(tmp_path: Path) -> No
     told = ("model", "num_gpus", "sequence_length", "global_batch_size")
     values = ["Qwen/Qwen2.5-1.5B", "32", "2048", "512"]
     assert [str(found.values[name]) for name in told] == values
-    assert not [note for note in found.notes if "is not here" in note]
+    assert not [note for note in found.notes if "not found" in note]
 
     (tmp_path / "middle.yaml").write_text("defaults: [gone.yaml, ../recipes/llm/recipe.yaml]\n")
     with_cycle = read(recipes, f"{whole}{_NEMO.partition('cluster')[0]}", "recipe.yaml")
