@@ -37,6 +37,7 @@ _NAMED = re.compile(r"^\|.*\| `([\w-]+)` \|$", re.MULTILINE)
 _UNITS = {
     "step_time_s": (1.0, "s a step"),
     "tokens_per_s_per_gpu": (1.0, "tokens/s/GPU"),
+    "output_tokens_per_s": (1.0, "tokens/s"),
     "time_per_output_token_s": (1e3, "ms TPOT"),
 }
 _ENOUGH = 10

@@ -79,8 +79,8 @@ def with_tokens(
     notes.defaults["total_tokens"] = f"{words} ({origin})"
     if work.training_objective is not TrainingObjective.PRETRAIN and not given:
         notes.defaults["total_tokens"] = (
-            f"{words}, for which time and cost are given, as neither samples nor steps are "
-            f"given: --samples N --epochs E tell those of a run ({origin})"
+            f"{words}, for which time and cost are shown, as neither samples nor steps are "
+            f"given: --samples N --epochs E give those of a run ({origin})"
         )
     return replace(work, total_tokens=tokens)
 

@@ -233,7 +233,7 @@ def test_a_worker_that_is_lost_is_told_and_replaced(monkeypatch):
     process = Process(monkeypatch, [EOFError(), ("answer", 1)])
     first, second = _work(process, num=2)
     assert first.future.exception().status == 500
-    assert "not enough memory" in str(first.future.exception())
+    assert "out of memory" in str(first.future.exception())
     assert (second.future.result(), process.began) == (1, 2)
 
 
@@ -241,7 +241,7 @@ def test_a_worker_that_was_lost_before_it_was_asked_is_told(monkeypatch):
     process = Process(monkeypatch, [EOFError()])
     process.is_lost = True
     (job,) = _work(process)
-    assert "not enough memory" in str(job.future.exception())
+    assert "out of memory" in str(job.future.exception())
 
 
 def test_a_worker_has_so_much_memory_and_tells_that_it_is_not_enough(monkeypatch):
@@ -267,7 +267,7 @@ def test_a_worker_has_so_much_memory_and_tells_that_it_is_not_enough(monkeypatch
     pools._work(Pipe(), None, Limits(memory_bytes=12345))
     assert given == [(pools.resource.RLIMIT_AS, (12345, 12345))]
     ((kind, error),) = Pipe.said
-    assert (kind, error.status, "not enough memory" in str(error)) == ("error", 413, True)
+    assert (kind, error.status, "Not enough memory" in str(error)) == ("error", 413, True)
 
 
 SMALL = Question.of("search", [("model", "llama-7b"), ("num_gpus", "8"), ("space", "small")])

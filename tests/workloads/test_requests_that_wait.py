@@ -122,8 +122,11 @@ def test_a_burst_on_pools_waits_for_places_too() -> None:
     ("asked", "told"),
     [
         ((), "Room for 105 of 2,000 requests in each replica, the others queue"),
-        (("--request-rate", 1), "At once: 105 of 2,000 in each."),
-        (("--request-rate", 50, "--num-requests", 2000), "At once: 105 of 2,000 in each."),
+        (("--request-rate", 1), "Room for 105 of 2,000 requests in each replica."),
+        (
+            ("--request-rate", 50, "--num-requests", 2000),
+            "Room for 105 of 2,000 requests in each replica.",
+        ),
         (("--burst", 2000), "105 requests a replica"),
     ],
 )
