@@ -22,10 +22,10 @@ import planner
 from planner.__main__ import run
 from planner.base import text
 from planner.base.cells import Row, number
-from planner.sweeps.columns import COST, TIME, TITLES
+from planner.sweeps.columns import COST, TIME
 from planner.sweeps.read import read_plan
 from planner.sweeps.results import Sweep
-from planner.sweeps.screen import counts_lines, plan_in_short, told_of, where
+from planner.sweeps.screen import TITLES, counts_lines, plan_in_short, told_of, where
 from planner.sweeps.summary import Summary, summarize
 
 ROOT = Path(planner.__file__).parents[1]
@@ -34,7 +34,7 @@ FILE = DOCS / "procurement.md"
 NAME = "procurement"
 SCENARIOS = Path("static") / f"{NAME}.csv"
 COLUMNS = (
-    "model,gpu,contract,num_gpus,cost_usd,cost_usd_low,cost_usd_high,calendar_time_days,"
+    "model,gpu,contract,num_gpus,cost_usd,cost_low_usd,cost_high_usd,calendar_time_days,"
     "framework,tensor_parallel,pipeline_parallel,data_parallel,zero_stage,provider,price_date,reason"
 )
 WIDTH = "900"
@@ -53,13 +53,16 @@ Cost with its 90 % interval, and the calendar time with failures:
 
 {answer}
 
-The pictures show the cost of each GPU under its cheapest contract: `*` is the cheapest of a column, `=` is tied with it, a letter
-says why there is no plan. [All {scenarios:,} scenarios]({csv}) are a CSV file, with the plan of each. `planner sweep show {name}
---where 'model=Llama 2 70B' --full` has the contracts one by one, where one GPU overtakes another, and the front.
+The pictures show the cost of each GPU under its cheapest contract: `*` is the cheapest of a
+column, `=` is tied with it, a letter says why there is no plan.
+[All {scenarios:,} scenarios]({csv}) are a CSV file.
+`planner sweep show {name} --where 'model=Llama 2 70B' --full` has the contracts one by one, where
+one GPU overtakes another, and the front.
 {models}
 ## The plan
 
-Made by `python scripts/make_procurement.py` from `search_spaces/sweeps/{name}.toml` (digest {digest}):
+Made by `python scripts/make_procurement.py` from `search_spaces/sweeps/{name}.toml`
+(digest {digest}):
 
 ```toml
 {plan}```
@@ -77,7 +80,7 @@ def page() -> str:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         _run("sweep", NAME, "--output", NAME, "--quiet")
         sweep = Sweep(Path(NAME))
-        summary = summarize(sweep, sweep.rows())
+        summary = summarize(sweep.rows(), plan)
         shown = ("sweep", "show", NAME)
         _run(*shown, "--columns", COLUMNS, "--csv", str(DOCS / SCENARIOS))
         for group in summary.groups:
