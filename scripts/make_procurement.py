@@ -25,7 +25,7 @@ from planner.base.cells import Row, number
 from planner.sweeps.columns import COST, TIME
 from planner.sweeps.read import read_plan
 from planner.sweeps.results import Sweep
-from planner.sweeps.screen import TITLES, counts_lines, plan_in_short, told_of, where
+from planner.sweeps.screen import TITLES, plan_in_short, told_of, where
 from planner.sweeps.summary import Summary, summarize
 
 ROOT = Path(planner.__file__).parents[1]
@@ -41,7 +41,9 @@ WIDTH = "900"
 
 _PAGE = """# A procurement question
 
-{description}. {counts}, one command:
+{description}: {scenarios:,} scenarios,
+of which {feasible:,} have a plan ({models} models, {gpus} GPUs, {numbers} numbers of GPUs,
+{contracts} contracts). One command:
 
 ```sh
 planner sweep {name} --output {name}
@@ -53,12 +55,11 @@ Cost with its 90 % interval, and the calendar time with failures:
 
 {answer}
 
-The pictures show the cost of each GPU under its cheapest contract: `*` is the cheapest of a
-column, `=` is tied with it, a letter says why there is no plan.
-[All {scenarios:,} scenarios]({csv}) are a CSV file.
-`planner sweep show {name} --where 'model=Llama 2 70B' --full` has the contracts one by one, where
-one GPU overtakes another, and the front.
-{models}
+The pictures below show the cost of every scenario: `*` is the cheapest of a column, `=` is tied
+with it, a letter says why there is no plan, `-` that there is no price.
+[All {scenarios:,} scenarios]({csv}) are a CSV file, and
+`planner sweep show {name} --where 'model=Llama 2 70B' --full` says where one GPU overtakes another.
+{pictures}
 ## The plan
 
 Made by `python scripts/make_procurement.py` from `search_spaces/sweeps/{name}.toml`
@@ -77,10 +78,10 @@ _MODEL = """
 def page() -> str:
     """The page as the shipped plan makes it; its pictures and its CSV file are written."""
     plan = read_plan(NAME)
+    axes = plan.works[0].axes
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         _run("sweep", NAME, "--output", NAME, "--quiet")
-        sweep = Sweep(Path(NAME))
-        summary = summarize(sweep.rows(), plan)
+        summary = summarize(Sweep(Path(NAME)).rows(), plan)
         shown = ("sweep", "show", NAME)
         _run(*shown, "--columns", COLUMNS, "--csv", str(DOCS / SCENARIOS))
         for group in summary.groups:
@@ -88,16 +89,19 @@ def page() -> str:
             asked = ("--where", f"model={group.model}", "--picture", "matrix")
             _run(*shown, *asked, "--picture-width", WIDTH, "--plot", str(path))
             make_small(path)
-        (counts,) = counts_lines(sweep, summary)
     shipped = ROOT / "search_spaces" / "sweeps" / f"{NAME}.toml"
     return _PAGE.format(
         name=NAME,
         description=plan.description,
-        counts=counts,
+        models=len(axes["model"]),
+        gpus=len(axes["gpu"]),
+        numbers=len(axes["num_gpus"]),
+        contracts=len(axes["contract"]),
+        feasible=summary.feasible,
         answer=table(("model", "", "GPUs", "cost", "time", "plan"), _answers(summary)),
         scenarios=plan.num_scenarios,
         csv=SCENARIOS,
-        models="".join(
+        pictures="".join(
             _MODEL.format(model=group.model, picture=picture_of(group.model))
             for group in summary.groups
         ),
