@@ -32,7 +32,8 @@ ROOT = Path(planner.__file__).parents[1]
 DOCS = ROOT / "docs"
 FILE = DOCS / "procurement.md"
 NAME = "procurement"
-SCENARIOS = Path("static") / f"{NAME}.csv"
+FOLDER = Path("static") / NAME
+SCENARIOS = FOLDER / "scenarios.csv"
 COLUMNS = (
     "model,gpu,contract,num_gpus,cost_usd,cost_low_usd,cost_high_usd,calendar_time_days,"
     "framework,tensor_parallel,pipeline_parallel,data_parallel,zero_stage,provider,price_date,reason"
@@ -98,7 +99,7 @@ def page() -> str:
         numbers=len(axes["num_gpus"]),
         contracts=len(axes["contract"]),
         feasible=summary.feasible,
-        answer=table(("model", "", "GPUs", "cost", "time", "plan"), _answers(summary)),
+        answer=table(("model", "choice", "GPUs", "cost", "time", "plan"), _answers(summary)),
         scenarios=plan.num_scenarios,
         csv=SCENARIOS,
         pictures="".join(
@@ -112,7 +113,7 @@ def page() -> str:
 
 def picture_of(model: str) -> Path:
     """Where the picture of a model is, from the folder of the page."""
-    return Path("static") / "pictures" / f"{NAME}_{model.lower().replace(' ', '_')}.png"
+    return FOLDER / f"{model.lower().replace(' ', '_')}.png"
 
 
 def _answers(summary: Summary) -> Iterator[tuple[str, ...]]:
