@@ -268,7 +268,7 @@ def checked_confidence(given: float, said: str = "confidence") -> float:
     if not MEDIAN <= given <= SUREST:
         raise SearchSpaceError(
             f"{said} is from {MEDIAN:g} (the prediction) to {SUREST:g} (the end of the {LEVEL:.0%} "
-            f"interval; published runs tell no more), or {MEDIAN:.0%} to {SUREST:.0%}, not "
+            f"interval; published runs support no more), or {MEDIAN:.0%} to {SUREST:.0%}, not "
             f"{given:g}."
         )
     return given

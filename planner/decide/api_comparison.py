@@ -259,7 +259,7 @@ def check_comparable(workload: str, said: Callable[[str], str] = str) -> None:
         It serves no stream of requests.
     """
     if workload != OF:
-        raise SearchSpaceError(f"{said('compare_api')} is of {said('workload')} {OF}.")
+        raise SearchSpaceError(f"{said('compare_api')} is for {said('workload')} {OF}.")
 
 
 def no_price(model: str, known: Sequence[str]) -> str:

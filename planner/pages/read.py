@@ -371,7 +371,7 @@ def _front(document: Document, row: Row, goals: Sequence[str], factor: float) ->
     columns = shown_columns(workload, rows, goals)
     notes = ["Marked: the recommended plan."]
     if TIE in marks:
-        notes.append(f"~ published runs do not tell it from the best (factor {factor:.2f}).")
+        notes.append(f"~ tied with the best within x{factor:.2f}.")
     names = " and ".join(label(name) for name in goals)
     table = make_table("front", f"No plan beats these in {names}", workload, rows, columns, marks,
                        notes)  # fmt: skip

@@ -104,7 +104,7 @@ def _read(path: Path, first: int) -> Iterator[dict[str, object]]:
             for text in islice(lines(unpacked, path, most=TABLE), first, None, 2):
                 line = json_of(text, str(path))
                 if not isinstance(line, dict):
-                    raise SpecError(f"{path}: has a line that is no object. {AGAIN}")
+                    raise SpecError(f"{path}: has a line that is not an object. {AGAIN}")
                 yield line
         except (EOFError, zlib.error) as error:
             raise SpecError(f"{path}: is cut off or damaged ({error}). {AGAIN}") from error

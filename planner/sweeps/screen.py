@@ -29,6 +29,7 @@ from planner.show.views.money import (
     signed_lines,
     within_sellers_line,
 )
+from planner.show.views.sure import evidence
 from planner.show.views.told import label, plan_of, share, told, told_alike
 from planner.sweeps.columns import (
     COST,
@@ -73,7 +74,7 @@ _MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 
 _MOST_ROWS = 24
 ALL = 10**6
 """As many as there are."""
-BRACKETS = "best value: least cost x time. In brackets: 9 of 10 published runs like this."
+BRACKETS = "best value: lowest cost x time. In brackets: 90 % interval."
 _SELLERS = (
     "Contracts have different sellers, so that a longer one may cost more than is usual on demand: "
     "--provider compares those of one."
@@ -135,8 +136,8 @@ def column_of(metric: str, group: Group) -> str:
 def unknown_line(group: Group) -> str:
     """That no scenario of a group tells what is asked for."""
     of = workloads_of(group.shown)
-    why = f": it is of workload {' or '.join(of)}" if of and group.workload not in of else ""
-    return f"No {'cost x time' if group.shown == VALUE else label(group.shown)} is known here{why}."
+    why = f": it is for workload {' or '.join(of)}" if of and group.workload not in of else ""
+    return f"No {'cost x time' if group.shown == VALUE else label(group.shown)} is known{why}."
 
 
 def cells_of(
@@ -172,7 +173,7 @@ def marks_lines(groups: Sequence[Group]) -> list[str]:
     used = {reason_mark(h.reason) for g in groups for h in g.spots.values() if not h.feasible}
     marks = ["* best of its column"]
     if any(group.metric in CHOSEN_BY for group in groups):
-        marks.append("= published runs do not tell it from that")
+        marks.append("= tied with it")
     marks += [f"{mark} {words}" for mark, words in MARKS.items() if mark in used]
     return ["; ".join(marks)]
 
@@ -250,7 +251,7 @@ def nowhere_lines(group: Group) -> list[str]:
     """The places without any plan, a line for each reason."""
     lines = []
     for reason, places in group.nowhere().items():
-        number = f"{len(places)} with no plan" if len(places) > 1 else "No plan"
+        number = f"{len(places)} without a plan" if len(places) > 1 else "No plan"
         lines.append(f"{number} at any number of GPUs ({reason}): {places_in_short(places)}")
     return lines
 
@@ -277,8 +278,8 @@ def tie_lines(group: Group, measure: str) -> list[str]:
         words.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
     name = TITLES[measure]
     if not words:
-        return [f"Nothing ties with the {name}."]
-    return [f"{len(spots)} tie with the {name} (published runs do not tell): {'; '.join(words)}"]
+        return [f"No other plan is tied with the {name}."]
+    return [f"{len(spots)} tied with the {name}: {'; '.join(words)}"]
 
 
 def assumed_lines(group: Group) -> list[str]:
@@ -337,7 +338,7 @@ def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
     if sweep.done == total:
         return [line]
     done = f"{text.count(sweep.done)} of {text.count(total)} scenarios are done"
-    return [line, f"Not finished: {done}; the command that began it goes on."]
+    return [line, f"Not finished: {done}; run the command that started it to continue."]
 
 
 def _group_blocks(
@@ -386,7 +387,7 @@ def found_blocks(
 def best_words(row: Row) -> str:
     """Where a scenario runs, what it costs and takes, and on a line of its own its plan."""
     reached = [told_of(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
-    sure = f", basis {row['basis']}" if row.get("basis") else ""
+    sure = f", evidence: {evidence(str(row['basis']))}" if row.get("basis") else ""
     first = f"{text.count(number(row['num_gpus']))} x {where(row)}"
     return f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
 

@@ -125,7 +125,7 @@ def _price(request: Request, gpu: GpuSpec, own: Path | None, notes: Notes) -> Pr
         return price_of(gpu.name, request.contract, request.provider, own, folder)
     if request.provider is not None:
         raise SearchSpaceError(
-            f"What is owned has no provider: leave out {request.provider!r}, or choose another "
+            f"Owned GPUs have no provider: leave out {request.provider!r}, or choose another "
             "contract."
         )
     files = beside_specs(OWNERSHIP, notes.catalogue.folder)
@@ -147,7 +147,7 @@ def _check_provider(provider: str | None, own: Path | None, notes: Notes) -> Non
     if provider.strip().casefold() not in {name.casefold() for name in known}:
         hint = did_you_mean(provider, known)
         raise SearchSpaceError(
-            f"No price list knows the provider {provider!r}.{hint} Known: {', '.join(known)}."
+            f"No price list has the provider {provider!r}.{hint} Known: {', '.join(known)}."
         )
 
 
@@ -224,7 +224,7 @@ def read_place(
     """
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
     if spec.announced:
-        notes.defaults["figures"] = f"as {spec.vendor} announced {spec.name}, none measured"
+        notes.defaults["figures"] = f"as {spec.vendor} announced {spec.name}, not measured"
     if request.workload == "train" and not request.at_shares:
         _note_kernels(spec, gpu or spec.name, notes)
     cluster = with_host_memory(cluster, spec, request.node_host_memory)
@@ -299,7 +299,7 @@ def _note_kernels(gpu: GpuSpec, word: str, notes: Notes) -> None:
     if is_assumed(provenance, "gemm.bf16.compute_fraction"):
         share = gpu.efficiency.gemm["bf16"].compute_fraction
         notes.defaults["kernels"] = (
-            f"products reach {share:.0%} of the peak of {gpu.name}, which nothing published tells"
+            f"products reach {share:.0%} of the peak of {gpu.name}: no published value"
         )
 
 
@@ -312,7 +312,7 @@ def gpu_counts(num_gpus: object) -> list[int]:
     """One or several numbers of GPUs as a list."""
     counts = num_gpus if isinstance(num_gpus, tuple | list) else [num_gpus]
     if not all(isinstance(count, int) for count in counts):
-        raise TypeError(f"{num_gpus!r} are no numbers of GPUs.")
+        raise TypeError(f"{num_gpus!r} are not numbers of GPUs.")
     return list(counts)
 
 

@@ -159,7 +159,7 @@ def test_where_no_runs_are_published_it_is_said():
         **TRAINING, num_gpus=64, confidence=0.9, constraints={"time_to_train": "90d"}
     )
     assert "limits" not in known.plan.defaults
-    assert "kept by 90 % of runs" in known.summary()
+    assert "90 % likely to be kept" in known.summary()
 
 
 def test_a_miss_is_told_at_its_confidence():

@@ -153,7 +153,7 @@ def test_an_unknown_provider_or_contract_is_refused() -> None:
         plan(provider="lamda")
     with pytest.raises(SearchSpaceError, match="Did you mean spot"):
         plan(contract="spott")
-    with pytest.raises(SearchSpaceError, match="What is owned has no provider"):
+    with pytest.raises(SearchSpaceError, match="Owned GPUs have no provider"):
         plan(contract="owned", provider="lambda")
 
 

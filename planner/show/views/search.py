@@ -76,7 +76,7 @@ def interrupted_message(plan: Plan, result: SearchResult) -> str:
     done, total = result.configurations_evaluated, plan.problem.num_rows
     return (
         f"Interrupted after {text.count(done)} of {text.count(total)} configurations: "
-        "there may be better ones among the others."
+        "the others may include better ones."
     )
 
 
@@ -236,14 +236,16 @@ def own_line(
     """The user's own plan beside the recommended one, and what it loses."""
     name = f"Yours: {short_plan(plan, own)}"
     if rejected:
-        return f"{name}; it does not run ({rejected})"
+        return f"{name}: does not run ({rejected})"
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     mine, better = number_of(own, column), number_of(row, column)
     if math.isnan(mine) or math.isnan(better) or not better:
         return name
     away = abs(mine / better - 1)
     words = f"{label(column)} {told(column, own[column])}"
-    return f"{name}; {words}, {share(away)} off" if away >= _SAME else f"{name}; {words}, the same"
+    return (
+        f"{name}; {words}, {share(away)} worse" if away >= _SAME else f"{name}; {words}, the same"
+    )
 
 
 def comparisons_blocks(

@@ -100,9 +100,9 @@ def question_lines(sizes: Sizes) -> list[str]:
         lines.append(f"Limits: {'; '.join(limits)}")
     sure = request.limit_confidence
     lines.append(
-        "Sized at the predictions: half of the runs like these keep them"
+        "Sized at the predictions: 50 % likely to keep them"
         if sure == MEDIAN
-        else f"Sized so that {100 * sure:g} % of runs like these keep them"
+        else f"Sized to be {100 * sure:g} % likely to keep them"
     )
     return lines
 
@@ -121,7 +121,7 @@ def _work_lines(sizes: Sizes) -> list[str]:
 def best_lines(sizes: Sizes) -> list[str]:
     """The cheapest and the fewest GPUs of all, each with its margins in words."""
     if sizes.best is None:
-        return ["No GPU does."]
+        return ["No GPU type keeps the limits."]
     sure, best = sizes.request.limit_confidence, sizes.best
     lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
     solid = next(
@@ -152,7 +152,7 @@ def note_lines(sizes: Sizes) -> list[str]:
         if basis := basis_line(_cheapest(size).row for size in sizes.found):
             lines.append(basis)
     if others := [_named(size) for size in sizes.found if size.is_other_contract]:
-        lines.append(f"No on-demand price is known, taken as: {', '.join(others)}")
+        lines.append(f"No on-demand price known, priced as: {', '.join(others)}")
     lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
     open_ones = [
         f"{_named(size)} {text.count(size.not_tried[0])} to {text.count(size.not_tried[-1])}"
@@ -161,8 +161,8 @@ def note_lines(sizes: Sizes) -> list[str]:
     ]
     if open_ones:
         lines.append(
-            "Not looked at, of the numbers of nodes with prime factors above 7: "
-            f"{', '.join(open_ones)} GPUs. Fewer may be enough: give --gpus."
+            f"Not tried: {', '.join(open_ones)} GPUs, where the number of nodes has a prime factor "
+            "above 7. Fewer GPUs may be enough: give --gpus."
         )
     return ["", *lines] if lines else []
 
@@ -181,7 +181,7 @@ def _precision_lines(sizes: Sizes) -> list[str]:
     if fact is None:
         return []
     lacking = fact.does_not_fit
-    words = [f"has no room in {other}: --precision {other} sizes it" for other in lacking]
+    words = [f"does not fit in {other}: --precision {other} sizes that" for other in lacking]
     told = f"Precision {fact.assumed} assumed: the cheapest plan"
     return [f"{told} {one}" for one in (*other_formats(fact), *words)]
 
@@ -219,7 +219,7 @@ def margin_words(margin: Margin, confidence: float) -> str:
     if at:
         words += f"; predicted {text.limit(margin.predicted, margin.unit)}"
     elif confidence > MEDIAN:
-        words += "; no published runs like it, sized at the prediction"
+        words += "; no published runs of this kind, sized at the prediction"
     return words
 
 
