@@ -40,6 +40,15 @@ def test_beside_a_winner_with_a_doubtful_price_the_best_solid_one_stands() -> No
     assert doubts == "Ask before signing: a100 owned: old: 2024; b200 owned: old: 2024"
 
 
+def test_the_price_of_the_fastest_is_doubted_too() -> None:
+    solid = {"contract": "on-demand", "price_doubts": "", "price_per_gpu_hour_usd": 2.0}
+    alone = {**solid, "price_doubts": "one seller, x"}
+    group = group_of(
+        row_of(0, "a100", 8, 1.0, 2.0, **solid), row_of(1, "b200", 8, 9.0, 1.0, **alone)
+    )
+    assert "Ask before signing: b200 on-demand: one seller, x" in money_lines(group)
+
+
 def test_solid_winners_stand_alone() -> None:
     group = group_of(row_of(0, "a100", 8, 9.0, 2.0, contract="on-demand", price_doubts=""))
     assert [title for title, _ in headlines(group)] == ["cheapest", "fastest", "best value"]
