@@ -76,7 +76,9 @@ def _read(
     if measured := [name for name in _MEASURED if name in asked]:
         from planner.workloads.traffic import answers_of  # most questions have none
 
-        asked = {**answers_of(measured[0], asked[measured[0]], said), **asked}
+        name = measured[0]
+        source = _answer(glossary()[name], asked[name], said(name))
+        asked = {**answers_of(name, str(source), said), **asked}
     if workload == "train":
         asked |= _trained_for(asked, said)
         asked = {name: value for name, value in asked.items() if value is not None}

@@ -47,7 +47,7 @@ def shipped_lengths() -> Mapping[str, MeasuredLengths]:
 
 
 def answers_of(
-    question: str, given: object, said: Callable[[str], str] = str
+    question: str, given: str, said: Callable[[str], str] = str
 ) -> Mapping[str, object]:
     """What a trace or lengths say of the requests, by term.
 
@@ -57,11 +57,11 @@ def answers_of(
         It is no name that is shipped and no file that can be read, or a trace without times.
     """
     known = shipped_lengths()
-    if question == "lengths" and str(given) in known:
-        return known[str(given)].answers
-    path = Path(str(given))
+    if question == "lengths" and given in known:
+        return known[given].answers
+    path = Path(given)
     if question == "lengths" and _state(path)[1] == 0:
-        hint = did_you_mean(str(given), known)
+        hint = did_you_mean(given, known)
         raise SpecError(
             f"{said(question)}: {shown(given)} is no file, and not among {', '.join(known)}.{hint}"
         )
@@ -150,7 +150,7 @@ def traffic_defaults(request: Request) -> Mapping[str, str]:
     if request.trace is not None:
         path = Path(request.trace)
         trace = trace_of(path)
-        source, answers = f"{path.name}: {trace.told()}", answers_of("trace", path)
+        source, answers = f"{path.name}: {trace.told()}", answers_of("trace", request.trace)
     elif request.lengths is not None:
         shipped = shipped_lengths().get(request.lengths)
         answers = answers_of("lengths", request.lengths)
