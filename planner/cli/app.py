@@ -36,6 +36,7 @@ COMMANDS = {
     "operators": "Show how long one kernel, collective or copy takes, and what bounds it.",
     "launch": "Write the files that start a plan, a given one or the recommended one.",
     "report": "Write a result as one page: the answer, alternatives, the front, sources.",
+    "mcp": "Answer assistants: the questions as tools of the Model Context Protocol.",
     "ui": "Ask in a browser: forms, pages and a JSON API, on this machine only by default.",
     "calibrate": "Fit a framework or engine profile to measured runs.",
     "validate": "Predict measured runs and show the errors.",
@@ -43,7 +44,11 @@ COMMANDS = {
     "specs": "List, show, validate and add specs.",
 }
 """What the list of commands says of each."""
-_MODULES = {"max-batch": "max_batch", "max-length": "max_batch"}
+_MODULES = {
+    "calibrate": "validate", "max-batch": "max_batch", "max-length": "max_batch",
+    "mcp": "ui",
+    "operators": "explain",
+}  # fmt: skip
 
 # Newer versions of typer give a hint themselves, and there the text goes on.
 _COMMAND = re.compile(r"No such command '(.*)'\.", re.DOTALL)
