@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.base import text
@@ -22,6 +23,12 @@ from planner.show.page import (
     grid,
     said,
 )
+from planner.show.views.money import (
+    basis_line,
+    prices_lines,
+    signed_lines,
+    within_sellers_line,
+)
 from planner.show.views.sure import evidence
 from planner.show.views.told import label, plan_of, share, told, told_alike
 from planner.sweeps.columns import (
@@ -36,6 +43,7 @@ from planner.sweeps.columns import (
     measured_ends,
     workloads_of,
 )
+from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
 from planner.sweeps.summary import (
     CHOSEN_BY,
@@ -310,8 +318,7 @@ def summary_blocks(
         yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
     yield GAP
     if summary.feasible:
-        if "contract" in plan.varied and not all("provider" in one.axes for one in plan.works):
-            yield said(_SELLERS)
+        yield said(*alike_lines(plan, groups), most=ALL)
         yield said(BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
     folder = sweep.folder
     rest = "" if is_full else f"planner sweep show {folder} --full; "
@@ -342,12 +349,11 @@ def _group_blocks(
         yield said(f"No plan at all. {'; '.join(nowhere_lines(group))}", most=_LINES)
         return
     if is_long:
-        rows = [
-            (Cell(text=TITLES[name], mark=BEST), best_words(r)) for name, r in group.best.items()
-        ]
+        rows = [(Cell(text=t, mark=BEST), best_words(row)) for t, row in headlines(group)]
         yield grid(("", " "), rows, words=(0, 1))
     else:
         yield from _short_bests_blocks(group)
+    yield said(*money_lines(group), most=ALL)
     yield from found_blocks(group, front, is_long=is_long, has_matrix=has_matrix, most=most)
 
 
@@ -386,13 +392,53 @@ def best_words(row: Row) -> str:
     return f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
 
 
+def headlines(group: Group) -> list[tuple[str, Row]]:
+    """The best scenarios and what they are best at."""
+    return [
+        (f"{TITLES[name]}, solid price" if is_solid else TITLES[name], row)
+        for name, is_solid, row in group.headlines
+    ]
+
+
+def money_lines(group: Group) -> list[str]:
+    """Whose prices the best ones have, what they make one sign, and how contracts compare."""
+    best = [row for measure, _, row in group.headlines if measure != TIME]
+    lines = [*prices_lines(best)]
+    signed = {str(row["scenario"]): row for row in best}
+    for row in signed.values():
+        place = f"{text.count(number(row['num_gpus']))} x {where(row)}"
+        lines += [f"{place}: {line}" for line in signed_lines(row)]
+    if group.with_work is None:
+        return lines
+    cost, row = group.with_work
+    if number(row.get("signed_gpu_hours")) > 0 and math.isnan(
+        number(row.get("charged_utilization"))
+    ):
+        place = f"{text.count(number(row['num_gpus']))} x {where(row)}"
+        lines.append(
+            "Contracts with a term are charged whole. Where other work fills the rest "
+            "(--utilization), "
+            f"the cheapest at a solid price is {place}: {told('cost_usd', cost)}"
+        )
+    return lines
+
+
+def alike_lines(plan: SweepPlan, groups: Sequence[Group]) -> list[str]:
+    """Which prices are not alike: those of owned GPUs, and those of contracts."""
+    prices = [row for group in groups for row in group.prices.values()]
+    lines = [basis_line(prices)]
+    if "contract" in plan.varied and not all("provider" in one.axes for one in plan.works):
+        lines.append(within_sellers_line(prices) or _SELLERS)
+    return [*filter(None, lines)]
+
+
 def _short_bests_blocks(group: Group) -> Iterator[Block]:
     """The best scenarios, a line each."""
     rows: list[tuple[str | Cell, ...]] = []
-    for measure, row in group.best.items():
+    for title, row in headlines(group):
         reached = [told_of(one, row, False) for one in (COST, TIME)]
         place = f"{text.count(number(row['num_gpus']))} x {where(row)}"
-        rows.append((Cell(text=TITLES[measure], mark=BEST), *reached, place))
+        rows.append((Cell(text=title, mark=BEST), *reached, place))
     yield grid(("", " ", "  ", "   "), rows, words=range(4))
 
 

@@ -39,6 +39,7 @@ from planner.show.views.details import details_of, memory_blocks
 from planner.show.views.documents import add_estimate
 from planner.show.views.front import front_blocks, limited, of_objective, short_front_blocks
 from planner.show.views.load import load_line
+from planner.show.views.money import plan_prices_lines, signed_lines
 from planner.show.views.overview import (
     assumed_blocks,
     counts_blocks,
@@ -144,6 +145,7 @@ def _asked_blocks(plan: Plan) -> Iterator[Block]:
     yield from question_blocks(plan)
     if assumed := assumed_line(plan):
         yield said(assumed, most=_MOST_ASSUMED)
+    yield said(*plan_prices_lines(plan), most=_MOST_ASSUMED)
 
 
 def assumed_line(plan: Plan) -> str:
@@ -172,6 +174,7 @@ def _reached_blocks(
     asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     limits = limit_rows(candidates, asked) if sure is not None else ()
     basis = "" if sure is None else sure.basis
+    yield said(*signed_lines({**candidates.source.asked, **row}))
     yield said(*sure_lines(basis, limits, facts), *short_open_lines(plan, facts))
 
 

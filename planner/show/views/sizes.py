@@ -29,6 +29,7 @@ from planner.show.page import (  # fmt: skip
     said,
 )
 from planner.show.views.documents import question_manifest
+from planner.show.views.money import basis_line, prices_lines, signed_lines
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.sure import other_formats
 from planner.show.views.told import (
@@ -123,6 +124,13 @@ def best_lines(sizes: Sizes) -> list[str]:
         return ["No GPU type keeps the limits."]
     sure, best = sizes.request.limit_confidence, sizes.best
     lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
+    solid = next(
+        (size for size in sizes.found if not _cheapest(size).row.get("price_doubts")), None
+    )
+    if solid is not None and solid is not best:
+        lines.append(
+            _best_line("Cheapest at a price without doubts", solid, _cheapest(solid), sure)
+        )
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     if _fewest(fewest) is not (best.cheapest or best.fewest):
         lines.append(_best_line("Fewest", fewest, fewest.fewest, sure))
@@ -137,10 +145,12 @@ def best_lines(sizes: Sizes) -> list[str]:
 
 def note_lines(sizes: Sizes) -> list[str]:
     """What the answers rest on, and what they leave open."""
-    prices = [_price_words(sizes, size) for size in _recommended(sizes)]
     lines = []
-    if sizes.load is None and any(prices):  # days tell theirs
-        lines.append(f"Price per GPU-hour: {'; '.join(filter(None, prices))}")
+    if sizes.load is None:  # days tell theirs
+        shown = [_cheapest(size).row for size in _recommended(sizes)]
+        lines += [*prices_lines(shown), *(one for row in shown[:1] for one in signed_lines(row))]
+        if basis := basis_line(_cheapest(size).row for size in sizes.found):
+            lines.append(basis)
     if others := [_named(size) for size in sizes.found if size.is_other_contract]:
         lines.append(f"No on-demand price known, priced as: {', '.join(others)}")
     lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
@@ -163,17 +173,6 @@ def _recommended(sizes: Sizes) -> list[Size]:
         return []
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     return [sizes.best] if fewest is sizes.best else [sizes.best, fewest]
-
-
-def _price_words(sizes: Sizes, size: Size) -> str:
-    row = _row(size)
-    price, offers = number_of(row, "price_per_gpu_hour_usd"), number_of(row, "price_offers")
-    if not math.isfinite(price):
-        return ""
-    basis = [str(row.get("provider") or ""), f"median of {offers:g} offers" if offers > 1 else ""]
-    basis.append("as given" if sizes.request.price is not None else str(row["price_date"] or ""))
-    known = ", ".join(filter(None, basis))
-    return f"{_named(size)} {price:.2f} USD" + (f" ({known})" if known else "")
 
 
 def _precision_lines(sizes: Sizes) -> list[str]:
@@ -349,6 +348,10 @@ def _fewest(size: Size) -> Fleet:
     if size.fewest is None:
         raise ValueError(f"{size.gpu} has no plan.")
     return size.fewest
+
+
+def _cheapest(size: Size) -> Fleet:
+    return size.cheapest or _fewest(size)
 
 
 def _time(fleet: Fleet | None) -> float:
