@@ -151,7 +151,7 @@ class Asked:
             return None
         files = self.question.files
         if not files:
-            raise SpecError("The server has the uploaded file no more: upload it again.")
+            raise SpecError("The uploaded file has expired: upload it again.")
         return self.folder / files[0][0] if len(files) == 1 else self.folder
 
     def given(self) -> dict[str, object]:
