@@ -1,4 +1,4 @@
-"""Figures of published sets that are no tables of measured runs: recipes, deployments, logs.
+"""Figures of published sets that are not a tables of measured runs: recipes, deployments, logs.
 
 Each is a list of numbers, one for every row of the set, with whether a parameter was fitted to it.
 """

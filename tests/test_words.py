@@ -15,13 +15,11 @@ ODD = {
     r"do(es)? not tell (it|them|apart)": "tied with #1 within x1.17",
     r"9 of 10 (published )?runs|nine of ten": "90 % interval",
     r"\b(fits|meets|keeps) (\w+ )*with (more|less) than": "fits, > 99 % likely",
-    r"\bsurely\b": "a probability",
     r"\bno room here\b": "columns not shown",
     r"\bpredicted anew\b|\banew\b": "again",
     r"\bis absurd\b": "out of range",
     r"\btext alone (does|tells)": "the file alone does not say",
     r"\bwithout an option\b": "the default",
-    r"(?<!there )\bis no (number|text|value|plan|object|table)\b": "is not a ...",
     r"\bwhere not given\b": "default: ...",
     r"\bon what terms GPUs\b": "contract",
 }

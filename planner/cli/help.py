@@ -72,7 +72,7 @@ class PlanningCommand(PlainCommand):
             topic = words.pop(place + 1)
             if topic not in TOPICS:
                 hint = did_you_mean(topic, TOPICS)
-                ctx.fail(f"There is no help of {topic!r}: it is of {', '.join(TOPICS)}.{hint}")
+                ctx.fail(f"There is no help on {topic!r}. Topics: {', '.join(TOPICS)}.{hint}")
             ctx.meta[_TOPIC] = TOPICS[topic]
         return super().parse_args(ctx, words)
 

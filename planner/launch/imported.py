@@ -450,7 +450,7 @@ def _profile(
 def _repeated(target: Target, found: Found) -> list[str]:
     """What is said of options of the plan that are given twice."""
     return [
-        f"{given.option} stands in line {given.line} and again in line "
+        f"{given.option} is given in line {given.line} and again in line "
         f"{found.options[given.option].line}, which is used."
         for given in found.repeated
         if given.option in target.table.options and given.texts != found.options[given.option].texts

@@ -167,7 +167,7 @@ def _object(line: str, path: Path, number: int) -> Mapping[str, object]:
     except (ValueError, RecursionError) as failure:
         raise SpecError(f"{path}:{number}: is not valid JSON: {failure}.") from failure
     if not isinstance(found, dict):
-        raise SpecError(f"{path}:{number}: is no object of a request.")
+        raise SpecError(f"{path}:{number}: is not the object of a request.")
     return found
 
 

@@ -141,7 +141,7 @@ class Price:
         if self.basis.endswith(ESTIMATE):
             found.append("an estimate, no offer")
         if self.contract == Contract.SPOT:
-            found.append("nobody promises so many spot GPUs for so long")
+            found.append("spot capacity of this size and duration is not guaranteed")
         if self.contract == Contract.OWNED and self.on_demand:
             share = self.value / self.on_demand
             if not LOW_TO_RENT <= share <= HIGH_TO_RENT:

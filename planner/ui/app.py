@@ -119,7 +119,7 @@ _ASKS = {
     "search": "Give a model and GPUs: the best layout, its time, memory and cost.",
     "size": "Give a model and what must be reached: the fewest and the cheapest GPUs.",
     "sweep": "List several GPUs, numbers or contracts: every combination, as a matrix and a chart.",
-    "compare": "Name two GPUs, models, frameworks or engines: who wins where, and what is a tie.",
+    "compare": "Name two GPUs, models, frameworks or engines: which is better, what is tied.",
     "estimate": "Give a model, GPUs and settings, or upload a launch script: one plan in full.",
     "explain": "Why a plan takes the time and memory it takes; move its sliders to see what "
     "changes.",

@@ -151,7 +151,7 @@ class Asked:
             return None
         files = self.question.files
         if not files:
-            raise SpecError("The server has the uploaded file no more: upload it again.")
+            raise SpecError("The uploaded file has expired: upload it again.")
         return self.folder / files[0][0] if len(files) == 1 else self.folder
 
     def given(self) -> dict[str, object]:
@@ -451,7 +451,7 @@ def _compare(asked: Asked) -> Found:
     page = Page(
         title=" or ".join(thing.text for thing in things),
         question=first,
-        answer=lines or ["Published runs do not tell them apart."],
+        answer=lines or ["They are tied."],
         sections=_sections("In what they differ", told[1:]),
     )
     return Found(

@@ -156,7 +156,7 @@ class Uploads:
                     f"A file's name has up to {_LONGEST_NAME} printable characters."
                 )
             if "\0" in text:
-                raise SearchSpaceError(f"{short}: is no text.")
+                raise SearchSpaceError(f"{short}: is not text.")
             found[short] = text
         kept = tuple(found.items())
         token = hashlib.sha256(repr(kept).encode()).hexdigest()[:24]

@@ -331,7 +331,7 @@ def _refuse_paths(name: str, text: str) -> None:
     is_path = is_path or any(one.lower().endswith(_FILES) for one in words)
     if is_name and is_path and name != "pipeline_layout":
         raise SearchSpaceError(
-            f"{name} {shown(text)}: is a path; here specs are asked for by name, and files of "
+            f"{name} {shown(text)}: is a path; here specs go by name, and files of "
             "yours are uploaded. `planner ui --specs DIR` offers those of a folder."
         )
 

@@ -289,7 +289,7 @@ def _currency(word: str, notes: Notes) -> Currency:
     except ValueError:
         usd = 0.0
     if not 0 < usd < _MOST:
-        raise SearchSpaceError(f"--currency: {given!r} is no number of USD, as in EUR=1.10.")
+        raise SearchSpaceError(f"--currency: {given!r} is not a number of USD, as in EUR=1.10.")
     return Currency(code=code, usd=usd)
 
 

@@ -96,7 +96,7 @@ def test_only_what_follows_the_time_is_as_unsure_as_it() -> None:
         ({"chosen": False, "provider": "x"}, "one seller, x"),
         ({"chosen": False, "provider": "", "sellers": 1}, ""),
         ({"is_old": True, "date": "2024-05"}, "old: 2024-05"),
-        ({"contract": "spot"}, "nobody promises"),
+        ({"contract": "spot"}, "spot capacity"),
         ({"contract": "owned", "on_demand": 10.01 / HOUR}, "0.30 x the rent of 10.01 USD/h"),
         ({"contract": "owned", "on_demand": 9.9 / HOUR}, ""),
         ({"contract": "owned", "on_demand": 2.4 / HOUR}, "1.25 x the rent"),

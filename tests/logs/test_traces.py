@@ -82,7 +82,7 @@ FAULTS = {
     "time,input_tokens,output_tokens\n1,1,0\n": "has no request with an answer",
     "time,input_tokens,output_tokens\n2023-13-45,1,1\n": "a time is no date",
     f'{OBJECT}\n{{"timestamp"': ":2: is not valid JSON",
-    f"{OBJECT}\n[1]": ":2: is no object",
+    f"{OBJECT}\n[1]": ":2: is not the object",
     OBJECT.replace("1}", f"{10**400}}}"): ":1: output_tokens is 1000",
     "[" * 10**5 + "]" * 10**5: "has no column of input_tokens",
     '{"a":' + "[" * 10**5: ":1: is not valid JSON",

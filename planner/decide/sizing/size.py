@@ -40,7 +40,7 @@ Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 _TRAINING = terms_about("sized")
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
-_NOT_REACHED = "not looked at: the time ended before"
+_NOT_REACHED = "not evaluated: the time ended first"
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
 

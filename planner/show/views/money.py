@@ -111,7 +111,7 @@ def signed_lines(row: Row) -> list[str]:
     lines = [*_contract_lines(row), *_currency_lines(row)]
     if step > 1 and needed % step:
         paid = text.count(math.ceil(needed / step) * step)
-        lines = [f"GPUs are had in multiples of {step:g}: at least {paid} are paid for", *lines]
+        lines = [f"GPUs come in multiples of {step:g}: {paid} or more are charged", *lines]
     return lines
 
 
