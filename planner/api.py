@@ -21,7 +21,7 @@ from planner.errors import SearchSpaceError
 from planner.launch.assumed import LaunchFile
 from planner.launch.write import Launch, launch_of, save_launch, with_profiles
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.question.inputs import shown, whole
+from planner.question.inputs import quantity, shown, whole
 from planner.question.request import Request
 from planner.show.answers import (
     Answer,
@@ -147,6 +147,7 @@ def size(
     *,
     contract: str | Sequence[str] | None = None,
     load: str | os.PathLike[str] | None = None,
+    startup_time: float | str = 0.0,
     progress: Progress | None = None,
     workers: int = 1,
     **request: object,
@@ -159,6 +160,8 @@ def size(
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
         `planner.decide.sizing.day.read_load`. ``contract`` are those that its GPUs may be had
         under
+    startup_time : with a ``load``: seconds, or text with a unit, from asking for GPUs to their
+        first request
     progress : is told how many GPUs are done
     workers : processes that share the GPUs
     request : those of `search` but ``objectives``. Training needs a limit of time or cost,
@@ -180,7 +183,14 @@ def size(
     contracts = contracts_given(contract)
     asked = make_request(request)
     day = None if load is None else read_load(Path(load))
-    found = size_all(asked, contracts, load=day, progress=progress, workers=workers)
+    found = size_all(
+        asked,
+        contracts,
+        load=day,
+        startup_time=quantity(startup_time, "second", "startup_time"),
+        progress=progress,
+        workers=workers,
+    )
     return Sized.showing(found)
 
 

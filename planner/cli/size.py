@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from planner.cli import options
 from planner.cli.options import picture_of
 from planner.cli.request import make_request
-from planner.question.inputs import whole
+from planner.question.inputs import quantity, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "load", "num_gpus", "workload", "settings", "precision", "csv", "json", "plot",
-        "picture", "dark", "picture_width", "workers", "specs", "quiet",
+        "load", "startup_time", "num_gpus", "workload", "settings", "precision", "csv", "json",
+        "plot", "picture", "dark", "picture_width", "workers", "specs", "quiet",
     ),
 )  # fmt: skip
 def size(given: options.Given) -> None:
@@ -41,9 +41,10 @@ def size(given: options.Given) -> None:
     given.pop("contract", None)
     request = make_request(given)
     load = None if given["load"] is None else read_load(given["load"])
+    startup = quantity(given["startup_time"] or 0, "second", "--startup-time")
     check_outputs(csv, json)
     picture = picture_of("size", given)
-    sizes = _sized(given, request, contracts, load)
+    sizes = _sized(given, request, contracts, load, startup)
     if sizes.best is None:
         _refuse(sizes)
     _write(given, sizes)
@@ -57,20 +58,26 @@ def size(given: options.Given) -> None:
 
 
 def _sized(
-    given: options.Given, request: Request, contracts: Sequence[str | None], load: Load | None
+    given: options.Given,
+    request: Request,
+    contracts: Sequence[str | None],
+    load: Load | None,
+    startup_time: float,
 ) -> Sizes:
     from planner.base.processes import num_cores
     from planner.decide.sizing.size import size_all, tasks_of
     from planner.show.terminal import progress_bar
 
     workers = whole(given["workers"] or num_cores(), "--workers", 1)
-    number = len(tasks_of(request, contracts, load=load, said=options.option_name))
+    said = options.option_name
+    number = len(tasks_of(request, contracts, load=load, startup_time=startup_time, said=said))
     with progress_bar(number, "GPUs", quiet=given["quiet"]) as progress:
         return size_all(
             request,
             contracts,
             load=load,
-            said=options.option_name,
+            startup_time=startup_time,
+            said=said,
             progress=progress,
             workers=workers,
         )

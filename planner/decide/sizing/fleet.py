@@ -119,8 +119,9 @@ class Size:
     ``tried`` are the numbers of GPUs that were looked at, ascending, ``not_tried`` whole nodes
     below the fewest that might be enough too. ``is_other_contract``: nobody named a contract, and
     no price is known under the usual one. ``precision`` is that of the cheapest run beside the
-    other one, where nobody gave it and it moves the run. ``day`` is a day of a service whose load
-    changes, if that was asked for.
+    other one, where nobody gave it and it moves the run. ``day`` is the cheapest day of a service
+    whose load changes, if that was asked for, and ``cheapest`` its fleet at the peak;
+    ``day_of_fewest`` that of the layout of the fewest GPUs at the peak.
     """
 
     gpu: str
@@ -134,6 +135,7 @@ class Size:
     is_other_contract: bool = False
     precision: MovingFact | None = None
     day: Day | None = None
+    day_of_fewest: Day | None = None
 
     @property
     def choices(self) -> dict[str, Fleet]:

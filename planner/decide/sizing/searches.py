@@ -39,7 +39,9 @@ class Searches:
         SpecError, SearchSpaceError
             Something is unknown, faulty or impossible.
         """
-        asked = (request.objectives, request.num_gpus, request.mode, tuple(limits))
+        asked = (
+            request.objectives, request.num_gpus, request.mode, request.request_rate, tuple(limits),
+        )  # fmt: skip
         if asked not in self.found:
             plans = [make_plan(replace(request, contract=one)) for one in self.contracts]
             problems = [_limited(plan, limits) for plan in plans]
@@ -348,6 +350,18 @@ def serving_size(request: Request, searches: Searches) -> Size:
     elif request.prefill_gpu is not None:
         cheapest = _best(*searches.of(replace(request, objectives=_CHEAPEST)))
     return replace(head, fewest=fewest, cheapest=cheapest)
+
+
+def best_of_each(request: Request, searches: Searches) -> list[Fleet]:
+    """The plan of the fewest GPUs of each mode and engine that has one.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible.
+    """
+    plan, result = searches.of(replace(request, objectives=_FEWEST))
+    return [_first(plan, g.collector) for g in result.groups if len(g.collector.values)]
 
 
 def fleet_of(request: Request) -> Fleet | None:

@@ -12,10 +12,10 @@ from planner.base.cells import Value
 from planner.base.enums import Contract
 from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.records import record
-from planner.base.units import GIB
+from planner.base.units import DAY, GIB
 from planner.confidence.classes import gpu_class
 from planner.confidence.intervals import checked_confidence
-from planner.decide.sizing.day import Load, day_of
+from planner.decide.sizing.day import Load, days_of
 from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
@@ -94,6 +94,7 @@ def size_all(
     contracts: Sequence[str | None] = (None,),
     *,
     load: Load | None = None,
+    startup_time: float = 0.0,
     said: Said = str,
     progress: Progress | None = None,
     workers: int = 1,
@@ -102,7 +103,8 @@ def size_all(
 
     Without a GPU and a cluster, the GPUs are those of data centers with 60 GiB or more that some
     list has a current price of. ``progress`` is told how many are done; ``workers`` processes.
-    With a ``load`` the service is sized for its peak, and its day is priced with the contracts.
+    With a ``load`` the service is sized for its peak, and its day is priced with the contracts;
+    GPUs that are had by the hour start ``startup_time`` seconds before they serve.
 
     Raises
     ------
@@ -112,7 +114,7 @@ def size_all(
     WorkersLost
         Worker processes ended again and again.
     """
-    tasks = tasks_of(request, contracts, load=load, said=said)
+    tasks = tasks_of(request, contracts, load=load, startup_time=startup_time, said=said)
     found, errors = list[Size](), list[PlannerError]()
     for number, outcomes in enumerate(_run(tasks, workers), start=1):
         for contract, outcome in outcomes:
@@ -138,6 +140,7 @@ class Task:
     request: Request
     contracts: tuple[str | None, ...]
     load: Load | None = None
+    startup_time: float = 0.0
 
 
 def tasks_of(
@@ -145,6 +148,7 @@ def tasks_of(
     contracts: Sequence[str | None] = (None,),
     *,
     load: Load | None = None,
+    startup_time: float = 0.0,
     said: Said = str,
 ) -> list[Task]:
     """What is to be sized: a task for each GPU.
@@ -154,12 +158,17 @@ def tasks_of(
     SpecError, SearchSpaceError
         As `size_all`, before any is sized.
     """
-    _check(request, load, said)
+    _check(request, load, startup_time, said)
     asked = _asked(request)
     if load is not None:
         asked = replace(asked, request_rate=load.peak)
     return [
-        Task(request=replace(asked, gpu=gpu, contract=None), contracts=tuple(contracts), load=load)
+        Task(
+            request=replace(asked, gpu=gpu, contract=None),
+            contracts=tuple(contracts),
+            load=load,
+            startup_time=startup_time,
+        )
         for gpu in _gpus(request)
     ]
 
@@ -223,8 +232,15 @@ def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerErr
         else:
             found = serving_size(request, searches)
         if task.load is not None and found.fewest is not None:
-            day = day_of(request, found.fewest, task.load, task.contracts)
-            found = replace(found, day=day)
+            best, of_fewest = days_of(
+                request,
+                found.fewest,
+                task.load,
+                task.contracts,
+                searches,
+                task.startup_time,
+            )
+            found = replace(found, cheapest=best.peak, day=best, day_of_fewest=of_fewest)
     except PlannerError as error:
         return error
     if found.fewest is None:
@@ -273,7 +289,7 @@ def _trains(request: Request) -> bool:
     return request.workload == "train"
 
 
-def _check(request: Request, load: Load | None, said: Said) -> None:
+def _check(request: Request, load: Load | None, startup_time: float, said: Said) -> None:
     """Refuse questions that have no size as their answer, all faults at once."""
     faults = []
     try:
@@ -287,6 +303,10 @@ def _check(request: Request, load: Load | None, said: Said) -> None:
     ]
     if load is not None and request.workload != "serve":
         faults.append(f"{said('load')} is of requests: give {said('workload')} serve.")
+    if startup_time and load is None:
+        faults.append(f"{said('startup_time')} is of a load: give {said('load')}.")
+    if not 0 <= startup_time < DAY:
+        faults.append(f"{said('startup_time')} is less than a day, not {startup_time:g} s.")
     if request.num_requests is not None and request.request_rate is not None:
         faults.append(f"GPUs are sized for a rate that lasts: leave out {said('num_requests')}.")
     if request.workload == "inference":

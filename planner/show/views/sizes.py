@@ -58,7 +58,7 @@ HOURLY = "Hour by hour"
 _LIMIT = "limit_"
 Rows = Sequence[Mapping[str, object]]
 AnyRow = TypeVar("AnyRow", bound=Mapping[str, object])
-_SECONDARY = {"at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
+_SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
 
 
 def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
@@ -122,6 +122,8 @@ def best_lines(sizes: Sizes) -> list[str]:
     if sizes.best is None:
         return ["No GPU does."]
     sure, best = sizes.request.limit_confidence, sizes.best
+    if best.day is not None:
+        return [*_day_best_lines(best, best.day, sure)]
     lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     if _fewest(fewest) is not (best.cheapest or best.fewest):
@@ -245,6 +247,35 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
     return "; ".join(filter(None, parts))
 
 
+def _day_best_lines(size: Size, day: Day, confidence: float) -> Iterator[str]:
+    """The cheapest day, and what the layout of the fewest GPUs at the peak would cost."""
+    row = day.peak.row
+    least = min(hour.num_gpus for hour in day.hours)
+    parts = [f"Cheapest day: {_from_to(least, day.peak.num_gpus)} x {size.gpu}"]
+    parts.append(f"at the peak {row['engine']}, {_workload(row).wording.brief(row)}")
+    if math.isfinite(day.cost):
+        each = text.significant(1000 * day.cost / day.load.requests)
+        parts += [f"{text.count(day.cost)} USD a day", f"{each} USD per 1,000 requests"]
+    parts += [margin_words(margin, confidence) for margin in day.peak.margins]
+    yield "; ".join(parts)
+    other = size.day_of_fewest
+    if other is None or other.order <= day.order:
+        return
+    words = _workload(other.peak.row).wording.brief(other.peak.row)
+    least = min(hour.num_gpus for hour in other.hours)
+    more = f"{text.count(other.gpu_hours)} GPU-hours a day, not {text.count(day.gpu_hours)}"
+    if math.isfinite(other.cost):
+        more = f"{text.count(other.cost)} USD a day, {text.percent(other.cost / day.cost - 1)} more"
+    yield (
+        f"Fewest at the peak: {other.peak.row['engine']}, {words}; {_from_to(least, other.peak.num_gpus)} "
+        f"GPUs over the day: {more}"
+    )
+
+
+def _from_to(least: int, most: int) -> str:
+    return text.count(most) if least == most else f"{text.count(least)} to {text.count(most)}"
+
+
 def by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
     """Rows of choices, the cheapest first, then those of the fewest GPUs."""
 
@@ -297,8 +328,12 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
         ]
         cells = [Cell(text=text.percent(one), number=100 * one) for one in spare]
         yield Column("least spare", cells)
-    plans = [f"{row[w.profile_kind]} {layout_of(w, row)}" for row in rows for w in [_workload(row)]]
-    yield Column("plan", plans, numeric=False)
+    yield Column("plan", [_planned(row) for row in rows], numeric=False)
+
+
+def _planned(row: Mapping[str, object]) -> str:
+    workload = _workload(row)
+    return f"{row[workload.profile_kind]} {layout_of(workload, row)}"
 
 
 def _counts(rows: Rows, name: str) -> list[Cell]:
@@ -376,6 +411,13 @@ def day_row(day: Day) -> dict[str, str | float | None]:
         "cost_per_month_usd": day.cost_per_month,
         "cost_at_peak_usd": day.cost_at_peak,
         "utilization": day.utilization,
+        "base_cost_usd": day.base_cost,
+        "hourly_cost_usd": day.cost - day.base_cost,
+        "base_utilization": day.base_utilization,
+        "starting_gpu_hours": day.starting_hours,
+        "late_requests": day.queue.late,
+        "late_share": day.queue.late / day.load.requests,
+        "most_waiting_requests": day.queue.longest,
     }
     return {
         "gpu": day.gpu,
@@ -383,6 +425,9 @@ def day_row(day: Day) -> dict[str, str | float | None]:
         "base_gpus": day.base,
         "gpu_hours": day.gpu_hours,
         **{name: known_value(figure) for name, figure in figures.items()},
+        "base_contract": day.terms.base_contract,
+        "hourly_contract": day.terms.hourly_contract,
+        "plan": _planned(day.peak.row),
     }
 
 
@@ -410,6 +455,7 @@ def days_table(rows: Rows) -> Table:
         Column(
             "utilization", [Cell(text=text.percent(one), number=100 * one) for one in used], "used"
         ),
+        Column("plan", [str(row["plan"]) for row in rows], numeric=False),
     ]
     return fitted(columns, lambda name: _SECONDARY.get(name, 0), [BEST])
 
@@ -429,9 +475,12 @@ def day_lines(day: Day) -> list[str]:
         contract = f" {terms.hourly_contract}" if terms.hourly_contract else ""
         lines = [f"One price{contract}, {each[1]}: {day.base} GPUs never rest."]
     else:
+        beyond = day.gpu_hours - 24 * day.base
         lines = [
-            f"Held all day: {day.base} GPUs {terms.base_contract} at {each[0]}; beyond them "
-            f"{terms.hourly_contract} at {each[1]}."
+            f"Held all day: {day.base} GPUs {terms.base_contract} at {each[0]}, "
+            f"{text.count(day.base_cost)} USD a day, needed {text.percent(day.base_utilization)} of "
+            f"the time; beyond them {text.count(beyond)} GPU-hours {terms.hourly_contract} at "
+            f"{each[1]}, {text.count(day.cost - day.base_cost)} USD a day."
         ]
     saved = 1 - day.cost / day.cost_at_peak if day.cost_at_peak else 0.0
     if saved > 0:
@@ -439,7 +488,25 @@ def day_lines(day: Day) -> list[str]:
             f"That is {text.percent(saved)} less than {day.peak.num_gpus} GPUs all day at the "
             "lower price."
         )
-    return lines
+    return [*lines, _start_line(day)]
+
+
+def _start_line(day: Day) -> str:
+    """What starting takes, and what waits where nobody starts ahead of the load."""
+    if not day.startup_time:
+        return "GPUs start in no time here: --startup-time counts it."
+    late = day.queue.late
+    line = (
+        f"Start-up {text.duration(day.startup_time)}: {text.significant(day.starting_hours)} "
+        "GPU-hours a day are paid before they serve, started ahead of the load by the clock."
+    )
+    if not late:
+        return f"{line} Started when the load has risen, no request is late either."
+    return (
+        f"{line} Started when the load has risen, {text.count(late)} requests a day are late "
+        f"({text.percent(late / day.load.requests)}), at most {text.count(day.queue.longest)} wait "
+        "at once."
+    )
 
 
 def hour_columns(rows: Rows) -> list[Column]:
