@@ -1,7 +1,7 @@
 """The GPUs of a service whose load changes over a day: a reserved base, the peak on demand.
 
-The layout is the one whose day costs least, not the one of the fewest GPUs at the peak: what shrinks
-in smaller steps, or serves the night on fewer GPUs, may win.
+The layout is the one whose day costs least, not the one of the fewest GPUs at the peak: what
+shrinks in smaller steps, or serves the night on fewer GPUs, may win.
 """
 
 from __future__ import annotations
@@ -331,8 +331,8 @@ def days_of(
 ) -> tuple[Day, Day]:
     """The day that costs least of those that serve each hour, and that of the ``fewest`` GPUs.
 
-    Layouts are the best of each mode and engine at the peak, on average and in the quietest hour. One
-    that could not cost less if every GPU of it were always busy is left out.
+    Layouts are the best of each mode and engine at the peak, on average and in the quietest hour.
+    One that could not cost less if every GPU of it were always busy is left out.
 
     Raises
     ------
@@ -347,9 +347,8 @@ def days_of(
         for fleet in best_of_each(replace(request, request_rate=rate), searches):
             name = _layout(request, fleet)
             # Of pools the numbers in which they are the most efficient.
-            found[name] = min(
-                found.get(name, fleet), fleet, key=lambda one: _least_hours(one, load)
-            )
+            both = (found.get(name, fleet), fleet)
+            found[name] = min(both, key=lambda one: _least_hours(one, load))
     found.pop(_layout(request, fewest), None)
     for fleet in sorted(found.values(), key=lambda one: _least_hours(one, load)):
         busy = _least_hours(fleet, load)
@@ -358,9 +357,8 @@ def days_of(
             continue
         pinned = replace(pinned_to(request, fleet), request_rate=load.peak)
         if (peak := fleet_of(pinned)) is not None:
-            best = min(
-                best, _day(request, peak, load, terms, startup_time), key=lambda one: one.order
-            )
+            day = _day(request, peak, load, terms, startup_time)
+            best = min(best, day, key=lambda one: one.order)
     return best, first
 
 

@@ -1,4 +1,4 @@
-"""GPUs that take time to start: what is paid before they serve, and what waits where they come late."""
+"""GPUs that take time to start: what is paid before they serve, what waits where they are late."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def queue_of(
     .. math:: \dot q = \lambda - \mu
 
     while something waits or more comes than is served (a fluid queue, derived here). Requests are
-    late that come meanwhile. The day is gone through twice: it begins with what the one before left.
+    late that come meanwhile. The day is gone through twice: it begins with what the one before
+    left.
     """
     spans = least_before(starts, capacities, hours)
     places = np.searchsorted(np.asarray(starts), spans.starts, side="right") - 1

@@ -267,8 +267,8 @@ def _day_best_lines(size: Size, day: Day, confidence: float) -> Iterator[str]:
     if math.isfinite(other.cost):
         more = f"{text.count(other.cost)} USD a day, {text.percent(other.cost / day.cost - 1)} more"
     yield (
-        f"Fewest at the peak: {other.peak.row['engine']}, {words}; {_from_to(least, other.peak.num_gpus)} "
-        f"GPUs over the day: {more}"
+        f"Fewest at the peak: {other.peak.row['engine']}, {words}; "
+        f"{_from_to(least, other.peak.num_gpus)} GPUs over the day: {more}"
     )
 
 
@@ -478,8 +478,8 @@ def day_lines(day: Day) -> list[str]:
         beyond = day.gpu_hours - 24 * day.base
         lines = [
             f"Held all day: {day.base} GPUs {terms.base_contract} at {each[0]}, "
-            f"{text.count(day.base_cost)} USD a day, needed {text.percent(day.base_utilization)} of "
-            f"the time; beyond them {text.count(beyond)} GPU-hours {terms.hourly_contract} at "
+            f"{text.count(day.base_cost)} USD a day, needed {text.percent(day.base_utilization)} "
+            f"of the time; beyond them {text.count(beyond)} GPU-hours {terms.hourly_contract} at "
             f"{each[1]}, {text.count(day.cost - day.base_cost)} USD a day."
         ]
     saved = 1 - day.cost / day.cost_at_peak if day.cost_at_peak else 0.0
