@@ -16,6 +16,7 @@ from planner.decide.explaining.largest import largest_batch as _largest_batch
 from planner.decide.explaining.largest import largest_length as _largest_length
 from planner.decide.explaining.operators import operator_times, read_question
 from planner.decide.sizing.day import read_load
+from planner.decide.sizing.envelope import read_budget
 from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import SearchSpaceError
 from planner.launch.assumed import LaunchFile
@@ -148,6 +149,7 @@ def size(
     contract: str | Sequence[str] | None = None,
     load: str | os.PathLike[str] | None = None,
     startup_time: float | str = 0.0,
+    budget: float | str | None = None,
     progress: Progress | None = None,
     workers: int = 1,
     **request: object,
@@ -162,6 +164,9 @@ def size(
         under
     startup_time : with a ``load``: seconds, or text with a unit, from asking for GPUs to their
         first request
+    budget : USD that may be spent: in total on a run (``"2MUSD"``), on a service by the time
+        (``"50kUSD/month"``). Without a rate a service is as large as it, or a limit of power, lets
+        it be
     progress : is told how many GPUs are done
     workers : processes that share the GPUs
     request : those of `search` but ``objectives``. Training needs a limit of time or cost,
@@ -188,6 +193,7 @@ def size(
         contracts,
         load=day,
         startup_time=quantity(startup_time, "second", "startup_time"),
+        budget=None if budget is None else read_budget(budget),
         progress=progress,
         workers=workers,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from planner.cli import options
 from planner.cli.options import picture_of
@@ -13,7 +13,6 @@ from planner.question.inputs import quantity, whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.decide.sizing.day import Load
     from planner.decide.sizing.size import Sizes
     from planner.question.request import Request
 
@@ -22,14 +21,15 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "load", "startup_time", "num_gpus", "workload", "settings", "precision", "csv", "json",
-        "plot", "picture", "dark", "picture_width", "workers", "specs", "quiet",
+        "load", "startup_time", "budget", "num_gpus", "workload", "settings", "precision", "csv",
+        "json", "plot", "picture", "dark", "picture_width", "workers", "specs", "quiet",
     ),
 )  # fmt: skip
 def size(given: options.Given) -> None:
     """Find the fewest and the cheapest GPUs of each type and contract that keep limits."""
     from planner.base.files import check_outputs
     from planner.decide.sizing.day import read_load
+    from planner.decide.sizing.envelope import read_budget
     from planner.decide.sizing.size import contracts_given
     from planner.show.terminal import make_console, write
     from planner.show.views.sizes import sizes_blocks
@@ -42,9 +42,10 @@ def size(given: options.Given) -> None:
     request = make_request(given)
     load = None if given["load"] is None else read_load(given["load"])
     startup = quantity(given["startup_time"] or 0, "second", "--startup-time")
+    budget = None if given["budget"] is None else read_budget(given["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", given)
-    sizes = _sized(given, request, contracts, load, startup)
+    sizes = _sized(given, request, contracts, load=load, startup_time=startup, budget=budget)
     if sizes.best is None:
         _refuse(sizes)
     _write(given, sizes)
@@ -61,8 +62,7 @@ def _sized(
     given: options.Given,
     request: Request,
     contracts: Sequence[str | None],
-    load: Load | None,
-    startup_time: float,
+    **asked: Any,
 ) -> Sizes:
     from planner.base.processes import num_cores
     from planner.decide.sizing.size import size_all, tasks_of
@@ -70,16 +70,15 @@ def _sized(
 
     workers = whole(given["workers"] or num_cores(), "--workers", 1)
     said = options.option_name
-    number = len(tasks_of(request, contracts, load=load, startup_time=startup_time, said=said))
+    number = len(tasks_of(request, contracts, said=said, **asked))
     with progress_bar(number, "GPUs", quiet=given["quiet"]) as progress:
         return size_all(
             request,
             contracts,
-            load=load,
-            startup_time=startup_time,
             said=said,
             progress=progress,
             workers=workers,
+            **asked,
         )
 
 

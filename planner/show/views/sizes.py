@@ -29,6 +29,7 @@ from planner.show.page import (  # fmt: skip
     said,
 )
 from planner.show.views.documents import question_manifest
+from planner.show.views.envelopes import carried_blocks, carried_lines, envelope_words
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.sure import other_formats
 from planner.show.views.told import (
@@ -70,6 +71,8 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
     yield said(*best_lines(sizes))
     if sizes.load is not None:
         yield from days_blocks(sizes)
+    elif sizes.best is not None and sizes.best.carried is not None:
+        yield from carried_blocks(sizes)
     elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
         sure = sizes.request.limit_confidence
         rows = by_cost([row for size in sizes.found for row in size.rows(sure)])
@@ -91,6 +94,8 @@ def question_lines(sizes: Sizes) -> list[str]:
     work = "" if request.total_tokens is None else f", {text.large(request.total_tokens)} tokens"
     if sizes.load is not None:
         work = f", the load of {sizes.load.name} with {request.request_rate:g} at its peak"
+    elif found is not None and found.carried is not None:
+        work = f", as much as {envelope_words(sizes)} carry"
     elif request.request_rate is not None:
         work = f", {request.request_rate:g} requests per second"
     lines = [f"GPUs to {request.workload} {model}{work}", *_work_lines(sizes)]
@@ -122,6 +127,8 @@ def best_lines(sizes: Sizes) -> list[str]:
     if sizes.best is None:
         return ["No GPU does."]
     sure, best = sizes.request.limit_confidence, sizes.best
+    if best.carried is not None:
+        return carried_lines(sizes)
     if best.day is not None:
         return [*_day_best_lines(best, best.day, sure)]
     lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
@@ -161,8 +168,8 @@ def note_lines(sizes: Sizes) -> list[str]:
 
 def _recommended(sizes: Sizes) -> list[Size]:
     """The cheapest and the one of the fewest GPUs."""
-    if sizes.best is None:
-        return []
+    if sizes.best is None or sizes.best.carried is not None:
+        return [] if sizes.best is None else [sizes.best]
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     return [sizes.best] if fewest is sizes.best else [sizes.best, fewest]
 
@@ -230,9 +237,7 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
     if fleet is None:
         return ""
     row, parts = fleet.row, [f"{word}: {fleet.num_gpus:,} x {_named(size)}"]
-    workload = _workload(row)
-    plan_words = (workload.wording.brief or workload.wording.in_short)(row)
-    parts.append(f"{row[workload.profile_kind]}, {plan_words}")
+    parts.append(f"{row[_workload(row).profile_kind]}, {_brief(row)}")
     for column in COSTS:
         if column in row and math.isfinite(number(row[column] or None)):
             words = told(column, row[column], ends_in(column, row))
@@ -252,7 +257,7 @@ def _day_best_lines(size: Size, day: Day, confidence: float) -> Iterator[str]:
     row = day.peak.row
     least = min(hour.num_gpus for hour in day.hours)
     parts = [f"Cheapest day: {_from_to(least, day.peak.num_gpus)} x {size.gpu}"]
-    parts.append(f"at the peak {row['engine']}, {_workload(row).wording.brief(row)}")
+    parts.append(f"at the peak {row['engine']}, {_brief(row)}")
     if math.isfinite(day.cost):
         each = text.significant(1000 * day.cost / day.load.requests)
         parts += [f"{text.count(day.cost)} USD a day", f"{each} USD per 1,000 requests"]
@@ -261,7 +266,7 @@ def _day_best_lines(size: Size, day: Day, confidence: float) -> Iterator[str]:
     other = size.day_of_fewest
     if other is None or other.order <= day.order:
         return
-    words = _workload(other.peak.row).wording.brief(other.peak.row)
+    words = _brief(other.peak.row)
     least = min(hour.num_gpus for hour in other.hours)
     more = f"{text.count(other.gpu_hours)} GPU-hours a day, not {text.count(day.gpu_hours)}"
     if math.isfinite(other.cost):
@@ -270,6 +275,11 @@ def _day_best_lines(size: Size, day: Day, confidence: float) -> Iterator[str]:
         f"Fewest at the peak: {other.peak.row['engine']}, {words}; "
         f"{_from_to(least, other.peak.num_gpus)} GPUs over the day: {more}"
     )
+
+
+def _brief(row: Mapping[str, object]) -> str:
+    wording = _workload(row).wording
+    return (wording.brief or wording.in_short)(row)
 
 
 def _from_to(least: int, most: int) -> str:
