@@ -17,6 +17,7 @@ from planner.decide.explaining.largest import largest_length as _largest_length
 from planner.decide.explaining.operators import operator_times, read_question
 from planner.decide.sizing.day import read_load
 from planner.decide.sizing.envelope import read_budget
+from planner.decide.sizing.services import read_services, read_stock, share
 from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import SearchSpaceError
 from planner.launch.assumed import LaunchFile
@@ -30,6 +31,7 @@ from planner.show.answers import (
     Estimated,
     Explained,
     Operators,
+    Shared,
     Sized,
     planned,
     recommended_of,
@@ -60,6 +62,7 @@ __all__ = [
     "read_launch",
     "search",
     "size",
+    "size_services",
     "sweep",
     "validate_log",
     "write_launch",
@@ -198,6 +201,58 @@ def size(
         workers=workers,
     )
     return Sized.showing(found)
+
+
+def size_services(
+    services: str | os.PathLike[str] | Mapping[str, object],
+    *,
+    stock: str | Mapping[str, int] | None = None,
+    contract: str | Sequence[str] | None = None,
+    startup_time: float | str = 0.0,
+    progress: Progress | None = None,
+    workers: int = 1,
+    **common: object,
+) -> Shared:
+    """Several services on GPUs that they share, so that all together cost least a day.
+
+    Parameters
+    ----------
+    services : a TOML file with a table ``[services.NAME]`` for each, or a mapping like it: its
+        ``model``, ``request_rate`` or ``load`` (a CSV file), lengths and limits; above them stands
+        what they have in common
+    stock : GPUs that there are of each type, ``"h100=64,b200=32"`` or a mapping; that of the file
+        where not given. A type without one has no end
+    contract : one or several that GPUs may be had under
+    startup_time : of services with a ``load``, as in `size`
+    progress : is told how many services are sized
+    workers : processes that share the GPUs
+    common : what all services have in common, as in `size`
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible; a line for each service.
+    InfeasibleError
+        A service runs on none of the GPUs, or the stock is too small.
+
+    >>> fleet = size_services(
+    ...     {"services": {"chat": {"model": "llama-3.1-8b", "request_rate": 20}}},
+    ...     stock={"h100": 8}, price=2,
+    ... )
+    >>> fleet.pools[0].most
+    3
+    """
+    found, own = read_services(services, common)
+    return Shared.showing(
+        share(
+            found,
+            own if stock is None else read_stock(stock),
+            contracts_given(contract),
+            startup_time=quantity(startup_time, "second", "startup_time"),
+            progress=progress,
+            workers=workers,
+        )
+    )
 
 
 def sweep(
