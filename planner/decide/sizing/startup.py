@@ -41,7 +41,7 @@ def most_ahead(starts: Sequence[float], values: Sequence[float], hours: float) -
 
     >>> spans = most_ahead([0, 8], [2, 5], 1)
     >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
-    [(0.0, 2.0), (7.0, 5.0), (8.0, 5.0)]
+    [(0.0, 2.0), (7.0, 5.0), (8.0, 5.0), (23.0, 5.0)]
     """
     return _within(starts, np.asarray(values, dtype=float), hours)
 
@@ -53,7 +53,7 @@ def least_before(starts: Sequence[float], values: Sequence[float], hours: float)
 
     >>> spans = least_before([0, 8], [2, 5], 1)
     >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
-    [(0.0, 2.0), (8.0, 2.0), (9.0, 5.0)]
+    [(0.0, 2.0), (1.0, 2.0), (8.0, 2.0), (9.0, 5.0)]
     """
     spans = _within(starts, -np.asarray(values, dtype=float), -hours)
     return Spans(starts=spans.starts, ends=spans.ends, values=-spans.values)
