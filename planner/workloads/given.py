@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from planner.base.cells import Value
-from planner.base.training_objectives import is_objective
+from planner.base.training_names import is_objective
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.question.inputs import (
     Answer,
