@@ -126,6 +126,20 @@ class Pool:
         beyond = (h * max(n - self.held, 0) for n, h in zip(self.gpus, self.hours, strict=True))
         return HOURS * self.held + sum(beyond)
 
+    @property
+    def row(self) -> dict[str, Value]:
+        """Its columns; what is unknown or has no end is None."""
+        return {
+            "gpu": self.gpu,
+            "stock": self.stock if math.isfinite(self.stock) else None,
+            "most_gpus": self.most,
+            "base_gpus": self.held,
+            "gpu_hours": self.gpu_hours,
+            "cost_usd": self.cost,
+            "base_contract": self.terms.base_contract,
+            "hourly_contract": self.terms.hourly_contract,
+        }
+
 
 @record(kw_only=True, repr=False)
 class SharedFleet:
@@ -151,11 +165,15 @@ class SharedFleet:
         return self.cost * DAYS_PER_MONTH
 
     @cached_property
+    def rows(self) -> list[dict[str, Value]]:
+        """A row for each service on each type of GPU, with the ``share`` that it has there."""
+        return [row for one in self.placements for row in _rows(one)]
+
+    @cached_property
     def table(self) -> Mapping[str, list[Value]]:
-        """A row for each service on each type of GPU as columns, the chosen one marked."""
-        rows = [row for one in self.placements for row in _rows(one)]
-        names = dict.fromkeys(name for row in rows for name in row)
-        return {name: [row.get(name) for row in rows] for name in names}
+        """The rows as columns; what a row lacks is None."""
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        return {name: [row.get(name) for row in self.rows] for name in names}
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each service on each type of GPU: the plan's columns in full."""
@@ -182,6 +200,7 @@ def _rows(one: Placement) -> Iterator[dict[str, Value]]:
             "service": one.service.name,
             "gpu": gpu,
             "share": part.share if part else 0.0,
+            "peak_request_rate": one.service.peak * (part.share if part else 1.0),
             "feasible": size.fewest is not None,
             "reason": size.reason,
             "alone_per_day_usd": cost if math.isfinite(cost) else None,

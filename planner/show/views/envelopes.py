@@ -11,12 +11,15 @@ from planner.base.units import HOUR
 from planner.decide.sizing.envelope import Yield
 from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.size import Sizes
-from planner.show.page import BEST, Block, Cell, Column, Table, Title, fitted
+from planner.show.page import BEST, Block, Cell, Column, Title, fitted
 from planner.show.views.told import layout_of, number_of
 from planner.workloads.registry import workload_of
 
 _MILLION = 1e6
-_RANKS = {"gpu": 0, "number": 0, "tokens": 0, "an_hour": 1, "profit": 1, "plan": 5}
+PER_MEGAWATT = "gpus_per_megawatt"
+"""A column that rows of what GPUs carry have alone."""
+MOST_TOKENS = "The most tokens first"
+_RANKS = {"gpu": 0, "num_gpus": 0, "tokens": 0, "cost_per_hour_usd": 1, "profit": 1, "plan": 5}
 
 
 def envelope_words(sizes: Sizes) -> str:
@@ -102,10 +105,10 @@ def carried_blocks(sizes: Sizes) -> Iterator[Block]:
     sure = sizes.request.limit_confidence
     rows = [row for size in sizes.found for row in size.rows(sure)]
     yield Title(text=f"Within {envelope_words(sizes)}, the most tokens first")
-    yield carried_table(rows)
+    yield fitted(carried_columns(rows), lambda name: _RANKS.get(name, 3), [BEST])
 
 
-def carried_table(rows: Sequence[Mapping[str, object]]) -> Table:
+def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
     """What each GPU carries, by `planner.decide.sizing.envelope.Yield.columns`."""
 
     def cells(name: str, scale: float = 1.0) -> list[Cell]:
@@ -122,19 +125,18 @@ def carried_table(rows: Sequence[Mapping[str, object]]) -> Table:
     contracts = [str(row.get("contract") or "") for row in rows]
     workload = workload_of("serve")
     plans = [f"{row['engine']} {layout_of(workload, row)}" for row in rows]
-    columns = [
+    return [
         Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
         *([Column("contract", contracts, numeric=False)] if len({*contracts}) > 1 else []),
-        Column("number", counts("num_gpus"), "GPUs"),
+        Column("num_gpus", counts("num_gpus"), "GPUs"),
         Column("power", counts("power_kw"), "kW"),
-        Column("per_mw", counts("gpus_per_megawatt"), "GPUs /MW"),
+        Column("per_mw", counts(PER_MEGAWATT), "GPUs /MW"),
         Column("tokens", cells("output_tokens_per_s", 1e3), "k tok/s"),
         Column("tokens_mw", cells("output_tokens_per_s_per_megawatt", 1e3), "k tok/s /MW"),
         Column("users", counts("users"), "users"),
-        Column("an_hour", counts("cost_per_hour_usd"), "USD /h"),
-        Column("million", cells("cost_per_million_tokens_usd"), "USD /Mtok"),
+        Column("cost_per_hour_usd", counts("cost_per_hour_usd"), "USD /h"),
+        Column("cost_per_million_tokens_usd", cells("cost_per_million_tokens_usd"), "USD /Mtok"),
         Column("profit", counts("profit_per_hour_usd"), "profit USD/h"),
         Column("profit_mw", counts("profit_per_hour_per_megawatt_usd"), "profit USD/h /MW"),
         Column("plan", plans, numeric=False),
     ]
-    return fitted(columns, lambda name: _RANKS.get(name, 3), [BEST])

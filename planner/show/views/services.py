@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
 from planner.base.units import HOUR
-from planner.decide.sizing.services import Placement, Pool, SharedFleet, peak_of
-from planner.show.page import GAP, TOTAL, Block, Cell, Column, Table, Title, fitted, said
+from planner.decide.sizing.services import SharedFleet
+from planner.show.page import GAP, TOTAL, Block, Cell, Column, Title, fitted, said
 from planner.show.views.documents import question_manifest
 from planner.show.views.rows import RowFiles, blocks
-from planner.show.views.told import layout_of
+from planner.show.views.told import layout_of, number_of
 from planner.workloads.registry import workload_of
 
-_PLACED, _POOLS = "Where each service runs", "GPUs that they share"
+PLACED, POOLS = "Where each service runs", "GPUs that they share"
+_PEAK, _ALONE = "peak_request_rate", "alone_per_day_usd"
+Rows = Sequence[Mapping[str, object]]
 _RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3}
 
 
@@ -24,10 +26,10 @@ def services_blocks(fleet: SharedFleet) -> Iterator[Block]:
     yield said(title, mark=TOTAL, indent="")
     yield GAP
     yield said(*lines)
-    yield Title(text=_PLACED)
-    yield placed_table(fleet.placements)
-    yield Title(text=_POOLS)
-    yield pools_table(fleet.pools)
+    yield Title(text=PLACED)
+    yield fitted(placed_columns(fleet.rows), lambda name: _RANKS.get(name, 2))
+    yield Title(text=POOLS)
+    yield fitted(pool_columns([pool.row for pool in fleet.pools]), lambda _: 0)
 
 
 def answer_lines(fleet: SharedFleet) -> list[str]:
@@ -63,52 +65,57 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
     return lines
 
 
-def placed_table(placements: Sequence[Placement]) -> Table:
-    """A line for each service and type that it runs on, and what others would cost."""
+def placed_columns(rows: Rows) -> list[Column]:
+    """Of each service the types that it runs on, and what others would cost.
+
+    ``rows`` are those of `planner.decide.sizing.services.SharedFleet`.
+    """
     workload = workload_of("serve")
-    pairs = [(one, part) for one in placements for part in one.parts]
-    peaks = [part.share * one.service.peak for one, part in pairs]
-    rows = [part.peak.row for _, part in pairs]
-    columns = [
-        Column("service", [one.service.name for one, _ in pairs], numeric=False),
-        Column("model", [str(row["model"]) for row in rows], numeric=False),
-        Column("peak", [Cell(text=f"{peak:g}", number=peak) for peak in peaks], "requests /s"),
-        Column("gpu", [part.gpu for _, part in pairs], "GPU", numeric=False),
-        Column("number", [_count(part.peak.num_gpus) for _, part in pairs], "GPUs"),
-        Column("a_day", [_count(one.alone[part.gpu]) for one, part in pairs], "all here USD/day"),
-        Column("others", [_others(one) for one, _ in pairs], "all there USD/day", numeric=False),
-        Column(
-            "plan", [f"{row['engine']} {layout_of(workload, row)}" for row in rows], numeric=False
-        ),
+    mine = [row for row in rows if number_of(row, "share") > 0]
+    plans = [f"{row['engine']} {layout_of(workload, row)}" for row in mine]
+    return [
+        Column("service", [str(row["service"]) for row in mine], numeric=False),
+        Column("model", [str(row["model"]) for row in mine], numeric=False),
+        Column("peak", [Cell(text=f"{n:g}", number=n) for n in _all(mine, _PEAK)], "requests /s"),
+        Column("gpu", [str(row["gpu"]) for row in mine], "GPU", numeric=False),
+        Column("number", [_count(n) for n in _all(mine, "num_gpus")], "GPUs"),
+        Column("a_day", [_count(n) for n in _all(mine, _ALONE)], "all here USD/day"),
+        Column("others", [_others(row, rows) for row in mine], "all there USD/day", numeric=False),
+        Column("plan", plans, numeric=False),
     ]
-    return fitted(columns, lambda name: _RANKS.get(name, 2))
 
 
-def _others(one: Placement) -> str:
-    """What all of the service would take on other types: ``b200 16: 1,200``."""
+def _all(rows: Rows, name: str) -> list[float]:
+    return [number_of(row, name) for row in rows]
+
+
+def _others(mine: Mapping[str, object], rows: Rows) -> str:
+    """What all of a service would take on other types: ``b200 16: 1,200``."""
     found = []
-    for gpu, size in one.sizes.items():
-        if gpu in one.gpus:
+    for row in rows:
+        if row["service"] != mine["service"] or number_of(row, "share") > 0:
             continue
-        cost = one.alone[gpu]
-        told = (
-            f" {text.count(peak_of(size).num_gpus)}: {text.count(cost)}" if size.fewest else ": no"
-        )
-        found.append(f"{gpu}{told}")
+        told = ": no"
+        if row["feasible"]:
+            cost = text.count(number_of(row, _ALONE))
+            told = f" {text.count(number_of(row, 'num_gpus'))}: {cost}"
+        found.append(f"{row['gpu']}{told}")
     return "; ".join(found)
 
 
-def pools_table(pools: Sequence[Pool]) -> Table:
-    """A line for each type of GPU."""
-    columns = [
-        Column("gpu", [pool.gpu for pool in pools], "GPU", numeric=False),
-        Column("stock", [_count(pool.stock) for pool in pools]),
-        Column("most", [_count(pool.most) for pool in pools], "most GPUs"),
-        Column("held", [_count(pool.held) for pool in pools], "held all day"),
-        Column("gpu_hours", [_count(pool.gpu_hours) for pool in pools], "GPU-hours"),
-        Column("a_day", [_count(pool.cost) for pool in pools], "USD /day"),
+def pool_columns(rows: Rows) -> list[Column]:
+    """A line for each type of GPU, by `planner.decide.sizing.services.Pool`."""
+    names = {
+        "stock": "stock", "most_gpus": "most GPUs", "base_gpus": "held all day",
+        "gpu_hours": "GPU-hours", "cost_usd": "USD /day",
+    }  # fmt: skip
+    return [
+        Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
+        *(
+            Column(name, [_count(n) for n in _all(rows, name)], head)
+            for name, head in names.items()
+        ),
     ]
-    return fitted(columns, lambda name: int(name == "gpu_hours"))
 
 
 def _count(number: float) -> Cell:
@@ -118,17 +125,5 @@ def _count(number: float) -> Cell:
 def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) -> None:
     """A row for each service on each type, with the answer in words and the pools."""
     files.add(blocks(fleet.table))
-    pools = [
-        {
-            "gpu": pool.gpu,
-            "stock": pool.stock if math.isfinite(pool.stock) else None,
-            "most_gpus": pool.most,
-            "base_gpus": pool.held,
-            "gpu_hours": pool.gpu_hours,
-            "cost_usd": pool.cost if math.isfinite(pool.cost) else None,
-            "base_contract": pool.terms.base_contract,
-            "hourly_contract": pool.terms.hourly_contract,
-        }
-        for pool in fleet.pools
-    ]
+    pools = [pool.row for pool in fleet.pools]
     files.finish(question_manifest(fleet.request, command), answer=answer_lines(fleet), pools=pools)
