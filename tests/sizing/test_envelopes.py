@@ -61,6 +61,15 @@ def test_a_megawatt_is_used_to_its_last_node(mode, confidence):
     assert margin.sure * (1 + step / one.fleet.num_gpus) > 1e6 * (1 - 0.002)
 
 
+def test_pools_of_many_gpus_are_as_many_times_those_of_a_part():
+    asked = {"engine": "sglang", "mode": "disaggregated"}
+    one = _carried(constraints={"power": "1MW"}, **asked)
+    ten = _carried(constraints={"power": "10MW"}, **asked)
+    assert ten.fleet.num_gpus > 4096
+    assert 9900 < ten.fleet.row["power_kw"] <= 10_000
+    assert ten.output_tokens / one.output_tokens == pytest.approx(10, rel=0.03)
+
+
 def test_a_budget_pays_whole_nodes_and_below_one_single_gpus():
     """A hundred USD an hour pay 25 GPUs at 4 USD, three nodes of 8."""
     assert _carried(price=4, budget="100USD/h").fleet.num_gpus == 24

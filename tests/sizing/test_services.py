@@ -95,6 +95,9 @@ def test_the_stock_decides_who_runs_on_which_gpu():
     assert free.cost == pytest.approx(
         24 * sum(min(prices[gpu] * counts[gpu] for gpu in prices) for counts in alone.values())
     )
+    assert free.of_one_type == pytest.approx(
+        {gpu: 24 * prices[gpu] * sum(one[gpu] for one in alone.values()) for gpu in prices}
+    )
     # All on the other type where there is none of one.
     h100 = sum(counts["h100-sxm-80gb"] for counts in alone.values())
     bound = planner.size_services(services, stock=f"h100={h100}", price=2)

@@ -143,12 +143,17 @@ class Pool:
 
 @record(kw_only=True, repr=False)
 class SharedFleet:
-    """Services on the GPUs that they share; ``is_proven``: no other way costs less."""
+    """Services on the GPUs that they share; ``is_proven``: no other way costs less.
+
+    ``of_one_type`` is what a day would cost [USD] with all services on one type, whatever its
+    stock, by type; those on which one cannot run are left out.
+    """
 
     placements: tuple[Placement, ...]
     pools: tuple[Pool, ...]
     request: Request
     is_proven: bool
+    of_one_type: Mapping[str, float]
 
     def __repr__(self) -> str:
         where = ", ".join(f"{one.service.name} on {'+'.join(one.gpus)}" for one in self.placements)
@@ -421,7 +426,18 @@ def share(
     )
     if found.beyond:
         raise InfeasibleError(_too_small(pools, placements))
-    return SharedFleet(placements=placements, pools=pools, request=first, is_proven=found.is_proven)
+    of_one_type = {
+        gpu: _pool(gpu, of, terms[gpu], hours, [_needed(size, starts) for size in sizes]).cost
+        for gpu, of, sizes in zip(names, types, zip(*whole_sizes, strict=True), strict=True)
+        if all(size.fewest for size in sizes)
+    }
+    return SharedFleet(
+        placements=placements,
+        pools=pools,
+        request=first,
+        is_proven=found.is_proven,
+        of_one_type=of_one_type,
+    )
 
 
 def _halved(sizes: Mapping[float, Sequence[Size]]) -> list[list[tuple[int, float, Size]]]:

@@ -40,6 +40,10 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
         lines.append(
             f"{text.count(fleet.cost)} USD a day, {text.count(fleet.cost_per_month)} a month."
         )
+    others = {gpu: cost for gpu, cost in fleet.of_one_type.items() if len(fleet.of_one_type) > 1}
+    if others:
+        told = ", ".join(f"{gpu} {text.count(cost)} USD" for gpu, cost in others.items())
+        lines.append(f"All on one type, whatever its stock: {told} a day.")
     for pool in fleet.pools:
         if pool.of_peaks > pool.most:
             lines.append(
