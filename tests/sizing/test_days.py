@@ -66,6 +66,10 @@ def test_what_waits_for_gpus_that_start_late():
     assert queue.longest == pytest.approx(1800)
     assert queue.late == pytest.approx(3 * 1800 + 3 * 1800)
     assert queue_of([0, 12], [1, 3], [2, 4], 0).late == 0
+    # What waits at midnight makes the first requests of the day late.
+    queue = queue_of([0, 23.75], [1, 3], [2, 4], 0.5)
+    assert queue.longest == pytest.approx(900)
+    assert queue.late == pytest.approx(3 * 900 + 1 * 900)
     # The rise stands at midnight: what waits then was there on the day before, too.
     assert queue_of([0, 12], [3, 1], [4, 2], 0.5).late == pytest.approx(10800)
 
