@@ -185,3 +185,15 @@ def test_a_run_within_watts_or_dollars():
     spent = planner.size(**run, budget="20kUSD", price=3)
     limited = planner.size(**run, constraints={"cost": "20kUSD"}, price=3)
     assert spent.best.fastest.row == limited.best.fastest.row
+
+
+def test_the_picture_has_tokens_over_cost():
+    from planner.show.views.plots.curves import size_curves
+
+    answer = planner.size(
+        **{**SERVICE, "gpu": ["h100", "b200"]}, constraints={"power": "100kW"}, price=3
+    )
+    curves = size_curves(answer)
+    assert [(curve.x[0], curve.y[0]) for curve in curves.curves] == [
+        (size.carried.fleet.cost, size.carried.output_tokens) for size in answer.sizes
+    ]

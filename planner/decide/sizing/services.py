@@ -25,8 +25,8 @@ from planner.decide.sizing.size import Progress, current_gpus, size_all
 from planner.decide.sizing.startup import HOURS
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, did_you_mean
 from planner.question.inputs import full_name, several, shown, whole
-from planner.question.request import Request
-from planner.question.terms import Term, terms_of
+from planner.question.request import ALL, Request
+from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import read_toml
 from planner.specs.paths import SpecKind
@@ -284,14 +284,16 @@ def _service(
     folder: Path,
     said: Said,
 ) -> Service:
-    limits, questions = terms_of("serve", "limit"), _questions()
+    limits, asked_of = terms_of("serve", "limit"), terms_of("serve", "question", "parameter")
+    questions = {name: term for name, term in asked_of.items() if "question" in term.kind}
     asked: dict[str, object] = {**common}
     bounds = {**_mapping(common.get("constraints"))}
     load = None
     for word, value in answers.items():
         known = full_name(word, {**limits, **questions})
         if word == _LOAD:
-            load = read_load(_beside(folder, str(value)))
+            beside = folder / str(value)
+            load = read_load(beside if beside.exists() else Path(str(value)))
         elif known in questions or word == "settings":
             asked[known if known in questions else word] = value
         elif known in limits:
@@ -305,18 +307,8 @@ def _service(
     return Service(name=name, request=request, load=load)
 
 
-def _questions() -> dict[str, Term]:
-    known = terms_of("serve", "question", "parameter")
-    return {name: term for name, term in known.items() if "question" in term.kind}
-
-
 def _mapping(given: object) -> Mapping[str, object]:
     return given if isinstance(given, Mapping) else {}
-
-
-def _beside(folder: Path, word: str) -> Path:
-    """A file beside that of the services, else as it is said."""
-    return folder / word if (folder / word).exists() else Path(word)
 
 
 def share(
@@ -452,18 +444,15 @@ def _halved(sizes: Mapping[float, Sequence[Size]]) -> list[list[tuple[int, float
 
 
 def _types(services: Sequence[Service], stock: Mapping[str, int]) -> tuple[str, ...]:
-    """The GPUs that are named, those of the stock, or all current ones."""
-    named = [gpu for one in services for gpu in _several(one.request.gpu)]
+    """The GPUs that are named (``all`` are those with a price), those of the stock, or current."""
+    given = [one.request.gpu for one in services if one.request.gpu is not None]
+    named = [str(word) for gpu in given for word in several(gpu, "gpu")]
     catalogue = Catalogue(services[0].request.specs)
     words = named or [*stock] or [*current_gpus(catalogue)]
+    if ALL in words:
+        words = [gpu for gpu in catalogue.gpus_on_hand() if catalogue.price(gpu) is not None]
     found = [catalogue.find(SpecKind.GPUS, word).stem for word in [*words, *stock]]
     return tuple(dict.fromkeys(found))
-
-
-def _several(given: object) -> tuple[str, ...]:
-    if given is None:
-        return ()
-    return tuple(str(word) for word in several(given, "gpu"))
 
 
 def _named(request: Request, gpu: str) -> str:

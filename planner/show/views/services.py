@@ -17,6 +17,7 @@ from planner.workloads.registry import workload_of
 PLACED, POOLS = "Where each service runs", "GPUs that they share"
 _PEAK, _ALONE = "peak_request_rate", "alone_per_day_usd"
 Rows = Sequence[Mapping[str, object]]
+_MOST_TYPES = 5
 _RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3}
 
 
@@ -40,9 +41,9 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
         lines.append(
             f"{text.count(fleet.cost)} USD a day, {text.count(fleet.cost_per_month)} a month."
         )
-    others = {gpu: cost for gpu, cost in fleet.of_one_type.items() if len(fleet.of_one_type) > 1}
-    if others:
-        told = ", ".join(f"{gpu} {text.count(cost)} USD" for gpu, cost in others.items())
+    others = sorted(fleet.of_one_type.items(), key=lambda one: one[1])
+    if len(others) > 1:
+        told = ", ".join(f"{gpu} {text.count(cost)} USD" for gpu, cost in others[:_MOST_TYPES])
         lines.append(f"All on one type, whatever its stock: {told} a day.")
     for pool in fleet.pools:
         if pool.of_peaks > pool.most:
