@@ -375,7 +375,7 @@ def _check(
         if isinstance(getattr(request, name), tuple) or getattr(request, name) == ALL
     ]
     if load is not None and request.workload != "serve":
-        faults.append(f"{said('load')} is of requests: give {said('workload')} serve.")
+        faults.append(f"{said('load')} is for requests: give {said('workload')} serve.")
     if startup_time and load is None:
         faults.append(f"{said('startup_time')} is of a load: give {said('load')}.")
     if not 0 <= startup_time < DAY:
@@ -388,7 +388,7 @@ def _check(
         known = [name for name in _TRAINING if name in terms_of("train", "limit")]
         if not set(known) & set(request.constraints):
             listed = ", ".join(said(name) for name in known)
-            faults.append(f"Say what the GPUs must reach: one or more of {listed}.")
+            faults.append(f"Give what the GPUs must reach: one or more of {listed}.")
         if budget is not None:
             faults.append(f"A run is paid in total: give {said('budget')} without a period.")
     else:
@@ -396,7 +396,7 @@ def _check(
             faults.append(f"{said('load')} has the rates: leave out {said('request_rate')}.")
         elif not (load or budget or POWER in request.constraints) and request.request_rate is None:
             faults.append(
-                f"Say what the GPUs must serve: {said('request_rate')}; or what they may draw or "
+                f"Give what the GPUs must serve: {said('request_rate')}; or what they may draw or "
                 f"cost: {said(POWER)}, {said('budget')}."
             )
         if budget is not None and budget.period is None:
