@@ -17,7 +17,7 @@ from pathlib import Path
 from planner.base.cells import Value, number
 from planner.base.enums import Contract
 from planner.base.records import record
-from planner.base.units import HOUR
+from planner.base.units import DAY, HOUR
 from planner.decide.sizing.fleet import Fleet
 from planner.decide.sizing.searches import Searches, best_of_each, fleet_of
 from planner.decide.sizing.startup import HOURS, Queue, most_ahead, queue_of
@@ -27,6 +27,7 @@ from planner.question.terms import terms_about, terms_of
 from planner.specs import csv_table
 from planner.specs.csv_table import Column, Row, optional, records
 from planner.specs.paths import load_file
+from planner.specs.price import TERMS
 from planner.workloads.plan import make_plan
 
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
@@ -231,6 +232,12 @@ class Day:
     def base_cost(self) -> float:
         """USD of a day for the GPUs that are held, busy or not."""
         return HOURS * self.base * HOUR * self.terms.base
+
+    @property
+    def signed(self) -> float:
+        """USD of the held GPUs for the whole term of their contract; NaN without one."""
+        base = self.terms.base_contract or Contract.ON_DEMAND
+        return self.base_cost * (TERMS.get(Contract(base), math.nan) or math.nan) / DAY
 
     @property
     def base_utilization(self) -> float:

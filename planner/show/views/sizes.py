@@ -427,6 +427,7 @@ def day_row(day: Day) -> dict[str, str | float | None]:
         "base_cost_usd": day.base_cost,
         "hourly_cost_usd": day.cost - day.base_cost,
         "base_utilization": day.base_utilization,
+        "base_signed_usd": day.signed,
         "starting_gpu_hours": day.starting_hours,
         "late_requests": day.queue.late,
         "late_share": day.queue.late / day.load.requests,
@@ -495,6 +496,10 @@ def day_lines(day: Day) -> list[str]:
             f"of the time; beyond them {text.count(beyond)} GPU-hours {terms.hourly_contract} at "
             f"{each[1]}, {text.count(day.cost - day.base_cost)} USD a day."
         ]
+        if math.isfinite(day.signed):
+            lines.append(
+                f"Signed for the term of {terms.base_contract}: {text.dollars(day.signed)}."
+            )
     saved = 1 - day.cost / day.cost_at_peak if day.cost_at_peak else 0.0
     if saved > 0:
         lines.append(
