@@ -16,12 +16,14 @@ from planner.decide.explaining.largest import largest_batch as _largest_batch
 from planner.decide.explaining.largest import largest_length as _largest_length
 from planner.decide.explaining.operators import operator_times, read_question
 from planner.decide.sizing.day import read_load
+from planner.decide.sizing.envelope import read_budget
+from planner.decide.sizing.services import read_services, read_stock, share
 from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import SearchSpaceError
 from planner.launch.assumed import LaunchFile
 from planner.launch.write import Launch, launch_of, save_launch, with_profiles
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.question.inputs import shown, whole
+from planner.question.inputs import quantity, shown, whole
 from planner.question.request import Request
 from planner.show.answers import (
     Answer,
@@ -29,6 +31,7 @@ from planner.show.answers import (
     Estimated,
     Explained,
     Operators,
+    Shared,
     Sized,
     planned,
     recommended_of,
@@ -59,6 +62,7 @@ __all__ = [
     "read_launch",
     "search",
     "size",
+    "size_services",
     "sweep",
     "validate_log",
     "write_launch",
@@ -147,6 +151,8 @@ def size(
     *,
     contract: str | Sequence[str] | None = None,
     load: str | os.PathLike[str] | None = None,
+    startup_time: float | str = 0.0,
+    budget: float | str | None = None,
     progress: Progress | None = None,
     workers: int = 1,
     **request: object,
@@ -159,6 +165,11 @@ def size(
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
         `planner.decide.sizing.day.read_load`. ``contract`` are the
         contracts that its GPUs may have
+    startup_time : with a ``load``: seconds, or text with a unit, from asking for GPUs to their
+        first request
+    budget : USD that may be spent: in total on a run (``"2MUSD"``), on a service by the time
+        (``"50kUSD/month"``). Without a rate a service is as large as it, or a limit of power, lets
+        it be
     progress : called with the number of GPUs done
     workers : processes that share the GPUs
     request : those of `search` but ``objectives``. Training needs a limit of time or cost,
@@ -180,8 +191,68 @@ def size(
     contracts = contracts_given(contract)
     asked = make_request(request)
     day = None if load is None else read_load(Path(load))
-    found = size_all(asked, contracts, load=day, progress=progress, workers=workers)
+    found = size_all(
+        asked,
+        contracts,
+        load=day,
+        startup_time=quantity(startup_time, "second", "startup_time"),
+        budget=None if budget is None else read_budget(budget),
+        progress=progress,
+        workers=workers,
+    )
     return Sized.showing(found)
+
+
+def size_services(
+    services: str | os.PathLike[str] | Mapping[str, object],
+    *,
+    stock: str | Mapping[str, int] | None = None,
+    contract: str | Sequence[str] | None = None,
+    startup_time: float | str = 0.0,
+    progress: Progress | None = None,
+    workers: int = 1,
+    **common: object,
+) -> Shared:
+    """Several services on GPUs that they share, so that all together cost least a day.
+
+    Parameters
+    ----------
+    services : a TOML file with a table ``[services.NAME]`` for each, or a mapping like it: its
+        ``model``, ``request_rate`` or ``load`` (a CSV file), lengths and limits; above them stands
+        what they have in common
+    stock : GPUs that there are of each type, ``"h100=64,b200=32"`` or a mapping; that of the file
+        where not given. A type without one has no end
+    contract : one or several that GPUs may be had under
+    startup_time : of services with a ``load``, as in `size`
+    progress : is told how many services are sized
+    workers : processes that share the GPUs
+    common : what all services have in common, as in `size`
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible; a line for each service.
+    InfeasibleError
+        A service runs on none of the GPUs, or the stock is too small.
+
+    >>> fleet = size_services(
+    ...     {"services": {"chat": {"model": "llama-3.1-8b", "request_rate": 20}}},
+    ...     stock={"h100": 8}, price=2,
+    ... )
+    >>> fleet.pools[0].most
+    2
+    """
+    found, own = read_services(services, common)
+    return Shared.showing(
+        share(
+            found,
+            own if stock is None else read_stock(stock),
+            contracts_given(contract),
+            startup_time=quantity(startup_time, "second", "startup_time"),
+            progress=progress,
+            workers=workers,
+        )
+    )
 
 
 def sweep(

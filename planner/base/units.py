@@ -18,6 +18,7 @@ DAY = 24 * HOUR
 YEAR = 365 * DAY
 MONTH = YEAR / 12
 KILOWATT = 1e3
+MEGAWATT = 1e6
 KILOWATT_HOUR = 3.6e6
 
 # Behind a count: k is a thousand, Ki is 1024.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from planner.cli import options
 from planner.cli.options import picture_of
-from planner.cli.request import make_request
-from planner.question.inputs import whole
+from planner.cli.request import given_answers, make_request
+from planner.errors import SearchSpaceError
+from planner.question.inputs import quantity, whole
+from planner.workloads.given import parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.decide.sizing.day import Load
     from planner.decide.sizing.size import Sizes
     from planner.question.request import Request
 
@@ -22,14 +23,16 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "load", "num_gpus", "workload", "settings", "precision", "csv", "json", "plot",
-        "picture", "dark", "picture_width", "workers", "specs", "quiet",
+        "load", "startup_time", "budget", "services", "stock", "num_gpus", "workload", "settings",
+        "precision", "csv", "json", "plot", "picture", "dark", "picture_width", "workers", "specs",
+        "quiet",
     ),
 )  # fmt: skip
 def size(given: options.Given) -> None:
     """Find the fewest and the cheapest GPUs of each type and contract that keep the limits."""
     from planner.base.files import check_outputs
     from planner.decide.sizing.day import read_load
+    from planner.decide.sizing.envelope import read_budget
     from planner.decide.sizing.size import contracts_given
     from planner.show.terminal import make_console, write
     from planner.show.views.sizes import sizes_blocks
@@ -39,11 +42,18 @@ def size(given: options.Given) -> None:
         given.pop("contract") if options.is_given(given, "contract") else None, "--contract"
     )
     given.pop("contract", None)
+    if given["services"] is not None:
+        _share(given, contracts)
+        return
+    if given["stock"] is not None:
+        raise SearchSpaceError("--stock needs --services: what shares the GPUs.")
     request = make_request(given)
     load = None if given["load"] is None else read_load(given["load"])
+    startup = quantity(given["startup_time"] or 0, "second", "--startup-time")
+    budget = None if given["budget"] is None else read_budget(given["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", given)
-    sizes = _sized(given, request, contracts, load)
+    sizes = _sized(given, request, contracts, load=load, startup_time=startup, budget=budget)
     if sizes.best is None:
         _refuse(sizes)
     _write(given, sizes)
@@ -56,23 +66,64 @@ def size(given: options.Given) -> None:
         write(make_console(stderr=Path("-") in (csv, json)), sizes_blocks(sizes))
 
 
+def _share(given: options.Given, contracts: Sequence[str | None]) -> None:
+    """Size several services that share GPUs."""
+    from planner.base.files import check_outputs
+    from planner.base.processes import num_cores
+    from planner.decide.sizing.services import read_services, read_stock, share
+    from planner.show.terminal import make_console, progress_bar, write
+    from planner.show.views.rows import row_files
+    from planner.show.views.services import add_services, services_blocks
+
+    for name in ("load", "budget", "num_gpus", "plot"):
+        if options.is_given(given, name):
+            raise SearchSpaceError(f"{options.option_name(name)} is of one service, not several.")
+    check_outputs(given["csv"], given["json"])
+    answers = given_answers(given)
+    common = {"specs": given["specs"], **answers.questions, "constraints": answers.limits}
+    common["settings"] = parse_settings(given["settings"] or [])
+    said = options.option_name
+    services, stock = read_services(given["services"], common, said)
+    if given["stock"] is not None:
+        stock = read_stock(given["stock"], "--stock")
+    with progress_bar(len(services), "services", quiet=given["quiet"]) as progress:
+        fleet = share(
+            services,
+            stock,
+            contracts,
+            startup_time=quantity(given["startup_time"] or 0, "second", "--startup-time"),
+            said=said,
+            progress=progress,
+            workers=whole(given["workers"] or num_cores(), "--workers", 1),
+        )
+    with row_files(given["csv"], given["json"]) as files:
+        add_services(files, fleet, given["context"].obj)
+    if not given["quiet"]:
+        outputs = given["csv"], given["json"]
+        write(make_console(stderr=Path("-") in outputs), services_blocks(fleet))
+
+
 def _sized(
-    given: options.Given, request: Request, contracts: Sequence[str | None], load: Load | None
+    given: options.Given,
+    request: Request,
+    contracts: Sequence[str | None],
+    **asked: Any,
 ) -> Sizes:
     from planner.base.processes import num_cores
     from planner.decide.sizing.size import size_all, tasks_of
     from planner.show.terminal import progress_bar
 
     workers = whole(given["workers"] or num_cores(), "--workers", 1)
-    number = len(tasks_of(request, contracts, load=load, said=options.option_name))
+    said = options.option_name
+    number = len(tasks_of(request, contracts, said=said, **asked))
     with progress_bar(number, "GPUs", quiet=given["quiet"]) as progress:
         return size_all(
             request,
             contracts,
-            load=load,
-            said=options.option_name,
+            said=said,
             progress=progress,
             workers=workers,
+            **asked,
         )
 
 

@@ -48,13 +48,16 @@ from planner.show.page import (
     Scatter,
     Section,
     Table,
+    fitted,
     said,
 )  # fmt: skip
 from planner.show.views.documents import add_estimate, object_text
+from planner.show.views.envelopes import MOST_TOKENS, PER_MEGAWATT, carried_columns
 from planner.show.views.front import objective_column, percentile_columns
 from planner.show.views.infeasible import infeasible_message
 from planner.show.views.load import start_pairs
 from planner.show.views.search import compared_columns, fastest_line, no_plan_lines
+from planner.show.views.services import PLACED, POOLS, placed_columns, pool_columns
 from planner.show.views.sizes import (
     A_DAY,
     BY_COST,
@@ -503,12 +506,16 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
     """
     found = [row for row in document.rows if row.get("feasible", True)]
     others = [row for row in document.rows if not row.get("feasible", True)]
-    rows, days = by_cost(found), document.part("days", list)
+    days, pools = document.part("days", list), document.part("pools", list)
+    is_carried = bool(found) and PER_MEGAWATT in found[0]  # the most tokens first
+    rows = found if is_carried or pools else by_cost(found)
     answer, notes = document.part("answer", list), document.part("notes", list)
     sections = []
     if rows and _HOUR in rows[0]:
         blocks = _day(document, found, days)
         sections.append(Section(title="The day", blocks=blocks))
+    elif pools:
+        sections.append(Section(title=PLACED, blocks=_services(document, rows, pools)))
     elif rows:
         sections.append(Section(title="The choices", blocks=_choices(document.workload, rows)))
     if others:
@@ -544,16 +551,28 @@ def _day(document: Document, rows: Sequence[Row], days: Sequence[object]) -> lis
     return [table, said(*map(str, document.part("day", list))), hours]
 
 
+def _services(document: Document, rows: Sequence[Row], pools: Sequence[object]) -> list[Block]:
+    """Where each service runs, and the GPUs of each type."""
+    read = [Row(read_row(document.where, pool), document.row_name) for pool in pools]
+    placed, shared = fitted(placed_columns(rows)), fitted(pool_columns(read))
+    return [
+        replace(placed, name="services", caption=PLACED),
+        replace(shared, name="pools", caption=POOLS, is_small=True),
+    ]
+
+
 def _choices(workload: Workload, rows: Sequence[Row]) -> list[Block]:
     """Every choice as a table, and cost against what else matters as a chart."""
-    first = [*choice_columns(rows)]
+    is_carried = PER_MEGAWATT in rows[0]
+    first = carried_columns(rows) if is_carried else [*choice_columns(rows)]
     margins = [name for name in rows[0] if name.startswith("spare_")]
     costs = [name for name in COSTS if name in rows[0]]
     shown = {PLAN, *(column.name for column in first)}
     others = shown_columns(workload, rows, costs, dict.fromkeys([*_AMONG, *PLACES]))
     names = [name for name in dict.fromkeys([*others, *margins]) if name not in shown]
     marks = [BEST if number == 0 else "" for number in range(len(rows))]
-    table = make_table("choices", BY_COST, workload, rows, names, marks, first=first)
+    caption = MOST_TOKENS if is_carried else BY_COST
+    table = make_table("choices", caption, workload, rows, names, marks, first=first)
     labels = [f"{row['num_gpus']:,} x {_named(row)}: {layout_of(workload, row)}" for row in rows]
     bars = breakdowns(labels[:_MOST_BARS], rows[:_MOST_BARS])
     axes = [head.name for head in table.heads]

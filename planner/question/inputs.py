@@ -124,6 +124,27 @@ def whole(value: object, said: str, least: int = 0, most: int = LARGEST, unit: s
     return found
 
 
+def quantity(value: object, dimension: str, said: str) -> float:
+    """A number in the SI unit of a dimension, or text with a unit.
+
+    >>> quantity("5min", "second", "startup_time")
+    300.0
+
+    Raises
+    ------
+    SearchSpaceError
+        It is neither.
+    """
+    plain = _plain(value)
+    number = None if isinstance(plain, str) else _real(plain, "1")
+    if number is not None:
+        return number
+    try:
+        return parse_quantity(str(plain), dimension)
+    except ValueError as error:
+        raise SearchSpaceError(f"{said} {plain}: {error}.") from error
+
+
 def chosen(value: object, said: str, known: Iterable[str]) -> str:
     """One of some words, in any case.
 

@@ -13,6 +13,7 @@ from planner.decide.explaining.against import ComparedPlans
 from planner.decide.explaining.explanation import Explanation
 from planner.decide.explaining.operators import OperatorTimes
 from planner.decide.open_facts import MovingFact, moving_facts
+from planner.decide.sizing.services import SharedFleet
 from planner.decide.sizing.size import Sizes
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.optimize.exhaustive import exhaustive_search
@@ -244,6 +245,16 @@ class Sized(_Shown, Sizes):
         from planner.show.views.sizes import sizes_blocks
 
         return sizes_blocks(self)
+
+
+@record(kw_only=True, repr=False)
+class Shared(_Shown, SharedFleet):
+    """Services on the GPUs that they share; tables in notebooks."""
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.views.services import services_blocks
+
+        return services_blocks(self)
 
 
 @record(kw_only=True, repr=False)

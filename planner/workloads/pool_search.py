@@ -317,6 +317,8 @@ def numbers_that_fill(
 ) -> tuple[FloatArray, FloatArray]:
     """Numbers of workers of ``prefill`` and of ``decode`` GPUs that fill ``count``, as given."""
     first = numbers_of_prefill(count, prefill, decode)
+    if space.prefill_replicas is not None:  # of many GPUs not every number is looked at
+        first = np.array([space.prefill_replicas], dtype=np.float64)
     second = (count - first * prefill) / decode
     for place, number in enumerate((space.prefill_replicas, space.replicas)):
         if number is not None:

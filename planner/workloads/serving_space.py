@@ -276,7 +276,7 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
     if not counts and request.request_rate is None and request.space != SINGLE:
         raise SearchSpaceError(
             "Give the number of GPUs with --gpus, or the requests per second to serve with "
-            "--request-rate."
+            "--request-rate; planner size --power or --budget says how many a bound allows."
         )
     model = catalogue.load_model(str(request.model))
     notes.copy(str(request.model), model.name)

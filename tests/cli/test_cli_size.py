@@ -173,3 +173,56 @@ def test_what_is_asked_and_assumed_of_a_service_is_told(planner):
     lines = planner("size", *asked, "--input-tokens", "2000", "--shared-prefix-tokens", "900").out
     assert "Requests: 2,000 tokens in, 1,024 out, 20 per second, 900 tokens shared" in lines
     assert "Assumed: output tokens 1,024\n" in lines
+
+
+def test_a_megawatt_is_a_question(planner, tmp_path):
+    ran = planner(*SERVE, "--gpu", "h100,b200", "--power", "1MW", "--csv", str(tmp_path / "a.csv"))
+    assert ran.exit_code == 0
+    told = words_of(ran.out)
+    assert "as much as 1,000 kW carry" in told
+    assert "Within 1,000 kW, the most tokens first" in told
+    assert "published API prices" in told
+    rows = pd.read_csv(tmp_path / "a.csv")
+    assert (rows["power_kw"] <= 1000).all()
+    assert rows["output_tokens_per_s"].is_monotonic_decreasing
+    assert {"gpus_per_megawatt", "users_per_megawatt", "profit_per_hour_usd"} <= {*rows.columns}
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "words"),
+    [
+        (("--power", "3kW"), 4, "a node of 8 draws"),
+        (("--budget", "1USD/h", "--price", "2"), 4, "below one GPU at 2.00 USD an hour"),
+        (("--budget", "2MUSD"), 3, "say --budget per hour, day, month or year"),
+        (("--budget", "2MUSD/fortnight"), 3, "'fortnight' is no period"),
+        (("--budget", "lots/day"), 3, "--budget lots/day"),
+        (("--startup-time", "5min", "--request-rate", "3"), 3, "--startup-time is of a load"),
+        (("--stock", "h100=3", "--request-rate", "3"), 3, "--stock needs --services"),
+    ],
+)
+def test_what_no_bound_allows_is_told(planner, asked, code, words):
+    ran = planner(*SERVE, "--gpu", "h100", *asked)
+    assert ran.exit_code == code
+    assert words in words_of(ran.err)
+
+
+def test_services_share_a_stock(planner, tmp_path):
+    path, out = tmp_path / "services.toml", tmp_path / "services.json"
+    path.write_text(
+        'input_tokens = 2000\noutput_tokens = 300\nengine = "vllm"\n'
+        '[services.a]\nmodel = "llama-3.1-8b"\nrequest_rate = 30\n'
+        '[services.b]\nmodel = "llama-3.1-8b"\nrequest_rate = 3\nttft = "500ms"\n'
+    )
+    asked = ("size", "--services", str(path), "--stock", "h100=8", "--price", "2")
+    ran = planner(*asked, "--json", str(out))
+    assert ran.exit_code == 0, ran.err
+    assert "2 services on" in words_of(ran.out)
+    written = json.loads(out.read_text())
+    assert [row["service"] for row in written["rows"]] == ["a", "b"]
+    (pool,) = written["pools"]
+    assert pool["most_gpus"] == sum(row["num_gpus"] for row in written["rows"])
+    assert pool["cost_usd"] == pytest.approx(48 * pool["most_gpus"])
+    few = planner("size", "--services", str(path), "--stock", "h100=1", "--price", "2")
+    assert few.exit_code == 4
+    assert "The stock is too small" in words_of(few.err)
+    assert planner(*asked, "--load", "day.csv").exit_code == 3

@@ -241,6 +241,7 @@ def test_a_reserved_base_and_a_peak_by_the_hour(write):
         assert terms.hourly_contract == "on-demand"
         costs = [day_cost(day.hours, base, terms) for base in range(day.peak.num_gpus + 1)]
         assert day.cost == pytest.approx(min(costs))
+        assert day.signed == pytest.approx(3 * 365 * 24 * 3600 * day.base * terms.base)
     frame = answer.to_frame()
     assert len(frame) == 48
     assert (frame["base_gpus"] + frame["on_demand_gpus"] >= frame["num_gpus"]).all()

@@ -1,28 +1,35 @@
-"""The GPUs of a service whose load changes over a day: a reserved base, the peak on demand."""
+"""The GPUs of a service whose load changes over a day: a reserved base, the peak on demand.
+
+The layout is the one whose day costs least, not the one of the fewest GPUs at the peak: what
+shrinks in smaller steps, or serves the night on fewer GPUs, may win.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from planner.base.cells import Value, number
 from planner.base.enums import Contract
 from planner.base.records import record
-from planner.base.units import HOUR
+from planner.base.units import DAY, HOUR
 from planner.decide.sizing.fleet import Fleet
-from planner.decide.sizing.searches import fleet_of
+from planner.decide.sizing.searches import Searches, best_of_each, fleet_of
+from planner.decide.sizing.startup import HOURS, Queue, most_ahead, queue_of
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
 from planner.specs import csv_table
 from planner.specs.csv_table import Column, Row, optional, records
 from planner.specs.paths import load_file
+from planner.specs.price import TERMS
 from planner.workloads.plan import make_plan
 
-HOURS = 24.0
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
@@ -56,6 +63,11 @@ class Load:
     def peak(self) -> float:
         """The most requests per second."""
         return max(period.request_rate for period in self.periods)
+
+    @property
+    def mean(self) -> float:
+        """Requests per second on average."""
+        return self.requests / HOUR / HOURS
 
     @property
     def requests(self) -> float:
@@ -164,25 +176,33 @@ class Terms:
 class Hour:
     """A period of the day, the GPUs that serve it, and what they could serve [1/s].
 
-    ``base`` of them are paid all day, the others by the hour.
+    ``base`` of them are paid all day, the others by the hour. ``paid`` are hours and the GPUs that
+    run in them, those that start for what comes among them; empty without a start-up time.
     """
 
     period: Period
     num_gpus: int
     base: int
     capacity: float
+    paid: tuple[tuple[float, float], ...] = ()
 
     @property
     def on_demand(self) -> int:
         """GPUs beyond the base."""
         return max(self.num_gpus - self.base, 0)
 
+    def hours_beyond(self, base: int) -> float:
+        """GPU-hours of what runs beyond a base."""
+        runs = self.paid or ((self.period.hours, self.num_gpus),)
+        return sum(hours * max(gpus - base, 0) for hours, gpus in runs)
+
 
 @record(kw_only=True)
 class Day:
-    """A day on one GPU: the layout of the peak throughout, as many copies as each hour needs.
+    """A day on one GPU: one layout throughout, as many copies of it as each hour needs.
 
-    ``base`` GPUs are held all day.
+    ``peak`` is its fleet at the peak, ``base`` GPUs are held all day, and those by the hour start
+    ``startup_time`` seconds before they serve.
     """
 
     load: Load
@@ -190,6 +210,7 @@ class Day:
     hours: tuple[Hour, ...]
     base: int
     terms: Terms
+    startup_time: float = 0.0
 
     @property
     def gpu(self) -> str:
@@ -199,7 +220,46 @@ class Day:
     @property
     def gpu_hours(self) -> float:
         """GPU-hours that are paid for in a day."""
-        return HOURS * self.base + sum(hour.on_demand * hour.period.hours for hour in self.hours)
+        return HOURS * self.base + sum(hour.hours_beyond(self.base) for hour in self.hours)
+
+    @property
+    def starting_hours(self) -> float:
+        """GPU-hours of a day that are paid before what they start serves."""
+        serving = sum(hour.on_demand * hour.period.hours for hour in self.hours)
+        return self.gpu_hours - HOURS * self.base - serving
+
+    @property
+    def base_cost(self) -> float:
+        """USD of a day for the GPUs that are held, busy or not."""
+        return HOURS * self.base * HOUR * self.terms.base
+
+    @property
+    def signed(self) -> float:
+        """USD of the held GPUs for the whole term of their contract; NaN without one."""
+        base = self.terms.base_contract or Contract.ON_DEMAND
+        return self.base_cost * (TERMS.get(Contract(base), math.nan) or math.nan) / DAY
+
+    @property
+    def base_utilization(self) -> float:
+        """Share of the hours of the held GPUs in which they are needed; NaN where none is held."""
+        needed = sum(min(hour.num_gpus, self.base) * hour.period.hours for hour in self.hours)
+        return needed / (HOURS * self.base) if self.base else math.nan
+
+    @cached_property
+    def queue(self) -> Queue:
+        """What waits where GPUs are asked for only when the load has risen."""
+        periods = [hour.period for hour in self.hours]
+        return queue_of(
+            [period.start for period in periods],
+            [period.request_rate for period in periods],
+            [hour.capacity for hour in self.hours],
+            self.startup_time / HOUR,
+        )
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """What days are sorted by: cost, then GPU-hours where no price is known."""
+        return math.inf if math.isnan(self.cost) else self.cost, self.gpu_hours
 
     @property
     def cost(self) -> float:
@@ -239,9 +299,12 @@ class Day:
                 capacity: hour.capacity,
                 "base_contract": self.terms.base_contract,
                 "hourly_contract": self.terms.hourly_contract,
+                "starting_gpu_hours": hour.hours_beyond(hour.base) - hour.on_demand * period.hours,
                 "cost_usd": HOUR
-                * period.hours
-                * (hour.base * self.terms.base + hour.on_demand * self.terms.hourly),
+                * (
+                    period.hours * hour.base * self.terms.base
+                    + hour.hours_beyond(hour.base) * self.terms.hourly
+                ),
                 "basis": self.peak.row.get("basis"),
                 "assumed": self.peak.row.get("assumed"),
             }
@@ -249,7 +312,7 @@ class Day:
 
 def day_cost(hours: Sequence[Hour], base: int, terms: Terms) -> float:
     """USD of a day with ``base`` GPUs held throughout and the others by the hour."""
-    beyond = sum(max(hour.num_gpus - base, 0) * hour.period.hours for hour in hours)
+    beyond = sum(hour.hours_beyond(base) for hour in hours)
     return HOUR * (base * HOURS * terms.base + beyond * terms.hourly)
 
 
@@ -265,14 +328,59 @@ def cheapest_base(hours: Sequence[Hour], terms: Terms) -> int:
     return min(numbers, key=lambda base: (day_cost(hours, base, terms), base))
 
 
-def day_of(request: Request, peak: Fleet, load: Load, contracts: Sequence[str | None]) -> Day:
-    """The day of a service whose peak is served by a fleet.
+def days_of(
+    request: Request,
+    fewest: Fleet,
+    load: Load,
+    contracts: Sequence[str | None],
+    searches: Searches,
+    startup_time: float = 0.0,
+) -> tuple[Day, Day]:
+    """The day that costs least of those that serve each hour, and that of the ``fewest`` GPUs.
+
+    Layouts are the best of each mode and engine at the peak, on average and in the quietest hour.
+    One that could not cost less if every GPU of it were always busy is left out.
 
     Raises
     ------
     SpecError, SearchSpaceError
         A price list is faulty.
     """
+    terms = terms_for(request, contracts)
+    first = best = _day(request, fewest, load, terms, startup_time)
+    least = min(period.request_rate for period in load.periods)
+    found: dict[Hashable, Fleet] = {}
+    for rate in dict.fromkeys((load.peak, load.mean, max(least, _LEAST_RATE))):
+        for fleet in best_of_each(replace(request, request_rate=rate), searches):
+            name = _layout(request, fleet)
+            # Of pools the numbers in which they are the most efficient.
+            both = (found.get(name, fleet), fleet)
+            found[name] = min(both, key=lambda one: _least_hours(one, load))
+    found.pop(_layout(request, fewest), None)
+    for fleet in sorted(found.values(), key=lambda one: _least_hours(one, load)):
+        busy = _least_hours(fleet, load)
+        cheapest = HOUR * busy * min(terms.base, terms.hourly)
+        if busy >= best.gpu_hours if math.isnan(best.cost) else cheapest >= best.cost:
+            continue
+        pinned = replace(pinned_to(request, fleet), request_rate=load.peak)
+        if (peak := fleet_of(pinned)) is not None:
+            day = _day(request, peak, load, terms, startup_time)
+            best = min(best, day, key=lambda one: one.order)
+    return best, first
+
+
+def _layout(request: Request, fleet: Fleet) -> Hashable:
+    pinned = pinned_to(request, fleet)
+    return pinned.mode, pinned.engine, tuple(sorted(map(str, pinned.settings.items())))
+
+
+def _least_hours(fleet: Fleet, load: Load) -> float:
+    """GPU-hours of a day if they followed the load without steps."""
+    return load.requests / HOUR * fleet.num_gpus / number(fleet.row["capacity_requests_per_s"])
+
+
+def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup_time: float) -> Day:
+    """The day of a service whose peak is served by a fleet."""
     fleets = fleets_by_rate(pinned_to(request, peak), peak, load)
     hours = [
         Hour(
@@ -283,7 +391,8 @@ def day_of(request: Request, peak: Fleet, load: Load, contracts: Sequence[str | 
         )
         for period in load.periods
     ]
-    terms = terms_for(request, contracts)
+    if startup_time:
+        hours = _started(hours, startup_time)
     base = cheapest_base(hours, terms)
     return Day(
         load=load,
@@ -291,28 +400,50 @@ def day_of(request: Request, peak: Fleet, load: Load, contracts: Sequence[str | 
         hours=tuple(replace(hour, base=base) for hour in hours),
         base=base,
         terms=terms,
+        startup_time=startup_time,
     )
+
+
+def _started(hours: Sequence[Hour], startup_time: float) -> list[Hour]:
+    """The same with the GPUs that run: all that serve within a start-up time."""
+    starts = [hour.period.start for hour in hours]
+    spans = most_ahead(starts, [hour.num_gpus for hour in hours], startup_time / HOUR)
+    paid: list[list[tuple[float, float]]] = [[] for _ in hours]
+    for start, end, gpus in zip(*map(list, (spans.starts, spans.ends, spans.values)), strict=True):
+        paid[bisect_right(starts, start) - 1].append((end - start, gpus))
+    return [replace(hour, paid=tuple(runs)) for hour, runs in zip(hours, paid, strict=True)]
 
 
 def fleets_by_rate(pinned: Request, peak: Fleet, load: Load) -> dict[float, Fleet]:
     """The smallest fleet of one layout for every rate of a load.
 
     What serves more serves less, too: pools of a few workers may miss a latency at a rate where
-    one more of either kind keeps it.
+    one more of either kind keeps it. Between two rates that take as many GPUs none is looked at.
     """
+    rates = sorted({period.request_rate for period in load.periods})
     found = {load.peak: peak}
-    smallest = peak
-    for rate in sorted({period.request_rate for period in load.periods}, reverse=True):
-        if rate == load.peak:
-            continue
-        for spare in _SPARE:
-            fleet = fleet_of(replace(pinned, request_rate=max(spare * rate, _LEAST_RATE)))
-            if fleet is not None:
-                break
-        if fleet is not None and fleet.num_gpus < smallest.num_gpus:
-            smallest = fleet
-        found[rate] = smallest
+    parts = [(0, len(rates) - 1)] if len(rates) > 1 else []
+    if parts:
+        found[rates[0]] = _at_most(pinned, rates[0], peak)
+    while parts:  # the busiest first: quieter ones take no more
+        low, high = parts.pop()
+        below, above = found[rates[low]], found[rates[high]]
+        if below.num_gpus >= above.num_gpus:
+            found.update(dict.fromkeys(rates[low:high], above))
+        elif high - low > 1:
+            middle = (low + high) // 2
+            found[rates[middle]] = _at_most(pinned, rates[middle], above)
+            parts += [(low, middle), (middle, high)]
     return found
+
+
+def _at_most(pinned: Request, rate: float, above: Fleet) -> Fleet:
+    """The smallest fleet of a rate, or that of a higher rate where it has no more GPUs."""
+    for spare in _SPARE:
+        fleet = fleet_of(replace(pinned, request_rate=max(spare * rate, _LEAST_RATE)))
+        if fleet is not None:
+            return fleet if fleet.num_gpus < above.num_gpus else above
+    return above
 
 
 def pinned_to(request: Request, fleet: Fleet) -> Request:

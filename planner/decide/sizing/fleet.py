@@ -22,6 +22,7 @@ from planner.workloads.scenes import EACH_ITS_OWN
 
 if TYPE_CHECKING:
     from planner.decide.sizing.day import Day
+    from planner.decide.sizing.envelope import Yield
 
 RATE = "request_rate"
 SUFFIXES = {unit: ENDINGS[unit] for unit in ("d", "s", "GiB", "USD")}
@@ -29,7 +30,7 @@ SUFFIXES = {unit: ENDINGS[unit] for unit in ("d", "s", "GiB", "USD")}
 
 # What a plan is made for; prices, networks and software are told by fleet.
 _OF_WORK = terms_about("work")
-FEWEST, CHEAPEST, FASTEST = "fewest", "cheapest", "fastest"
+FEWEST, CHEAPEST, FASTEST, MOST = "fewest", "cheapest", "fastest", "most"
 
 
 @record(kw_only=True)
@@ -119,8 +120,10 @@ class Size:
     ``tried`` are the numbers of GPUs that were looked at, ascending, ``not_tried`` whole nodes
     below the fewest that might be enough too. ``is_other_contract``: nobody named a contract, and
     no price is known under the usual one. ``precision`` is that of the cheapest run beside the
-    other one, where nobody gave it and it moves the run. ``day`` is a day of a service whose load
-    changes, if that was asked for.
+    other one, where nobody gave it and it moves the run. ``day`` is the cheapest day of a service
+    whose load changes, if that was asked for, and ``cheapest`` its fleet at the peak;
+    ``day_of_fewest`` that of the layout of the fewest GPUs at the peak. ``carried`` is what a
+    service carries within a limit of power or a budget, where that was asked for.
     """
 
     gpu: str
@@ -134,11 +137,15 @@ class Size:
     is_other_contract: bool = False
     precision: MovingFact | None = None
     day: Day | None = None
+    day_of_fewest: Day | None = None
+    carried: Yield | None = None
 
     @property
     def choices(self) -> dict[str, Fleet]:
         """The fleets there are by what they are best at; what is best at several has one entry."""
         found: dict[str, Fleet] = {}
+        if self.carried is not None:
+            return {MOST: self.carried.fleet}
         for name in (FEWEST, CHEAPEST, FASTEST):
             fleet = getattr(self, name)
             if fleet is None:
@@ -155,10 +162,15 @@ class Size:
 
     @property
     def order(self) -> tuple[bool, float, float]:
-        """What sizes are sorted by: cost, then GPUs; what has none comes last."""
+        """What sizes are sorted by: cost, then GPUs; what has none comes last.
+
+        Within a limit of power or a budget the most tokens come first.
+        """
         best = self.cheapest or self.fewest
         if best is None:
             return True, math.inf, math.inf
+        if self.carried is not None:
+            return False, -self.carried.output_tokens, float(best.num_gpus)
         cost = best.cost if self.day is None else self.day.cost
         return False, math.inf if math.isnan(cost) else cost, float(best.num_gpus)
 
@@ -169,7 +181,10 @@ class Size:
             yield {**head, "choice": "", "feasible": False, "reason": self.reason}
         for name, fleet in self.choices.items():
             told: dict[str, Value] = {**head, "choice": name, "feasible": True, "reason": ""}
-            yield {**told, "confidence": confidence, **_columns(fleet.margins), **fleet.row}
+            more = {} if self.carried is None else self.carried.columns
+            yield {
+                **told, "confidence": confidence, **_columns(fleet.margins), **fleet.row, **more,
+            }  # fmt: skip
 
 
 def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Value]:

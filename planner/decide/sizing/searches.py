@@ -12,11 +12,11 @@ from planner.decide.open_facts import MovingFact, moving_facts
 from planner.decide.sizing.fleet import Fleet, Size
 from planner.decide.sizing.floor import MORE_EFFICIENT, Floor, Missed, reason_of
 from planner.estimators.training.share import Setting
-from planner.optimize.collector import Collector
 from planner.optimize.constraints import Constraint
 from planner.optimize.other_terms import searched
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
+from planner.optimize.source import Candidates
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
 from planner.workloads.deployments import DISAGGREGATED
@@ -39,7 +39,9 @@ class Searches:
         SpecError, SearchSpaceError
             Something is unknown, faulty or impossible.
         """
-        asked = (request.objectives, request.num_gpus, request.mode, tuple(limits))
+        asked = (
+            request.objectives, request.num_gpus, request.mode, request.request_rate, tuple(limits),
+        )  # fmt: skip
         if asked not in self.found:
             plans = [make_plan(replace(request, contract=one)) for one in self.contracts]
             problems = [_limited(plan, limits) for plan in plans]
@@ -143,7 +145,7 @@ class TrainingSizer:
         near = tuple(count for count in others if count <= _DEARER * fewest.num_gpus)
         for count in [*near[:_TRIED_ABOVE], *thinned(near, _TRIED_ABOVE)]:
             self._at(count)
-        is_budget = "cost" in self.request.constraints
+        is_budget = not {"cost", "power"}.isdisjoint(self.request.constraints)
         if is_budget:
             self._fastest(tuple(others))
         fleets = [fleet for fleet in self.found.values() if fleet is not None]
@@ -350,6 +352,26 @@ def serving_size(request: Request, searches: Searches) -> Size:
     return replace(head, fewest=fewest, cheapest=cheapest)
 
 
+def best_of_each(request: Request, searches: Searches) -> list[Fleet]:
+    """The plan of the fewest GPUs of each mode and engine that has one.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible.
+    """
+    found = best_of_groups(*searches.of(replace(request, objectives=_FEWEST)))
+    return [Fleet.of(*pair) for pair in found]
+
+
+def best_of_groups(plan: Plan, result: SearchResult) -> Iterator[tuple[Plan, Candidates]]:
+    """The best plan of each mode and engine by the objectives, the best of all first."""
+    found = [group.collector for group in result.groups if len(group.collector.values)]
+    for collector in sorted(found, key=lambda one: tuple(one.values[0])):
+        source, configuration = collector.place(0)
+        yield plan, source.judged(configuration)
+
+
 def fleet_of(request: Request) -> Fleet | None:
     """The plan of the fewest GPUs; None where there is none.
 
@@ -415,10 +437,4 @@ def _beyond(plan: Plan, result: SearchResult) -> Iterator[int]:
 
 def _best(plan: Plan, result: SearchResult) -> Fleet | None:
     """The best plan by the objectives, None without one."""
-    found = [group.collector for group in result.groups if len(group.collector.values)]
-    return _first(plan, min(found, key=lambda one: tuple(one.values[0]))) if found else None
-
-
-def _first(plan: Plan, collector: Collector) -> Fleet:
-    source, configuration = collector.place(0)
-    return Fleet.of(plan, source.judged(configuration))
+    return next((Fleet.of(*pair) for pair in best_of_groups(plan, result)), None)

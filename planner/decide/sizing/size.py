@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from planner.base import text
 from planner.base.cells import Value
 from planner.base.enums import Contract
 from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.records import record
-from planner.base.units import GIB
+from planner.base.units import DAY, GIB, HOUR
 from planner.confidence.classes import gpu_class
 from planner.confidence.intervals import checked_confidence
-from planner.decide.sizing.day import Load, day_of
+from planner.decide.sizing.day import Load, days_of
+from planner.decide.sizing.envelope import POWER, Budget, Envelope
 from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
@@ -40,6 +43,7 @@ Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 _TRAINING = terms_about("sized")
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
+COST = "cost"
 _NOT_REACHED = "not evaluated: the time ended first"
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
@@ -51,6 +55,7 @@ class Sizes:
     request: Request
     sizes: tuple[Size, ...]
     load: Load | None = None
+    budget: Budget | None = None
 
     def __repr__(self) -> str:
         found = [size for size in self.sizes if size.fewest is not None]
@@ -65,7 +70,10 @@ class Sizes:
 
     @cached_property
     def best(self) -> Size | None:
-        """The cheapest, of unknown prices the one of the fewest GPUs; None without any."""
+        """The cheapest, of unknown prices the one of the fewest GPUs; None without any.
+
+        Within a limit of power or a budget the one that carries most.
+        """
         return self.found[0] if self.found else None
 
     @cached_property
@@ -96,6 +104,8 @@ def size_all(
     contracts: Sequence[str | None] = (None,),
     *,
     load: Load | None = None,
+    startup_time: float = 0.0,
+    budget: Budget | None = None,
     said: Said = str,
     progress: Progress | None = None,
     workers: int = 1,
@@ -105,7 +115,10 @@ def size_all(
     Without a GPU and a cluster, the GPUs are those of data centers with 60 GiB or more that some
     list has a current price of. ``progress`` is told how many are done and may raise `StopSearch`,
     after which the others have no plan; ``workers`` processes.
-    With a ``load`` the service is sized for its peak, and its day is priced with the contracts.
+    With a ``load`` the service is sized for its peak, and its day is priced with the contracts;
+    GPUs that are had by the hour start ``startup_time`` seconds before they serve. A service
+    without a rate is as large as a limit of power, or a ``budget``, lets it be; of a run the latter
+    is the limit of its cost, and both are kept by the fastest.
 
     Raises
     ------
@@ -115,7 +128,9 @@ def size_all(
     WorkersLost
         Worker processes ended again and again.
     """
-    tasks = tasks_of(request, contracts, load=load, said=said)
+    tasks = tasks_of(
+        request, contracts, load=load, startup_time=startup_time, budget=budget, said=said
+    )
     found, errors = list[Size](), list[PlannerError]()
     for number, outcomes in enumerate(_run(tasks, workers), start=1):
         for contract, outcome in outcomes:
@@ -139,7 +154,7 @@ def size_all(
         raise errors[0]
     asked = request if load is None else replace(request, request_rate=load.peak)
     sizes = tuple(sorted(found, key=lambda one: one.order))
-    return Sizes(request=asked, sizes=sizes, load=load)
+    return Sizes(request=asked, sizes=sizes, load=load, budget=budget)
 
 
 @record(kw_only=True)
@@ -149,6 +164,8 @@ class Task:
     request: Request
     contracts: tuple[str | None, ...]
     load: Load | None = None
+    startup_time: float = 0.0
+    budget: Budget | None = None
 
 
 def tasks_of(
@@ -156,6 +173,8 @@ def tasks_of(
     contracts: Sequence[str | None] = (None,),
     *,
     load: Load | None = None,
+    startup_time: float = 0.0,
+    budget: Budget | None = None,
     said: Said = str,
 ) -> list[Task]:
     """What is to be sized: a task for each GPU.
@@ -165,12 +184,23 @@ def tasks_of(
     SpecError, SearchSpaceError
         As `size_all`, before any is sized.
     """
-    _check(request, load, said)
+    if budget is not None and _trains(request) and budget.period is None:
+        bounds = {**request.constraints, COST: budget.amount}
+        if COST in request.constraints:
+            raise SearchSpaceError(f"{said('budget')} is {said(COST)} of a run: give one of them.")
+        request, budget = replace(request, constraints=bounds), None
+    _check(request, load, startup_time, budget, said)
     asked = _asked(request)
     if load is not None:
         asked = replace(asked, request_rate=load.peak)
     return [
-        Task(request=replace(asked, gpu=gpu, contract=None), contracts=tuple(contracts), load=load)
+        Task(
+            request=replace(asked, gpu=gpu, contract=None),
+            contracts=tuple(contracts),
+            load=load,
+            startup_time=startup_time,
+            budget=budget,
+        )
         for gpu in _gpus(request)
     ]
 
@@ -231,11 +261,20 @@ def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerErr
     try:
         if _trains(request):
             found = TrainingSizer(request=request, searches=searches).size()
+        elif request.request_rate is None:
+            return _within(request, task.budget)
         else:
-            found = serving_size(request, searches)
+            found = _affordable(serving_size(request, searches), task.budget)
         if task.load is not None and found.fewest is not None:
-            day = day_of(request, found.fewest, task.load, task.contracts)
-            found = replace(found, day=day)
+            best, of_fewest = days_of(
+                request,
+                found.fewest,
+                task.load,
+                task.contracts,
+                searches,
+                task.startup_time,
+            )
+            found = replace(found, cheapest=best.peak, day=best, day_of_fewest=of_fewest)
     except PlannerError as error:
         return error
     if found.fewest is None:
@@ -246,12 +285,45 @@ def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerErr
     return replace(found, gpu=str(row["gpu"]), contract=contract, is_other_contract=is_other)
 
 
+def _within(request: Request, budget: Budget | None) -> Size:
+    """What a service carries within its limit of power and a budget."""
+    rate = None if budget is None else budget.rate
+    most, reason = Envelope(request=request, budget=rate).most()
+    head = Size(gpu=str(request.gpu), contract=request.contract or "", reason=reason)
+    if most is None:
+        return head
+    row = most.fleet.row
+    contract = str(row.get("contract") or "")
+    is_other = request.contract is None and contract not in ("", Contract.ON_DEMAND)
+    return replace(
+        head,
+        gpu=str(row["gpu"]),
+        contract=contract,
+        is_other_contract=is_other,
+        fewest=most.fleet,
+        carried=most,
+    )
+
+
+def _affordable(size: Size, budget: Budget | None) -> Size:
+    """The same, or why it is too dear."""
+    best = size.cheapest or size.fewest
+    if budget is None or best is None or best.cost <= budget.rate * HOUR:
+        return size
+    cost, most = text.dollars(best.cost), text.dollars(budget.rate * HOUR)
+    words = f"costs {cost} an hour, above the budget of {most}"
+    if math.isnan(best.cost):
+        words = "costs an unknown price: give --price"
+    return Size(gpu=size.gpu, contract=size.contract, reason=words)
+
+
 def _unpriced(request: Request) -> Size | PlannerError | None:
     """That nobody sells the GPU under the contract that is asked for; None where somebody does."""
     if request.contract is None:
         return None
     try:
-        plan = make_plan(replace(request, num_gpus=1) if _trains(request) else request)
+        is_open = _trains(request) or request.request_rate is None
+        plan = make_plan(replace(request, num_gpus=1) if is_open else request)
     except PlannerError as error:
         return error
     if any(source.site.offer is not None for source in plan.problem.sources):
@@ -284,7 +356,13 @@ def _trains(request: Request) -> bool:
     return request.workload == "train"
 
 
-def _check(request: Request, load: Load | None, said: Said) -> None:
+def _check(
+    request: Request,
+    load: Load | None,
+    startup_time: float,
+    budget: Budget | None,
+    said: Said,
+) -> None:
     """Refuse questions that have no size as their answer, all faults at once."""
     faults = []
     try:
@@ -298,6 +376,10 @@ def _check(request: Request, load: Load | None, said: Said) -> None:
     ]
     if load is not None and request.workload != "serve":
         faults.append(f"{said('load')} is for requests: give {said('workload')} serve.")
+    if startup_time and load is None:
+        faults.append(f"{said('startup_time')} is of a load: give {said('load')}.")
+    if not 0 <= startup_time < DAY:
+        faults.append(f"{said('startup_time')} is less than a day, not {startup_time:g} s.")
     if request.num_requests is not None and request.request_rate is not None:
         faults.append(f"GPUs are sized for a rate that lasts: leave out {said('num_requests')}.")
     if request.workload == "inference":
@@ -307,11 +389,23 @@ def _check(request: Request, load: Load | None, said: Said) -> None:
         if not set(known) & set(request.constraints):
             listed = ", ".join(said(name) for name in known)
             faults.append(f"Give what the GPUs must reach: one or more of {listed}.")
+        if budget is not None:
+            faults.append(f"A run is paid in total: give {said('budget')} without a period.")
     else:
         if load is not None and request.request_rate is not None:
             faults.append(f"{said('load')} has the rates: leave out {said('request_rate')}.")
-        elif load is None and request.request_rate is None:
-            faults.append(f"Give what the GPUs must serve: {said('request_rate')}.")
+        elif not (load or budget or POWER in request.constraints) and request.request_rate is None:
+            faults.append(
+                f"Give what the GPUs must serve: {said('request_rate')}; or what they may draw or "
+                f"cost: {said(POWER)}, {said('budget')}."
+            )
+        if budget is not None and budget.period is None:
+            faults.append(
+                f"A service is paid as long as it runs: say {said('budget')} per hour, day, month "
+                "or year, such as 50kUSD/month."
+            )
+        if budget is not None and load is not None:
+            faults.append(f"The cost of a day is an answer: leave out {said('budget')}.")
         if request.num_gpus is not None:
             faults.append(
                 f"The number of GPUs is the answer: leave out {said('num_gpus')}, or give "

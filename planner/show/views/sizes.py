@@ -29,6 +29,7 @@ from planner.show.page import (  # fmt: skip
     said,
 )
 from planner.show.views.documents import question_manifest
+from planner.show.views.envelopes import carried_blocks, carried_lines, envelope_words
 from planner.show.views.money import basis_line, prices_lines, signed_lines
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.sure import other_formats
@@ -59,7 +60,7 @@ HOURLY = "Hour by hour"
 _LIMIT = "limit_"
 Rows = Sequence[Mapping[str, object]]
 AnyRow = TypeVar("AnyRow", bound=Mapping[str, object])
-_SECONDARY = {"at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
+_SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
 
 
 def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
@@ -71,6 +72,8 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
     yield said(*best_lines(sizes))
     if sizes.load is not None:
         yield from days_blocks(sizes)
+    elif sizes.best is not None and sizes.best.carried is not None:
+        yield from carried_blocks(sizes)
     elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
         sure = sizes.request.limit_confidence
         rows = by_cost([row for size in sizes.found for row in size.rows(sure)])
@@ -92,6 +95,8 @@ def question_lines(sizes: Sizes) -> list[str]:
     work = "" if request.total_tokens is None else f", {text.large(request.total_tokens)} tokens"
     if sizes.load is not None:
         work = f", the load of {sizes.load.name} with {request.request_rate:g} at its peak"
+    elif found is not None and found.carried is not None:
+        work = f", as much as {envelope_words(sizes)} carry"
     elif request.request_rate is not None:
         work = f", {request.request_rate:g} requests per second"
     lines = [f"GPUs to {request.workload} {model}{work}", *_work_lines(sizes)]
@@ -123,6 +128,10 @@ def best_lines(sizes: Sizes) -> list[str]:
     if sizes.best is None:
         return ["No GPU type keeps the limits."]
     sure, best = sizes.request.limit_confidence, sizes.best
+    if best.carried is not None:
+        return carried_lines(sizes)
+    if best.day is not None:
+        return [*_day_best_lines(best, best.day, sure)]
     lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
     solid = next(
         (size for size in sizes.found if not _cheapest(size).row.get("price_doubts")), None
@@ -169,8 +178,8 @@ def note_lines(sizes: Sizes) -> list[str]:
 
 def _recommended(sizes: Sizes) -> list[Size]:
     """The cheapest and the one of the fewest GPUs."""
-    if sizes.best is None:
-        return []
+    if sizes.best is None or sizes.best.carried is not None:
+        return [] if sizes.best is None else [sizes.best]
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     return [sizes.best] if fewest is sizes.best else [sizes.best, fewest]
 
@@ -227,9 +236,7 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
     if fleet is None:
         return ""
     row, parts = fleet.row, [f"{word}: {fleet.num_gpus:,} x {_named(size)}"]
-    workload = _workload(row)
-    plan_words = (workload.wording.brief or workload.wording.in_short)(row)
-    parts.append(f"{row[workload.profile_kind]}, {plan_words}")
+    parts.append(f"{row[_workload(row).profile_kind]}, {_brief(row)}")
     for column in COSTS:
         if column in row and math.isfinite(number(row[column] or None)):
             words = told(column, row[column], ends_in(column, row))
@@ -242,6 +249,40 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
         parts.append(told(_TIME, row[_TIME], ends_in(_TIME, row)))
     parts += [margin_words(margin, confidence) for margin in fleet.margins]
     return "; ".join(filter(None, parts))
+
+
+def _day_best_lines(size: Size, day: Day, confidence: float) -> Iterator[str]:
+    """The cheapest day, and what the layout of the fewest GPUs at the peak would cost."""
+    row = day.peak.row
+    least = min(hour.num_gpus for hour in day.hours)
+    parts = [f"Cheapest day: {_from_to(least, day.peak.num_gpus)} x {size.gpu}"]
+    parts.append(f"at the peak {row['engine']}, {_brief(row)}")
+    if math.isfinite(day.cost):
+        each = text.significant(1000 * day.cost / day.load.requests)
+        parts += [f"{text.count(day.cost)} USD a day", f"{each} USD per 1,000 requests"]
+    parts += [margin_words(margin, confidence) for margin in day.peak.margins]
+    yield "; ".join(parts)
+    other = size.day_of_fewest
+    if other is None or other.order <= day.order:
+        return
+    words = _brief(other.peak.row)
+    least = min(hour.num_gpus for hour in other.hours)
+    more = f"{text.count(other.gpu_hours)} GPU-hours a day, not {text.count(day.gpu_hours)}"
+    if math.isfinite(other.cost):
+        more = f"{text.count(other.cost)} USD a day, {text.percent(other.cost / day.cost - 1)} more"
+    yield (
+        f"Fewest at the peak: {other.peak.row['engine']}, {words}; "
+        f"{_from_to(least, other.peak.num_gpus)} GPUs over the day: {more}"
+    )
+
+
+def _brief(row: Mapping[str, object]) -> str:
+    wording = _workload(row).wording
+    return (wording.brief or wording.in_short)(row)
+
+
+def _from_to(least: int, most: int) -> str:
+    return text.count(most) if least == most else f"{text.count(least)} to {text.count(most)}"
 
 
 def by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
@@ -296,8 +337,12 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
         ]
         cells = [Cell(text=text.percent(one), number=100 * one) for one in spare]
         yield Column("least spare", cells)
-    plans = [f"{row[w.profile_kind]} {layout_of(w, row)}" for row in rows for w in [_workload(row)]]
-    yield Column("plan", plans, numeric=False)
+    yield Column("plan", [_planned(row) for row in rows], numeric=False)
+
+
+def _planned(row: Mapping[str, object]) -> str:
+    workload = _workload(row)
+    return f"{row[workload.profile_kind]} {layout_of(workload, row)}"
 
 
 def _counts(rows: Rows, name: str) -> list[Cell]:
@@ -379,6 +424,14 @@ def day_row(day: Day) -> dict[str, str | float | None]:
         "cost_per_month_usd": day.cost_per_month,
         "cost_at_peak_usd": day.cost_at_peak,
         "utilization": day.utilization,
+        "base_cost_usd": day.base_cost,
+        "hourly_cost_usd": day.cost - day.base_cost,
+        "base_utilization": day.base_utilization,
+        "base_signed_usd": day.signed,
+        "starting_gpu_hours": day.starting_hours,
+        "late_requests": day.queue.late,
+        "late_share": day.queue.late / day.load.requests,
+        "most_waiting_requests": day.queue.longest,
     }
     return {
         "gpu": day.gpu,
@@ -386,6 +439,9 @@ def day_row(day: Day) -> dict[str, str | float | None]:
         "base_gpus": day.base,
         "gpu_hours": day.gpu_hours,
         **{name: known_value(figure) for name, figure in figures.items()},
+        "base_contract": day.terms.base_contract,
+        "hourly_contract": day.terms.hourly_contract,
+        "plan": _planned(day.peak.row),
     }
 
 
@@ -413,6 +469,7 @@ def days_table(rows: Rows) -> Table:
         Column(
             "utilization", [Cell(text=text.percent(one), number=100 * one) for one in used], "used"
         ),
+        Column("plan", [str(row["plan"]) for row in rows], numeric=False),
     ]
     return fitted(columns, lambda name: _SECONDARY.get(name, 0), [BEST])
 
@@ -432,17 +489,42 @@ def day_lines(day: Day) -> list[str]:
         contract = f" {terms.hourly_contract}" if terms.hourly_contract else ""
         lines = [f"One price{contract}, {each[1]}: {day.base} GPUs never rest."]
     else:
+        beyond = day.gpu_hours - 24 * day.base
         lines = [
-            f"Held all day: {day.base} GPUs {terms.base_contract} at {each[0]}; beyond them "
-            f"{terms.hourly_contract} at {each[1]}."
+            f"Held all day: {day.base} GPUs {terms.base_contract} at {each[0]}, "
+            f"{text.count(day.base_cost)} USD a day, needed {text.percent(day.base_utilization)} "
+            f"of the time; beyond them {text.count(beyond)} GPU-hours {terms.hourly_contract} at "
+            f"{each[1]}, {text.count(day.cost - day.base_cost)} USD a day."
         ]
+        if math.isfinite(day.signed):
+            lines.append(
+                f"Signed for the term of {terms.base_contract}: {text.dollars(day.signed)}."
+            )
     saved = 1 - day.cost / day.cost_at_peak if day.cost_at_peak else 0.0
     if saved > 0:
         lines.append(
             f"That is {text.percent(saved)} less than {day.peak.num_gpus} GPUs all day at the "
             "lower price."
         )
-    return lines
+    return [*lines, _start_line(day)]
+
+
+def _start_line(day: Day) -> str:
+    """What starting takes, and what waits where nobody starts ahead of the load."""
+    if not day.startup_time:
+        return "GPUs start in no time here: --startup-time counts it."
+    late = day.queue.late
+    line = (
+        f"Start-up {text.duration(day.startup_time)}: {text.significant(day.starting_hours)} "
+        "GPU-hours a day are paid before they serve, started ahead of the load by the clock."
+    )
+    if not late:
+        return f"{line} Started when the load has risen, no request is late either."
+    return (
+        f"{line} Started when the load has risen, {text.count(late)} requests a day are late "
+        f"({text.percent(late / day.load.requests)}), at most {text.count(day.queue.longest)} wait "
+        "at once."
+    )
 
 
 def hour_columns(rows: Rows) -> list[Column]:

@@ -224,6 +224,8 @@ def size_curves(sizes: Sizes) -> Curves:
     rows = [fleet.row for size in sizes.found for fleet in size.choices.values()]
     x_column, y_column = (_known_column(rows, names) for names in (_TIMES, _COSTS))
     best = sizes.best
+    if best is not None and best.carried is not None:  # what is carried is the answer
+        x_column, y_column = y_column, "output_tokens_per_s"
     cheapest = None if best is None else best.cheapest or best.fewest
     point = None if cheapest is None else _point(cheapest.row, x_column, y_column)
     return Curves(

@@ -1,0 +1,304 @@
+"""What a service carries within a number of watts or of dollars: the GPUs follow from them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from planner.base import text
+from planner.base.cells import Value, number
+from planner.base.records import record
+from planner.base.units import DAY, HOUR, KILOWATT, MEGAWATT, MONTH, YEAR, parse_quantity
+from planner.decide.api_comparison import ApiComparison, Offer, compared_with_apis
+from planner.decide.sizing.day import pinned_to
+from planner.decide.sizing.fleet import Fleet
+from planner.decide.sizing.floor import Missed, reason_of
+from planner.decide.sizing.searches import Searches, best_of_groups
+from planner.errors import SearchSpaceError
+from planner.optimize.collector import known_value
+from planner.question.request import Request
+from planner.specs.gpu import ClusterSpec
+from planner.workloads.deployments import DISAGGREGATED
+from planner.workloads.place import LARGEST_OF_ALL
+from planner.workloads.plan import Plan, make_plan
+
+POWER, BUDGET, MOST_GPUS = "power", "budget", "max_gpus"
+NUMBERS = ("replicas", "prefill_replicas")
+_ROUNDED = 1e-9
+_PERIODS = {"h": HOUR, "hour": HOUR, "day": DAY, "d": DAY, "month": MONTH, "year": YEAR}
+_PER = re.compile(r"\s*(?:/|\bper\b|\ba\b)\s*")
+# So many nodes tell which layout makes the most of a watt and of a dollar.
+_NODES = 8
+# Pools of more GPUs are so many times those of a part of them.
+_MOST_AT_ONCE = 512
+# Layouts that are looked at on all GPUs, and how often their number is corrected.
+_LAYOUTS, _CORRECTIONS = 3, 8
+_THROUGHPUT = ("throughput", "request_latency")
+_PER_TOKEN = {POWER: "energy_per_million_tokens", BUDGET: "cost_per_million_tokens"}
+_COLUMN = {POWER: "energy_per_million_tokens_kwh", BUDGET: "cost_per_million_tokens_usd"}
+
+
+@record(kw_only=True)
+class Budget:
+    """USD in total, or in every ``period`` [s] where there is one."""
+
+    amount: float
+    period: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """USD/s; of a total unknown."""
+        return math.nan if self.period is None else self.amount / self.period
+
+
+def read_budget(given: object, said: str = "budget") -> Budget:
+    """A budget in total, or with its period: ``2MUSD``, ``50kUSD/month``, ``100 per hour``.
+
+    >>> read_budget("50k/month").period == 365 * 24 * 3600 / 12
+    True
+
+    Raises
+    ------
+    SearchSpaceError
+        It is no amount, or its period is none.
+    """
+    words = _PER.split(str(given).strip().removeprefix("$"), maxsplit=1)
+    amount, period = words[0], words[1] if len(words) > 1 else None
+    if period is not None and period not in _PERIODS:
+        raise SearchSpaceError(
+            f"{said} {given}: {period!r} is no period; say per hour, day, month or year."
+        )
+    try:
+        value = parse_quantity(amount, "usd", "USD")
+    except ValueError as error:
+        raise SearchSpaceError(f"{said} {given}: {error}.") from error
+    if value <= 0:
+        raise SearchSpaceError(f"{said} {given}: is no money to spend.")
+    return Budget(amount=value, period=None if period is None else _PERIODS[period])
+
+
+@record(kw_only=True)
+class Yield:
+    """What a fleet within an envelope carries, and what is paid for that elsewhere.
+
+    ``api``: published prices per token of the model, at which its requests could be sold; ``pue``
+    is the power of the building over that of what computes in it, None where no power is known.
+    """
+
+    fleet: Fleet
+    api: ApiComparison
+    pue: float | None = None
+
+    @property
+    def output_tokens(self) -> float:
+        """Generated tokens per second."""
+        return number(self.fleet.row["output_tokens_per_s"])
+
+    @property
+    def users(self) -> float:
+        """Requests in flight at once: by Little's law those of a second times their latency."""
+        row = self.fleet.row
+        return number(row["requests_per_s"]) * number(row["request_latency_s"])
+
+    @property
+    def megawatts(self) -> float:
+        """At the building's meter; NaN where the power of the GPU is unknown."""
+        return number(self.fleet.row["power_kw"]) * KILOWATT / MEGAWATT
+
+    @property
+    def offer(self) -> Offer | None:
+        """The median of the current prices of the model's tokens, or else of the old ones."""
+        return self.api.marked.get("median")
+
+    @property
+    def revenue(self) -> float:
+        """USD per hour for all requests at the median price; NaN where none is published."""
+        if self.offer is None:
+            return math.nan
+        return self.offer.cost * number(self.fleet.row["requests_per_s"]) * HOUR
+
+    @property
+    def profit(self) -> float:
+        """USD per hour that the revenue leaves of what the GPUs cost."""
+        return self.revenue - self.fleet.cost
+
+    @property
+    def columns(self) -> dict[str, Value]:
+        """What is told beside the columns of the fleet."""
+        row, mega = self.fleet.row, self.megawatts
+        offer = self.offer
+        each = {
+            "gpus_per_megawatt": self.fleet.num_gpus / mega,
+            "output_tokens_per_s_per_megawatt": self.output_tokens / mega,
+            "requests_per_s_per_megawatt": number(row["requests_per_s"]) / mega,
+            "users": self.users,
+            "users_per_megawatt": self.users / mega,
+            "cost_per_hour_per_megawatt_usd": self.fleet.cost / mega,
+            "revenue_per_hour_usd": self.revenue,
+            "profit_per_hour_usd": self.profit,
+            "profit_per_hour_per_megawatt_usd": self.profit / mega,
+            "break_even_utilization": math.nan if offer is None else offer.utilization,
+        }
+        return {
+            **{name: known_value(value) for name, value in each.items()},
+            "pue": self.pue,
+            "api_provider": None if offer is None else offer.price.provider,
+            "api_prices": len(self.api.current) or len(self.api.offers),
+        }
+
+
+@dataclass
+class Envelope:
+    """The search of one GPU under one contract: the most tokens within watts, dollars or both.
+
+    ``request`` has the bound of power, ``budget`` [USD/s] that of the price of all GPUs.
+    """
+
+    request: Request
+    budget: float | None = None
+
+    def most(self) -> tuple[Yield | None, str]:
+        """What carries most; without one, why there is none.
+
+        Raises
+        ------
+        SpecError, SearchSpaceError
+            Something is unknown, faulty or impossible.
+        """
+        most = self._affordable()
+        if isinstance(most, str):
+            return None, most
+        node = self._cluster.gpus_per_node
+        count = min(most // node, _NODES) * node or 2 ** (most.bit_length() - 1)
+        layouts, reason = self._layouts(count)
+        if not layouts:
+            return None, reason
+        found = [self._grown(fleet, most) for fleet in layouts]
+        best = max((one for one in found if one is not None), key=_most_tokens, default=None)
+        return best, "" if best is not None else self._too_little(layouts[0], min(node, count))
+
+    @cached_property
+    def _plan(self) -> Plan:
+        return make_plan(replace(self.request, num_gpus=1))
+
+    @property
+    def _cluster(self) -> ClusterSpec:
+        return self._plan.problem.setting.machine.cluster
+
+    @property
+    def _power(self) -> float | None:
+        return self.request.constraints.get(POWER)
+
+    def _affordable(self) -> int | str:
+        """GPUs that the budget, the cluster and max_gpus leave; or why there is none."""
+        machine = self._plan.problem.setting.machine
+        if self._power is not None and machine.gpu.thermal_design_power is None:
+            return f"the power of {self.request.gpu} is unknown"
+        bounds = [self._cluster.max_gpus, self.request.constraints.get(MOST_GPUS), LARGEST_OF_ALL]
+        if self.budget is not None:
+            price = self._plan.problem.sources[0].site.price
+            if math.isnan(price):
+                return "the price is unknown: give --price"
+            bounds.append(math.floor(self.budget / price + _ROUNDED))
+            if not bounds[-1]:
+                budget, each = text.dollars(self.budget * HOUR), text.dollars(price * HOUR)
+                return f"a budget of {budget} an hour is below one GPU at {each} an hour"
+        return int(min(bound for bound in bounds if bound is not None))
+
+    def _layouts(self, count: int) -> tuple[list[Fleet], str]:
+        """The layouts that make most of a watt or of a dollar on so many GPUs, or why none does."""
+        open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
+        bounds = {name: self.request.constraints[name] for name in open_ones}
+        asked = replace(self.request, num_gpus=count, constraints=bounds)
+        searches, found, missed = Searches((self.request.contract,)), dict[str, Fleet](), []
+        for name, bound in ((POWER, self._power), (BUDGET, self.budget)):
+            if bound is None:
+                continue
+            plan, result = searches.of(replace(asked, objectives=(_PER_TOKEN[name],)))
+            missed.append(Missed.of(plan, result))
+            fleets = [Fleet.of(*pair) for pair in best_of_groups(plan, result)]
+            fleets.sort(key=lambda fleet: number(fleet.row[_COLUMN[name]]))
+            found |= {str(pinned_to(asked, one)): one for one in fleets[:_LAYOUTS]}
+        return [*found.values()], "" if found else reason_of(missed)
+
+    def _grown(self, fleet: Fleet, most: int) -> Yield | None:
+        """As many GPUs of a layout as are within all bounds; None where a step of them is not."""
+        step = self._step(fleet, most)
+        count = most // step * step
+        if self._power is not None:
+            each = number(fleet.row["power_kw"]) * KILOWATT / fleet.num_gpus
+            count = min(count, math.floor(self._power / each / step) * step)
+        best: Yield | None = None
+        tried = set[int]()
+        while count >= step and count not in tried and len(tried) < _CORRECTIONS:
+            tried.add(count)
+            found, share = self._at(fleet, count, step)
+            if found is not None:
+                best = found if best is None else max(best, found, key=_most_tokens)
+                share = 1.0 if math.isnan(share) else share
+                count = found.fleet.num_gpus
+                tried.add(count)
+            left = count - step if math.isnan(share) else math.floor(count / share / step) * step
+            count = min(left, most // step * step if found is not None else count - step)
+        return best
+
+    def _step(self, fleet: Fleet, most: int) -> int:
+        """GPUs by which a fleet grows: whole copies of the layout on whole nodes."""
+        is_pool = fleet.row.get("prefill_replicas") is not None
+        copy = 1 if is_pool else fleet.num_gpus // int(number(fleet.row["replicas"]))
+        node = self._cluster.gpus_per_node
+        if most < node:
+            return fleet.num_gpus if is_pool else copy
+        return math.lcm(copy, node)
+
+    def _at(self, fleet: Fleet, count: int, step: int) -> tuple[Yield | None, float]:
+        """A layout on so many GPUs where it keeps all limits, and the share of the power it draws.
+
+        NaN where no power is asked for, or something else is missed.
+        """
+        pinned = pinned_to(replace(self.request, num_gpus=count, objectives=_THROUGHPUT), fleet)
+        times = math.ceil(count / _MOST_AT_ONCE) if pinned.mode == DISAGGREGATED else 1
+        part = count // times // step * step
+        power = {POWER: self._power / times} if self._power is not None else {}
+        asked = replace(pinned, num_gpus=part, constraints={**self.request.constraints, **power})
+        plan, result = Searches((self.request.contract,)).of(asked)
+        best = next(best_of_groups(plan, result), None)
+        if best is not None and times > 1:
+            row = Fleet.of(*best).row
+            numbers = {name: times * int(number(row[name])) for name in NUMBERS}
+            settings = {**pinned.settings, **numbers}
+            asked = replace(
+                asked,
+                num_gpus=part * times,
+                settings=settings,
+                constraints=self.request.constraints,
+            )
+            plan, result = Searches((self.request.contract,)).of(asked)
+            best = next(best_of_groups(plan, result), None)
+        if best is None:
+            misses = [one for one in result.nearest_misses if one.rejection == POWER]
+            return None, misses[0].value / misses[0].bound if misses else math.nan
+        found = Fleet.of(*best)
+        shares = [one.sure / one.bound for one in found.margins if one.name == POWER]
+        profile = best[1].source.site.power
+        carried = Yield(
+            fleet=found,
+            api=compared_with_apis(*best),
+            pue=None if profile is None else profile.pue.value,
+        )
+        return carried, shares[0] if shares else math.nan
+
+    def _too_little(self, fleet: Fleet, count: int) -> str:
+        """What one node of a layout draws."""
+        plain = Envelope(request=replace(self.request, constraints={}), budget=self.budget)
+        one, _ = plain._at(fleet, count, count)
+        if one is None or self._power is None:
+            return f"nothing carries requests on {text.gpus(count)} within the limits"
+        draws = text.watts(KILOWATT * number(one.fleet.row["power_kw"]))
+        return f"a node of {count} draws {draws}, above {text.watts(self._power)}"
+
+
+def _most_tokens(one: Yield) -> tuple[float, int]:
+    return one.output_tokens, -one.fleet.num_gpus

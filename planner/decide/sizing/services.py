@@ -1,0 +1,502 @@
+"""Several services that share a stock of GPUs: each where all together are cheapest."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.base import text
+from planner.base.arrays import FloatArray
+from planner.base.cells import Value
+from planner.base.records import record
+from planner.base.units import HOUR
+from planner.decide.sizing.allocation import Allocation, Type, cheapest_allocation, held_and_cost
+from planner.decide.sizing.day import DAYS_PER_MONTH, Load, Terms, read_load, terms_for
+from planner.decide.sizing.fleet import Fleet, Size
+from planner.decide.sizing.size import Progress, current_gpus, size_all
+from planner.decide.sizing.startup import HOURS
+from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, did_you_mean
+from planner.question.inputs import full_name, several, shown, whole
+from planner.question.request import ALL, Request
+from planner.question.terms import terms_of
+from planner.specs.catalogue import Catalogue
+from planner.specs.load import read_toml
+from planner.specs.paths import SpecKind
+from planner.workloads.given import Said, make_request
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_SERVICES = 16
+# Shares of a service's requests on one of two types of GPUs.
+_PARTS = (0.25, 0.5, 0.75)
+_SERVICES, _STOCK, _LOAD = "services", "stock", "load"
+
+
+@record(kw_only=True)
+class Service:
+    """A service by its name: what it is asked, and its load where that changes over a day."""
+
+    name: str
+    request: Request
+    load: Load | None = None
+
+    @property
+    def peak(self) -> float:
+        """The most requests per second."""
+        return self.load.peak if self.load else self.request.request_rate or 0.0
+
+    @property
+    def starts(self) -> list[float]:
+        """When its periods begin [h]."""
+        return [period.start for period in self.load.periods] if self.load else [0.0]
+
+    def of_share(self, part: float) -> Service:
+        """The same with a share of its requests."""
+        if part == 1:
+            return self
+        if self.load is None:
+            return replace(self, request=replace(self.request, request_rate=part * self.peak))
+        periods = [replace(one, request_rate=part * one.request_rate) for one in self.load.periods]
+        return replace(self, load=replace(self.load, periods=tuple(periods)))
+
+
+@record(kw_only=True)
+class Part:
+    """The share of a service's requests that a type of GPU takes."""
+
+    gpu: str
+    share: float
+    size: Size
+
+    @property
+    def peak(self) -> Fleet:
+        """Its fleet at its peak."""
+        return peak_of(self.size)
+
+
+@record(kw_only=True)
+class Placement:
+    """A service in parts on types of GPUs, among the ``sizes`` that it would have on each.
+
+    ``alone`` is what its GPUs would cost a day [USD] if it had all its requests on one type and no
+    other service shared them, by type; NaN where it cannot run.
+    """
+
+    service: Service
+    parts: tuple[Part, ...]
+    sizes: Mapping[str, Size]
+    alone: Mapping[str, float]
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The types it runs on."""
+        return tuple(part.gpu for part in self.parts)
+
+
+@record(kw_only=True)
+class Pool:
+    """The GPUs of one type: ``gpus`` of all services in each part of the day, ``held`` all day."""
+
+    gpu: str
+    stock: float
+    terms: Terms
+    gpus: tuple[float, ...]
+    hours: tuple[float, ...]
+    held: int
+    cost: float
+    of_peaks: int
+
+    @property
+    def most(self) -> int:
+        """The most that are needed at once."""
+        return round(max(self.gpus))
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPU-hours of a day that are paid."""
+        beyond = (h * max(n - self.held, 0) for n, h in zip(self.gpus, self.hours, strict=True))
+        return HOURS * self.held + sum(beyond)
+
+    @property
+    def row(self) -> dict[str, Value]:
+        """Its columns; what is unknown or has no end is None."""
+        return {
+            "gpu": self.gpu,
+            "stock": self.stock if math.isfinite(self.stock) else None,
+            "most_gpus": self.most,
+            "base_gpus": self.held,
+            "gpu_hours": self.gpu_hours,
+            "cost_usd": self.cost,
+            "base_contract": self.terms.base_contract,
+            "hourly_contract": self.terms.hourly_contract,
+        }
+
+
+@record(kw_only=True, repr=False)
+class SharedFleet:
+    """Services on the GPUs that they share; ``is_proven``: no other way costs less.
+
+    ``of_one_type`` is what a day would cost [USD] with all services on one type, whatever its
+    stock, by type; those on which one cannot run are left out.
+    """
+
+    placements: tuple[Placement, ...]
+    pools: tuple[Pool, ...]
+    request: Request
+    is_proven: bool
+    of_one_type: Mapping[str, float]
+
+    def __repr__(self) -> str:
+        where = ", ".join(f"{one.service.name} on {'+'.join(one.gpus)}" for one in self.placements)
+        return f"<SharedFleet: {where}>"
+
+    @property
+    def cost(self) -> float:
+        """USD a day."""
+        return sum(pool.cost for pool in self.pools)
+
+    @property
+    def cost_per_month(self) -> float:
+        """USD of a twelfth of a year."""
+        return self.cost * DAYS_PER_MONTH
+
+    @cached_property
+    def rows(self) -> list[dict[str, Value]]:
+        """A row for each service on each type of GPU, with the ``share`` that it has there."""
+        return [row for one in self.placements for row in _rows(one)]
+
+    @cached_property
+    def table(self) -> Mapping[str, list[Value]]:
+        """The rows as columns; what a row lacks is None."""
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        return {name: [row.get(name) for row in self.rows] for name in names}
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each service on each type of GPU: the plan's columns in full."""
+        import pandas as pd
+
+        return pd.DataFrame(self.table)
+
+
+def peak_of(size: Size) -> Fleet:
+    """The fleet of a size at its peak."""
+    fleet = size.day.peak if size.day else size.cheapest or size.fewest
+    if fleet is None:
+        raise ValueError(f"{size.gpu} has no plan.")
+    return fleet
+
+
+def _rows(one: Placement) -> Iterator[dict[str, Value]]:
+    parts = {part.gpu: part for part in one.parts}
+    for gpu, whole_size in one.sizes.items():
+        part = parts.get(gpu)
+        size = part.size if part else whole_size
+        cost = one.alone[gpu]
+        head: dict[str, Value] = {
+            "service": one.service.name,
+            "gpu": gpu,
+            "share": part.share if part else 0.0,
+            "peak_request_rate": one.service.peak * (part.share if part else 1.0),
+            "feasible": size.fewest is not None,
+            "reason": size.reason,
+            "alone_per_day_usd": cost if math.isfinite(cost) else None,
+        }
+        if size.fewest is not None:
+            head |= {name: value for name, value in peak_of(size).row.items() if name not in head}
+        yield head
+
+
+def read_stock(given: object, said: str = _STOCK) -> dict[str, int]:
+    """GPUs that there are of each type: ``h100=64,b200=32``, or a mapping.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is neither, or a number is none.
+    """
+    if isinstance(given, Mapping):
+        pairs = [*given.items()]
+    else:
+        pairs = [part.partition("=")[::2] for part in str(given).split(",") if part.strip()]
+    stock = {}
+    for gpu, number in pairs:
+        name = str(gpu).strip()
+        if not name or number == "":
+            raise SearchSpaceError(f"{said} is the number of each GPU, as in h100=64,b200=32.")
+        if name in stock:
+            raise SearchSpaceError(f"{said} gives {name} twice.")
+        stock[name] = whole(number, f"{said} of {name}", 1)
+    return stock
+
+
+def read_services(
+    given: str | os.PathLike[str] | Mapping[str, object],
+    common: Mapping[str, object],
+    said: Said = str,
+) -> tuple[tuple[Service, ...], dict[str, int]]:
+    """The services of a TOML file, or of a mapping like it, and its ``stock``.
+
+    ``[services.NAME]`` has the answers of a service: ``model``, ``request_rate`` or ``load`` (a CSV
+    file beside it), lengths, limits; above it stands what they have in common, before which goes
+    what is ``common`` here.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        The file cannot be read; something is unknown, missing or impossible.
+    """
+    folder = Path() if isinstance(given, Mapping) else Path(given).parent
+    table = given if isinstance(given, Mapping) else read_toml(Path(given))
+    own = _mapping(table.get(_SERVICES))
+    if not own or not all(isinstance(answers, Mapping) for answers in own.values()):
+        raise SearchSpaceError(
+            f"Give a table for each service, such as [{_SERVICES}.chat] with model and "
+            "request_rate."
+        )
+    if len(own) > MOST_SERVICES:
+        raise SearchSpaceError(f"At most {MOST_SERVICES} services share GPUs, not {len(own)}.")
+    shared = {name: value for name, value in table.items() if name not in (_SERVICES, _STOCK)}
+    services, faults = [], list[str]()
+    for name, answers in own.items():
+        try:
+            answers = {**shared, **_mapping(answers)}
+            services.append(_service(str(name), answers, common, folder, said))
+        except SearchSpaceError as error:
+            faults += [f"{name}: {line}" for line in str(error).splitlines()]
+    if faults:
+        raise SearchSpaceError("\n".join(faults))
+    return tuple(services), read_stock(table.get(_STOCK, {}))
+
+
+def _service(
+    name: str,
+    answers: Mapping[str, object],
+    common: Mapping[str, object],
+    folder: Path,
+    said: Said,
+) -> Service:
+    limits, asked_of = terms_of("serve", "limit"), terms_of("serve", "question", "parameter")
+    questions = {name: term for name, term in asked_of.items() if "question" in term.kind}
+    asked: dict[str, object] = {**common}
+    bounds = {**_mapping(common.get("constraints"))}
+    load = None
+    for word, value in answers.items():
+        known = full_name(word, {**limits, **questions})
+        if word == _LOAD:
+            beside = folder / str(value)
+            load = read_load(beside if beside.exists() else Path(str(value)))
+        elif known in questions or word == "settings":
+            asked[known if known in questions else word] = value
+        elif known in limits:
+            bounds[known] = value
+        else:
+            hint = did_you_mean(word, [*questions, *limits, _LOAD])
+            raise SearchSpaceError(f"Unknown question or limit {shown(word)}.{hint}")
+    request = make_request({**asked, "workload": "serve", "constraints": bounds}, said=said)
+    if load is None and request.request_rate is None:
+        raise SearchSpaceError(f"Say what it must serve: request_rate or {_LOAD}.")
+    return Service(name=name, request=request, load=load)
+
+
+def _mapping(given: object) -> Mapping[str, object]:
+    return given if isinstance(given, Mapping) else {}
+
+
+def share(
+    services: Sequence[Service],
+    stock: Mapping[str, int],
+    contracts: Sequence[str | None] = (None,),
+    *,
+    startup_time: float = 0.0,
+    said: Said = str,
+    progress: Progress | None = None,
+    workers: int = 1,
+) -> SharedFleet:
+    """The services on the GPUs of a stock, so that all together cost least.
+
+    A service runs on one type of GPU; where the stock is too small for that, on two with quarters
+    of its requests. Types without a stock have no end; without any stock and any GPU the types are
+    all current ones of data centers. Costs are those of a day: what is always needed is held under
+    the cheapest contract for that, the rest is had by the hour.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible.
+    InfeasibleError
+        A service runs on none of the types, or the stock is too small for all.
+    """
+    first = services[0].request
+    names = _types(services, stock)
+    amounts = {_named(first, gpu): number for gpu, number in stock.items()}
+    terms = {gpu: terms_for(replace(first, gpu=gpu, request_rate=1.0), contracts) for gpu in names}
+    if unknown := [gpu for gpu in names if math.isnan(terms[gpu].base)]:
+        raise SearchSpaceError(f"The price of {', '.join(unknown)} is unknown: give --price.")
+    starts = sorted({start for one in services for start in one.starts})
+    hours = np.diff([*starts, HOURS])
+    types = [
+        Type(
+            stock=amounts.get(gpu, math.inf),
+            base=terms[gpu].base * HOUR,
+            hourly=terms[gpu].hourly * HOUR,
+        )
+        for gpu in names
+    ]
+
+    def sizes_of(service: Service, part: float) -> list[Size]:
+        """The sizes of a share of a service on each type."""
+        asked = replace(service.of_share(part).request, gpu=names)
+        load = service.of_share(part).load
+        try:
+            found = size_all(
+                asked,
+                contracts if load else (None,),
+                load=load,
+                startup_time=startup_time if load else 0.0,
+                said=said,
+                workers=workers,
+            ).sizes
+        except PlannerError as error:
+            raise type(error)(f"{service.name}: {error}") from error
+        by_gpu = {_named(first, size.gpu): size for size in found}
+        return [by_gpu[gpu] for gpu in names]
+
+    whole_sizes = []
+    for number, service in enumerate(services, start=1):
+        whole_sizes.append(sizes_of(service, 1.0))
+        if all(size.fewest is None for size in whole_sizes[-1]):
+            why = "; ".join(f"{size.gpu}: {size.reason}" for size in whole_sizes[-1])
+            raise InfeasibleError(f"{service.name} runs on none of the GPUs: {why}")
+        if progress is not None:
+            progress(number)
+    splits = [
+        [[(at, 1.0, size)] for at, size in enumerate(sizes) if size.fewest] for sizes in whole_sizes
+    ]
+
+    def allocated() -> Allocation:
+        ways = [
+            [{at: _needed(size, starts) for at, _, size in split} for split in of_service]
+            for of_service in splits
+        ]
+        return cheapest_allocation(ways, hours, types)
+
+    found = allocated()
+    if found.beyond and len(names) > 1:
+        for service, of_service in zip(services, splits, strict=True):
+            of_service += _halved({part: sizes_of(service, part) for part in _PARTS})
+        found = allocated()
+    chosen = [of_service[way] for of_service, way in zip(splits, found.places, strict=True)]
+    placements = tuple(
+        Placement(
+            service=service,
+            parts=tuple(Part(gpu=names[at], share=part, size=size) for at, part, size in split),
+            sizes=dict(zip(names, sizes, strict=True)),
+            alone={
+                gpu: held_and_cost(_needed(size, starts), hours, of)[1] if size.fewest else math.nan
+                for gpu, size, of in zip(names, sizes, types, strict=True)
+            },
+        )
+        for service, split, sizes in zip(services, chosen, whole_sizes, strict=True)
+    )
+    needs = [
+        [_needed(size, starts) for split in chosen for at, _, size in split if at == number]
+        for number in range(len(names))
+    ]
+    pools = tuple(
+        _pool(gpu, of, terms[gpu], hours, mine)
+        for gpu, of, mine in zip(names, types, needs, strict=True)
+        if mine
+    )
+    if found.beyond:
+        raise InfeasibleError(_too_small(pools, placements))
+    of_one_type = {
+        gpu: _pool(gpu, of, terms[gpu], hours, [_needed(size, starts) for size in sizes]).cost
+        for gpu, of, sizes in zip(names, types, zip(*whole_sizes, strict=True), strict=True)
+        if all(size.fewest for size in sizes)
+    }
+    return SharedFleet(
+        placements=placements,
+        pools=pools,
+        request=first,
+        is_proven=found.is_proven,
+        of_one_type=of_one_type,
+    )
+
+
+def _halved(sizes: Mapping[float, Sequence[Size]]) -> list[list[tuple[int, float, Size]]]:
+    """The ways of a service on two types that share its requests."""
+    types = range(len(next(iter(sizes.values()))))
+    return [
+        [(one, part, sizes[part][one]), (other, 1 - part, sizes[1 - part][other])]
+        for one, other in combinations(types, 2)
+        for part in sizes
+        if sizes[part][one].fewest and sizes[1 - part][other].fewest
+    ]
+
+
+def _types(services: Sequence[Service], stock: Mapping[str, int]) -> tuple[str, ...]:
+    """The GPUs that are named (``all`` are those with a price), those of the stock, or current."""
+    given = [one.request.gpu for one in services if one.request.gpu is not None]
+    named = [str(word) for gpu in given for word in several(gpu, "gpu")]
+    catalogue = Catalogue(services[0].request.specs)
+    words = named or [*stock] or [*current_gpus(catalogue)]
+    if ALL in words:
+        words = [gpu for gpu in catalogue.gpus_on_hand() if catalogue.price(gpu) is not None]
+    found = [catalogue.find(SpecKind.GPUS, word).stem for word in [*words, *stock]]
+    return tuple(dict.fromkeys(found))
+
+
+def _named(request: Request, gpu: str) -> str:
+    """The name of the spec of a GPU."""
+    return Catalogue(request.specs).find(SpecKind.GPUS, gpu).stem
+
+
+def _needed(size: Size, starts: Sequence[float]) -> FloatArray:
+    """GPUs of a service in each part of the day."""
+    if size.day is None:
+        return np.full(len(starts), float(peak_of(size).num_gpus))
+    begins = [hour.period.start for hour in size.day.hours]
+    gpus = np.array([float(hour.num_gpus) for hour in size.day.hours])
+    return gpus[np.searchsorted(begins, starts, side="right") - 1]
+
+
+def _pool(gpu: str, of: Type, terms: Terms, hours: FloatArray, needs: Sequence[FloatArray]) -> Pool:
+    """The GPUs of one type, of all parts that run on it."""
+    together = np.sum(needs, axis=0)
+    held, cost = held_and_cost(together, hours, of)
+    return Pool(
+        gpu=gpu,
+        stock=of.stock,
+        terms=terms,
+        gpus=tuple(together.tolist()),
+        hours=tuple(hours.tolist()),
+        held=held,
+        cost=cost,
+        of_peaks=round(sum(float(gpus.max()) for gpus in needs)),
+    )
+
+
+def _too_small(pools: Sequence[Pool], placements: Sequence[Placement]) -> str:
+    lacking = [
+        f"{text.count(pool.most - pool.stock)} more {pool.gpu} than {text.count(pool.stock)}"
+        for pool in pools
+        if pool.most > pool.stock
+    ]
+    where = ", ".join(
+        f"{one.service.name} on {text.count(part.peak.num_gpus)} {part.gpu}"
+        for one in placements
+        for part in one.parts
+    )
+    return (
+        f"The stock is too small: at best it takes {', '.join(lacking)} ({where}). Give more with "
+        "--stock, or other GPUs with --gpu."
+    )

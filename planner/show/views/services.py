@@ -1,0 +1,134 @@
+"""Several services on GPUs that they share: where each runs, what it would cost elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from planner.base import text
+from planner.base.units import HOUR
+from planner.decide.sizing.services import SharedFleet
+from planner.show.page import GAP, TOTAL, Block, Cell, Column, Title, fitted, said
+from planner.show.views.documents import question_manifest
+from planner.show.views.rows import RowFiles, blocks
+from planner.show.views.told import layout_of, number_of
+from planner.workloads.registry import workload_of
+
+PLACED, POOLS = "Where each service runs", "GPUs that they share"
+_PEAK, _ALONE = "peak_request_rate", "alone_per_day_usd"
+Rows = Sequence[Mapping[str, object]]
+_MOST_TYPES = 5
+_RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3}
+
+
+def services_blocks(fleet: SharedFleet) -> Iterator[Block]:
+    """The answer in words, where each service runs, and the GPUs of each type."""
+    title, *lines = answer_lines(fleet)
+    yield said(title, mark=TOTAL, indent="")
+    yield GAP
+    yield said(*lines)
+    yield Title(text=PLACED)
+    yield fitted(placed_columns(fleet.rows), lambda name: _RANKS.get(name, 2))
+    yield Title(text=POOLS)
+    yield fitted(pool_columns([pool.row for pool in fleet.pools]), lambda _: 0)
+
+
+def answer_lines(fleet: SharedFleet) -> list[str]:
+    """How many GPUs all take, what they cost, and where the next best type is no choice."""
+    pools = ", ".join(f"{text.count(pool.most)} {pool.gpu}" for pool in fleet.pools)
+    lines = [f"{len(fleet.placements)} services on {pools}"]
+    if math.isfinite(fleet.cost):
+        lines.append(
+            f"{text.count(fleet.cost)} USD a day, {text.count(fleet.cost_per_month)} a month."
+        )
+    others = sorted(fleet.of_one_type.items(), key=lambda one: one[1])
+    if len(others) > 1:
+        told = ", ".join(f"{gpu} {text.count(cost)} USD" for gpu, cost in others[:_MOST_TYPES])
+        lines.append(f"All on one type, whatever its stock: {told} a day.")
+    for pool in fleet.pools:
+        if pool.of_peaks > pool.most:
+            lines.append(
+                f"{pool.gpu}: the peaks of its services add up to {text.count(pool.of_peaks)} "
+                f"GPUs, {text.count(pool.most)} are needed at once."
+            )
+        if pool.held and pool.terms.base_contract != pool.terms.hourly_contract:
+            lines.append(
+                f"{pool.gpu}: {text.count(pool.held)} held all day {pool.terms.base_contract} at "
+                f"{text.dollars(pool.terms.base * HOUR)} an hour, beyond them "
+                f"{pool.terms.hourly_contract} at {text.dollars(pool.terms.hourly * HOUR)}."
+            )
+    for one in fleet.placements:
+        known = {gpu: cost for gpu, cost in one.alone.items() if math.isfinite(cost)}
+        best = min(known, key=known.__getitem__)
+        if best not in one.gpus:
+            lines.append(
+                f"{one.service.name}: alone {best} would be cheaper, {text.count(known[best])} USD "
+                f"a day; others use it, or its stock is too small."
+            )
+    if not fleet.is_proven:
+        lines.append("Too many ways to look at all: another may cost less.")
+    return lines
+
+
+def placed_columns(rows: Rows) -> list[Column]:
+    """Of each service the types that it runs on, and what others would cost.
+
+    ``rows`` are those of `planner.decide.sizing.services.SharedFleet`.
+    """
+    workload = workload_of("serve")
+    mine = [row for row in rows if number_of(row, "share") > 0]
+    plans = [f"{row['engine']} {layout_of(workload, row)}" for row in mine]
+    return [
+        Column("service", [str(row["service"]) for row in mine], numeric=False),
+        Column("model", [str(row["model"]) for row in mine], numeric=False),
+        Column("peak", [Cell(text=f"{n:g}", number=n) for n in _all(mine, _PEAK)], "requests /s"),
+        Column("gpu", [str(row["gpu"]) for row in mine], "GPU", numeric=False),
+        Column("number", [_count(n) for n in _all(mine, "num_gpus")], "GPUs"),
+        Column("a_day", [_count(n) for n in _all(mine, _ALONE)], "all here USD/day"),
+        Column("others", [_others(row, rows) for row in mine], "all there USD/day", numeric=False),
+        Column("plan", plans, numeric=False),
+    ]
+
+
+def _all(rows: Rows, name: str) -> list[float]:
+    return [number_of(row, name) for row in rows]
+
+
+def _others(mine: Mapping[str, object], rows: Rows) -> str:
+    """What all of a service would take on other types: ``b200 16: 1,200``."""
+    found = []
+    for row in rows:
+        if row["service"] != mine["service"] or number_of(row, "share") > 0:
+            continue
+        told = ": no"
+        if row["feasible"]:
+            cost = text.count(number_of(row, _ALONE))
+            told = f" {text.count(number_of(row, 'num_gpus'))}: {cost}"
+        found.append(f"{row['gpu']}{told}")
+    return "; ".join(found)
+
+
+def pool_columns(rows: Rows) -> list[Column]:
+    """A line for each type of GPU, by `planner.decide.sizing.services.Pool`."""
+    names = {
+        "stock": "stock", "most_gpus": "most GPUs", "base_gpus": "held all day",
+        "gpu_hours": "GPU-hours", "cost_usd": "USD /day",
+    }  # fmt: skip
+    return [
+        Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
+        *(
+            Column(name, [_count(n) for n in _all(rows, name)], head)
+            for name, head in names.items()
+        ),
+    ]
+
+
+def _count(number: float) -> Cell:
+    return Cell(text=text.count(number) if math.isfinite(number) else "-", number=number)
+
+
+def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) -> None:
+    """A row for each service on each type, with the answer in words and the pools."""
+    files.add(blocks(fleet.table))
+    pools = [pool.row for pool in fleet.pools]
+    files.finish(question_manifest(fleet.request, command), answer=answer_lines(fleet), pools=pools)
