@@ -21,7 +21,10 @@ _SOFTWARE, _GPU_CLASS = 0, "gpu_class"
 BASES = "measured", "transferred", "roofline", "assumed"
 TRANSFERRED = BASES[1]
 _FARTHER = BASES[1:]
-_WORK = "task", "mode"
+PLACE = "place"
+"""Lacking are runs of a software on a GPU."""
+WORK = "task", "mode"
+"""The key of each kind of tables that says what runs do."""
 
 
 class Rule(Protocol):
@@ -44,7 +47,8 @@ class Rule(Protocol):
 class Tables:
     """The files of a kind of runs: of intervals by ``keys``, of what was calibrated, of fits.
 
-    ``widening`` has what intervals are wider by where runs like these are far.
+    ``widening`` has what intervals are wider by where runs like these are far, ``places`` how many
+    runs there are of a software on a GPU at a kind of work.
     """
 
     keys: tuple[str, ...]
@@ -52,6 +56,7 @@ class Tables:
     calibrated: str
     fits: str
     widening: str
+    places: str
     defaults: str = "fit_defaults.csv"
 
 
@@ -61,6 +66,7 @@ TRAINING_TABLES = Tables(
     calibrated="calibrated.csv",
     fits="fits.csv",
     widening="widening.csv",
+    places="places.csv",
 )
 INFERENCE_TABLES = Tables(
     keys=("engine", "gpu_class", "mode", "kind"),
@@ -68,6 +74,7 @@ INFERENCE_TABLES = Tables(
     calibrated="engines_calibrated.csv",
     fits="inference_fits.csv",
     widening="inference_widening.csv",
+    places="inference_places.csv",
 )
 
 
@@ -97,13 +104,19 @@ class Confidence:
     Two layouts whose speeds differ by less than the factor ``layout`` are a tie. Nothing has more
     than ``most_utilization`` as MFU: an interval of the time ends where kernels end.
     ``basis``: measured, transferred, roofline or assumed, as in `basis_of`, and whether a first
-    run counts.
+    run counts. ``runs`` is how many of them are of this software on this very GPU.
     """
 
     factors: Mapping[str, tuple[float, float]]
     layout: float
     basis: str
     most_utilization: float = math.inf
+    runs: int = 0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether any run of this kind was measured with this software on this GPU."""
+        return self.runs > 0
 
 
 def basis_of(
@@ -125,6 +138,24 @@ def basis_of(
     return "transferred" if near else "roofline"
 
 
+def runs_at(rule: Rule, gpu: str, tables: Tables, work: str) -> int:
+    """How many published runs at a kind of ``work`` are of a software on a GPU.
+
+    ``work`` is the task of training or the mode of inference. Runs of another name count where it
+    has the same profile as its own, not as the closest to it.
+    """
+    return sum(
+        int(row["runs"])
+        for row in read_table(tables.places)
+        if (row["gpu"], row["work"]) == (gpu, work) and _is_of(row, rule)
+    )
+
+
+def _is_of(row: Mapping[str, str], rule: Rule) -> bool:
+    is_own = row["profile"] == rule.profile and row["nearest"] == "0" and not rule.nearest
+    return row["software"] == rule.label or is_own
+
+
 @cache
 def interval_of(
     quantity: str,
@@ -141,7 +172,8 @@ def interval_of(
     further those runs are, the wider it is: less evidence never makes it narrower. ``profile`` is
     the software's, whose calibration runs are such runs, too. Where kernels are assumed, the
     intervals of all software on any number of GPUs count. ``lacks``: what else no run was measured
-    with (`planner.confidence.classes`).
+    with (`planner.confidence.classes`); of a software without runs on a GPU those of wider
+    kinds, whatever the software, count, too.
     """
     place = tables.keys.index(_GPU_CLASS)
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
@@ -154,8 +186,10 @@ def interval_of(
     ]
     if basis == BASES[-1]:
         # Those of the same task or mode, whatever the software, the GPU and the scale.
-        of_work = [(place, keys[place]) for place, key in enumerate(tables.keys) if key in _WORK]
+        of_work = [(place, keys[place]) for place, key in enumerate(tables.keys) if key in WORK]
         best += [row for row in of_quantity if all(row.keys[at] == key for at, key in of_work)]
+    if PLACE in lacks and best:
+        best += [row for row in of_quantity if not row.keys[_SOFTWARE] and _holds(row, keys)]
     if not best:
         return 0.0, math.inf
     wider = _wider(tables, quantity, basis, lacks)
@@ -187,12 +221,11 @@ def _classes_behind(basis: str, software: str, tables: Tables, profile: str) -> 
 
 
 def _most_specific(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval | None:
-    matching = [
-        row
-        for row in rows
-        if all(mine in ("", given) for mine, given in zip(row.keys, keys, strict=True))
-    ]
-    return max(matching, key=lambda row: row.weight, default=None)
+    return max((row for row in rows if _holds(row, keys)), key=lambda row: row.weight, default=None)
+
+
+def _holds(row: Interval, keys: tuple[str, ...]) -> bool:
+    return all(mine in ("", given) for mine, given in zip(row.keys, keys, strict=True))
 
 
 def _wider(tables: Tables, quantity: str, basis: str, lacks: tuple[str, ...]) -> float:
