@@ -90,11 +90,7 @@ LACKS = RELEASE, ARCHITECTURE, PLACE
 RELEASE_NUMBER = re.compile(r"v?\d+\.\d+[\w.+-]*|b\d+")
 """What a release is called: numbers and what follows them, or the build of llama.cpp."""
 _FIRST_YEAR = 20
-_WORDS = {
-    PLACE: "no run on this GPU",
-    RELEASE: "a release not measured",
-    ARCHITECTURE: "an architecture not measured",
-}
+_WORDS = {RELEASE: "a release not measured", ARCHITECTURE: "an architecture not measured"}
 
 
 @record(kw_only=True)

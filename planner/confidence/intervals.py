@@ -142,18 +142,22 @@ def runs_at(rule: Rule, gpu: str, tables: Tables, work: str) -> int:
     """How many published runs at a kind of ``work`` are of a software on a GPU.
 
     ``work`` is the task of training or the mode of inference. Runs of another name count where it
-    has the same profile as its own, not as the closest to it.
+    has the same profile as its own, not as the closest to it; older releases of an engine, which
+    are profiles named after its own, do too.
     """
+    releases = tables == INFERENCE_TABLES
     return sum(
         int(row["runs"])
         for row in read_table(tables.places)
-        if (row["gpu"], row["work"]) == (gpu, work) and _is_of(row, rule)
+        if (row["gpu"], row["work"]) == (gpu, work)
+        and (row["software"] == rule.label or _is_as(row, rule, releases))
     )
 
 
-def _is_of(row: Mapping[str, str], rule: Rule) -> bool:
-    is_own = row["profile"] == rule.profile and row["nearest"] == "0" and not rule.nearest
-    return row["software"] == rule.label or is_own
+def _is_as(row: Mapping[str, str], rule: Rule, releases: bool) -> bool:
+    is_older = releases and row["profile"].startswith(f"{rule.profile}-")
+    own = row["profile"] == rule.profile or is_older
+    return own and row["nearest"] == "0" and not rule.nearest
 
 
 @cache

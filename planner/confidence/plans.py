@@ -112,7 +112,7 @@ def _of_training(setting: Setting, num_gpus: int) -> Confidence:
         else interval_of(name, keys, TRAINING_TABLES, basis, rule.profile, lacks)
         for name in quantities
     }
-    basis, slower = basis_words(basis, lacks), slower_at_first(rule.label)
+    basis, slower = farther(basis, TRANSFERRED) if lacks else basis, slower_at_first(rule.label)
     if slower > 1 and is_first_run(work.tuned, work.training_objective):
         low, high = factors["step_time"]
         factors["step_time"] = low, high * slower
@@ -160,6 +160,6 @@ def _of_inference(setting: ServingSetting, mode: str, *, spans_nodes: bool) -> C
     return Confidence(
         factors={**ends, "throughput": rates},
         layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
-        basis=basis_words(basis, of_speed),
+        basis=basis_words(basis if runs else farther(basis, TRANSFERRED), lacks),
         runs=runs,
     )

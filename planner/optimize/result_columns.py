@@ -30,6 +30,7 @@ _CAPACITIES = (_CAPACITY, f"{_CAPACITY}_per_gpu")
 _OF_RATES = {name for names in FOLLOWING["throughput"] for name in names} - {*_CAPACITIES}
 _UTILIZATION = "model_flops_utilization"
 _OF_STEPS = ("step_time", "calendar_time")
+RUNS = "evidence_runs"
 _UNKNOWN = (np.nan, np.nan)
 _UNITS = ("_s", "_gib", "_days", "_usd", "_kwh", "_kw", "_kg")
 
@@ -47,7 +48,7 @@ def ends_of(column: str) -> tuple[str, str]:
 
 
 def full_columns(table: Columns, sources: Sequence[Source]) -> Columns:
-    """The columns of results; behind them the ends of 90 % intervals, and what was asked."""
+    """The columns of results; behind them the evidence, the ends of 90 % intervals, what was asked."""
     if not table:
         return {}
     which = _sources_of(table, sources)
@@ -133,6 +134,9 @@ def _with_intervals(table: Columns, sources: Sequence[Source], which: int | Inde
     sure = [sources[one // len(counts)].confidence(counts[one % len(counts)]) for one in pairs]
     most_utilization = np.array([one.most_utilization if one else math.inf for one in sure])[of_row]
     found: dict[str, Column] = dict(table)
+    if any(sure):
+        runs = [one.runs if one else None for one in sure]
+        found[RUNS] = [runs[at] for at in of_row.tolist()]
     for quantity, (same, inverse) in FOLLOWING.items():
         known = [one.factors.get(quantity, _UNKNOWN) if one else _UNKNOWN for one in sure]
         if all(ends is _UNKNOWN for ends in known):

@@ -15,6 +15,8 @@ from planner.optimize.result_columns import FOLLOWING
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, percentile_of, term_of_column
 
+BAD_CASE = 0.9
+"""The share of runs like a plan that are no worse than its bad case."""
 _PERCENTILE = re.compile(r"_p\d+$")
 # Limits that are called otherwise than their result column.
 _COLUMN_OF = {"request_rate": "requests_per_s"}

@@ -117,7 +117,9 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
         return
     row = result.recommended_row
     yield GAP
-    yield said(f"Recommended: {short_plan(plan, row)}", mark=BEST, indent="")
+    yield said(headline(plan, result), mark=BEST, indent="")
+    if line := proven_line(plan, result):
+        yield said(line, most=_LINES)
     yield from _reached_blocks(plan, result.recommended, row)
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     best = first_row(result.table)
@@ -189,6 +191,52 @@ def recommended_pairs(
     on_host = host_words(row, machine)
     beside = {"host memory": on_host, "paged": paged_words(row)}
     return pairs | {name: words for name, words in beside.items() if words}
+
+
+def headline(plan: Plan, result: SearchResult) -> str:
+    """The recommended plan, that nobody measured its like, and how surely it keeps its limits."""
+    best = result.recommended
+    if best is None:
+        return ""
+    words = [f"Recommended: {short_plan(plan, best.row)}"]
+    sure = best.source.confidence(number_of(best.row, "num_gpus"))
+    if sure is not None and not sure.is_proven:
+        words.append("not proven")
+    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    chances = [row["probability"] for row in limit_rows(best, asked)] if sure else []
+    known = [float(one) for one in chances if one is not None]
+    if known:
+        words.append(f"{text.chance(min(known))} likely to keep {_limits_words(len(known))}")
+    return "; ".join(words)
+
+
+def _limits_words(number: int) -> str:
+    return "its limit" if number == 1 else "the tightest of its limits"
+
+
+def proven_line(plan: Plan, result: SearchResult) -> str:
+    """Of a recommended plan that nobody measured the like of the best one that somebody did."""
+    best = result.recommended
+    sure = best and best.source.confidence(number_of(best.row, "num_gpus"))
+    if best is None or sure is None or sure.is_proven:
+        return ""
+    software = best.row[plan.workload.profile_kind]
+    missing = f"Not proven: no published run of {software} on {best.row['gpu']} is known"
+    if result.proven is None:
+        return f"{missing}, nor of any other choice here."
+    row = first_row(full_columns(result.proven.columns(), plan.problem.sources))
+    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    mine, other = number_of(best.row, column), number_of(row, column)
+    away = "" if not mine else f", {'+' if other > mine else '-'}{share(abs(other / mine - 1))}"
+    reached = told(column, row[column], ends_in(column, row))
+    software = _where_words(plan, row)
+    return f"{missing}. Best proven: {software}; {label(column)} {reached}{away}"
+
+
+def _where_words(plan: Plan, row: Mapping[str, object]) -> str:
+    """A plan with the GPU and the software that it is proven on, whether or not others were."""
+    words, short = [str(row["gpu"]), str(row[plan.workload.profile_kind])], short_plan(plan, row)
+    return ", ".join([*(word for word in words if word not in short), short])
 
 
 def fastest_line(
