@@ -329,6 +329,21 @@ def quantile(ends: tuple[float, float], confidence: float, side: int) -> float |
     return float(end**share)
 
 
+def are_tied(best: tuple[float, float], worst: tuple[float, float]) -> bool:
+    """Whether published runs do not tell which of two is better.
+
+    Each is a quantity, positive, and the end of its 90 % interval on the side of the other. The
+    errors of both are taken as independent; ends that are unknown tell nothing.
+
+    >>> are_tied((1.0, 1.5), (1.4, 1.1)), are_tied((1.0, 1.1), (1.4, 1.3))
+    (True, False)
+    """
+    faces = [max(end / value, value / end) if end > 0 else math.nan for value, end in (best, worst)]
+    if not all(map(math.isfinite, faces)):
+        return False
+    return math.log(worst[0] / best[0]) < math.hypot(*map(math.log, faces))
+
+
 _NORMAL = NormalDist()
 
 

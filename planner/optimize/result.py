@@ -87,9 +87,9 @@ class Comparison:
     """The values of one outer axis beside each other.
 
     ``table`` has the plan one would launch of every value that has one, the recommended one first,
-    then those that are best in a bad case; ``losses`` how much worse its first objective is than that of the first row, as a
-    share of that. ``without_plan`` maps the other values to what came closest: a limit, the memory,
-    a rule, or why there is nothing to search.
+    then those that are best in a bad case; ``losses`` how much worse its first objective is than
+    that of the first row, as a share of that. ``without_plan`` maps the other values to what came
+    closest: a limit, the memory, a rule, or why there is nothing to search.
     """
 
     axis: str

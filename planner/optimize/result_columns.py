@@ -48,7 +48,7 @@ def ends_of(column: str) -> tuple[str, str]:
 
 
 def full_columns(table: Columns, sources: Sequence[Source]) -> Columns:
-    """The columns of results; behind them the evidence, the ends of 90 % intervals, what was asked."""
+    """The columns of results; behind them evidence, ends of 90 % intervals, what was asked."""
     if not table:
         return {}
     which = _sources_of(table, sources)

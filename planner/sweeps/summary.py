@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
+from planner.confidence.intervals import are_tied
 from planner.question.terms import terms_about
 from planner.show.views.told import label
 from planner.sweeps.columns import COST, PLACES, TIME, VALUE, better, measured, measured_ends
@@ -325,10 +326,9 @@ def tied(one: Found, other: Found) -> bool:
     if one.kin == other.kin:
         is_same_plan = one.time == other.time
         return not is_same_plan and gap < math.log(max(one.tie_factor, other.tie_factor))
-    faces = (best.high / best.value, worst.value / worst.low if worst.low > 0 else math.nan)
-    if not all(math.isfinite(face) and face >= 1 for face in faces):
+    if not (best.high >= best.value and worst.low <= worst.value):  # unknown ends among them
         return False
-    return gap < math.hypot(*map(math.log, faces))
+    return are_tied((best.value, best.high), (worst.value, worst.low))
 
 
 def _ends(measure: str, row: Row) -> tuple[float, float]:

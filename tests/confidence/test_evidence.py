@@ -243,7 +243,8 @@ def test_intervals_grow_as_evidence_shrinks(num_gpus: int) -> None:
         mine += [_width("mi325x", framework, num_gpus)]
         proven = [width for width, _, runs in mine if runs]
         others = [width for width, _, runs in mine if not runs]
-        assert others and proven
+        assert others
+        assert proven
         assert max(proven) < min(others)
         known += others
     assert max(known) < _width("rubin", "torchtitan", num_gpus)[0]

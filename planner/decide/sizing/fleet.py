@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,11 @@ from planner.base import text
 from planner.base.arrays import first
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
-from planner.confidence.intervals import MEDIAN
+from planner.confidence.intervals import MEDIAN, are_tied, quantile
 from planner.decide.open_facts import MovingFact
-from planner.optimize.result_columns import full_columns
+from planner.optimize.result_columns import RUNS, ends_of, full_columns
 from planner.optimize.source import Candidates, first_row
-from planner.optimize.sureness import is_unknown, sure_value
+from planner.optimize.sureness import BAD_CASE, is_unknown, sure_value
 from planner.question.terms import ENDINGS, glossary, terms_about
 from planner.workloads.plan import Plan
 from planner.workloads.scenes import EACH_ITS_OWN
@@ -83,6 +83,16 @@ class Fleet:
         return number(self.row.get("cost_usd", self.row.get("cost_per_hour_usd")))
 
     @property
+    def bad_cost(self) -> float:
+        """The same that 9 of 10 runs like it keep."""
+        return bad_cost(self.row)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether its software was measured on its GPU at such work, or nothing tells of errors."""
+        return self.row.get(RUNS) != 0
+
+    @property
     def tightest(self) -> Margin | None:
         """The limit with the smallest share to spare; None where there is no limit."""
         return min(self.margins, key=lambda margin: margin.share, default=None)
@@ -108,6 +118,52 @@ class Fleet:
                 if (told := plan.defaults.get(name)) and told != EACH_ITS_OWN
             },
         )
+
+
+COSTS = "cost_usd", "cost_per_hour_usd"
+"""Columns of what a fleet costs: of a run, of an hour of a service."""
+_CAPACITY = "capacity_requests_per_s"
+
+
+def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
+    """What a row costs, and the ends of its 90 % interval; NaN where unknown.
+
+    An hour of a service costs what it says; what is needed of it errs with what is carried.
+    """
+    run, hour = COSTS
+    column = run if row.get(run) is not None else hour
+    value = number(row.get(column))
+    low, high = (number(row.get(end)) for end in ends_of(column))
+    if column == hour and not math.isfinite(low + high):
+        carried = number(row.get(_CAPACITY))
+        least, most = (number(row.get(end)) for end in ends_of(_CAPACITY))
+        if carried > 0 and least > 0:
+            low, high = value * carried / most, value * carried / least
+    return value, low, high
+
+
+def bad_cost(row: Mapping[str, object]) -> float:
+    """The cost in a row that 9 of 10 runs like it keep; as predicted where nothing tells of errors.
+
+    A service is sized at its confidence: its cost holds already what may be needed.
+    """
+    value, low, high = cost_ends(row)
+    if row.get(COSTS[0]) is None or not (value > 0 and math.isfinite(low + high)):
+        return value
+    factor = quantile((low / value, high / value), BAD_CASE, 1)
+    return math.inf if factor is None else value * factor
+
+
+def tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
+    """Of rows, the cheapest first, those that published runs do not tell from it by their cost."""
+    ends = [cost_ends(row) for row in rows]
+    best = ends[0]
+    return [
+        place > 0
+        and one[0] >= best[0] > 0
+        and are_tied((best[0], max(best[2], best[0])), (one[0], min(one[1], one[0])))
+        for place, one in enumerate(ends)
+    ]
 
 
 @record(kw_only=True)
@@ -154,12 +210,18 @@ class Size:
         return found
 
     @property
+    def is_proven(self) -> bool:
+        """Whether the software of the cheapest was measured on its GPU."""
+        best = self.cheapest or self.fewest
+        return best is not None and best.is_proven
+
+    @property
     def order(self) -> tuple[bool, float, float]:
-        """What sizes are sorted by: cost, then GPUs; what has none comes last."""
+        """What sizes are sorted by: cost in a bad case, then GPUs; what has none comes last."""
         best = self.cheapest or self.fewest
         if best is None:
             return True, math.inf, math.inf
-        cost = best.cost if self.day is None else self.day.cost
+        cost = best.bad_cost if self.day is None else self.day.cost
         return False, math.inf if math.isnan(cost) else cost, float(best.num_gpus)
 
     def rows(self, confidence: float) -> Iterator[dict[str, Value]]:

@@ -16,6 +16,7 @@ from planner.optimize.collector import Collector
 from planner.optimize.constraints import Constraint
 from planner.optimize.other_terms import searched
 from planner.optimize.problem import Problem
+from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result import SearchResult
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
@@ -179,7 +180,8 @@ class TrainingSizer:
         if fleet is None:
             return None
         plan, result = self.searches.of(replace(self.request, num_gpus=fleet.num_gpus))
-        facts = () if result.fastest is None else moving_facts(plan, result.fastest)
+        best = result.recommended
+        facts = () if best is None else moving_facts(plan, best)
         return next((fact for fact in facts if fact.name == "precision"), None)
 
     def _counts(self) -> tuple[int, ...]:
@@ -294,12 +296,12 @@ class TrainingSizer:
         self._first([count for count in reversed(counts) if last < count < end])
 
     def _at(self, count: int) -> Fleet | None:
-        """The fastest plan on so many GPUs that keeps every limit; None if there is none."""
+        """The plan one would launch on so many GPUs that keeps every limit; None without one."""
         if count in self.found:
             return self.found[count]
         plan, result = self.searches.of(replace(self.request, num_gpus=count))
         best = result.fastest
-        fleet = None if best is None else Fleet.of(plan, best)
+        fleet = None if result.recommended is None else Fleet.of(plan, result.recommended)
         self.found[count] = fleet
         if best is not None:
             self.floor.ran(plan, best, count)
@@ -362,7 +364,7 @@ def fleet_of(request: Request) -> Fleet | None:
 
 
 def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
-    """The plan of the fewest GPUs; without one, why there is none.
+    """The simplest plan of those that tie with the fewest GPUs; without one, why there is none.
 
     A rate takes so many workers that the queue of prompts stays bounded. Fewer may keep every
     limit too, and a short wait may take more: pools are then searched on numbers of GPUs.
@@ -373,7 +375,7 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
     if best is None:
         reason = reason_of([Missed.of(plan, result)])
     if all(getattr(source, "mode", "") != DISAGGREGATED for source in plan.problem.sources):
-        return best, reason
+        return _simplest(plan, result, best), reason
     limits = plan.problem.constraints
     pools = replace(request, mode=DISAGGREGATED)
     if best is None:
@@ -393,7 +395,18 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
         if fewer is None:
             failed = max(open_below, default=best.num_gpus)
         best = fewer or best
-    return best, ""
+    return _simplest(plan, result, best), ""
+
+
+def _simplest(plan: Plan, result: SearchResult, fewest: Fleet | None) -> Fleet | None:
+    """The plan one would launch, where published runs do not tell it from the fewest GPUs."""
+    found = result.recommended
+    if fewest is None or found is None:
+        return fewest
+    sure = found.source.confidence(float(found.value("num_gpus").max()))
+    factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
+    chosen = Fleet.of(plan, found)
+    return chosen if chosen.num_gpus <= factor * fewest.num_gpus else fewest
 
 
 def _least(fleet: Fleet, request: Request) -> int:

@@ -37,6 +37,8 @@ Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 
 # Without any of them the fewest GPUs are those whose memory is large enough.
 _TRAINING = terms_about("sized")
+SURELY = 0.9
+"""The confidence of sizes where none is given: what is bought is kept by 9 of 10 runs like it."""
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
@@ -44,7 +46,7 @@ _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
 @record(kw_only=True, repr=False)
 class Sizes:
-    """The sizes of a run or a service, the cheapest first, those without a plan last."""
+    """The sizes of a run or a service, the cheapest in a bad case first, without a plan last."""
 
     request: Request
     sizes: tuple[Size, ...]
@@ -65,6 +67,11 @@ class Sizes:
     def best(self) -> Size | None:
         """The cheapest, of unknown prices the one of the fewest GPUs; None without any."""
         return self.found[0] if self.found else None
+
+    @property
+    def proven(self) -> Size | None:
+        """The cheapest whose software was measured on its GPU; None without any."""
+        return next((size for size in self.found if size.is_proven), None)
 
     @cached_property
     def hours(self) -> Mapping[str, list[Value]]:
@@ -103,6 +110,7 @@ def size_all(
     Without a GPU and a cluster, the GPUs are those of data centers with 60 GiB or more that some
     list has a current price of. ``progress`` is told how many are done; ``workers`` processes.
     With a ``load`` the service is sized for its peak, and its day is priced with the contracts.
+    Limits hold for `SURELY` of runs like these where the request has no confidence.
 
     Raises
     ------
@@ -112,6 +120,7 @@ def size_all(
     WorkersLost
         Worker processes ended again and again.
     """
+    request = sure(request)
     tasks = tasks_of(request, contracts, load=load, said=said)
     found, errors = list[Size](), list[PlannerError]()
     for number, outcomes in enumerate(_run(tasks, workers), start=1):
@@ -154,6 +163,7 @@ def tasks_of(
     SpecError, SearchSpaceError
         As `size_all`, before any is sized.
     """
+    request = sure(request)
     _check(request, load, said)
     asked = _asked(request)
     if load is not None:
@@ -162,6 +172,11 @@ def tasks_of(
         Task(request=replace(asked, gpu=gpu, contract=None), contracts=tuple(contracts), load=load)
         for gpu in _gpus(request)
     ]
+
+
+def sure(request: Request) -> Request:
+    """The request at the confidence that sizes have where it gives none."""
+    return request if request.confidence is not None else replace(request, confidence=SURELY)
 
 
 def _run(tasks: Sequence[Task], workers: int) -> Iterator[Sizing]:
