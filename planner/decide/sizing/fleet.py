@@ -29,7 +29,7 @@ SUFFIXES = {unit: ENDINGS[unit] for unit in ("d", "s", "GiB", "USD")}
 
 # What a plan is made for; prices, networks and software are told by fleet.
 _OF_WORK = terms_about("work")
-FEWEST, CHEAPEST, FASTEST = "fewest", "cheapest", "fastest"
+FEWEST, CHEAPEST, FASTEST, SIMPLEST = "fewest", "cheapest", "fastest", "simplest"
 
 
 @record(kw_only=True)
@@ -171,7 +171,8 @@ class Size:
     """What it takes of one GPU under one contract.
 
     ``fewest`` has the fewest GPUs, ``cheapest`` the lowest cost, ``fastest`` the shortest time
-    within a budget; None where there is none, or, without any, where ``reason`` says why.
+    within a budget, ``simplest`` the plan one would launch where it takes a few more than the fewest
+    that published runs do not tell from these; None where there is none, or, without any, where ``reason`` says why.
     ``tried`` are the numbers of GPUs that were looked at, ascending, ``not_tried`` whole nodes
     below the fewest that might be enough too. ``is_other_contract``: nobody named a contract, and
     no price is known under the usual one. ``precision`` is that of the cheapest run beside the
@@ -184,6 +185,7 @@ class Size:
     fewest: Fleet | None = None
     cheapest: Fleet | None = None
     fastest: Fleet | None = None
+    simplest: Fleet | None = None
     reason: str = ""
     tried: tuple[int, ...] = ()
     not_tried: tuple[int, ...] = ()
@@ -195,7 +197,7 @@ class Size:
     def choices(self) -> dict[str, Fleet]:
         """The fleets there are by what they are best at; what is best at several has one entry."""
         found: dict[str, Fleet] = {}
-        for name in (FEWEST, CHEAPEST, FASTEST):
+        for name in (FEWEST, CHEAPEST, FASTEST, SIMPLEST):
             fleet = getattr(self, name)
             if fleet is None:
                 continue

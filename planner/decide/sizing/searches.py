@@ -144,15 +144,14 @@ class TrainingSizer:
         near = tuple(count for count in others if count <= _DEARER * fewest.num_gpus)
         for count in [*near[:_TRIED_ABOVE], *thinned(near, _TRIED_ABOVE)]:
             self._at(count)
-        is_budget = "cost" in self.request.constraints
-        if is_budget:
+        if self._is_budget:
             self._fastest(tuple(others))
         fleets = [fleet for fleet in self.found.values() if fleet is not None]
         priced = [fleet for fleet in fleets if not math.isnan(fleet.cost)]
         return self._size(
             fewest=fewest,
             cheapest=min(priced, key=lambda one: (one.cost, one.num_gpus), default=None),
-            fastest=min(fleets, key=_duration) if is_budget else None,
+            fastest=min(fleets, key=_duration) if self._is_budget else None,
         )
 
     def _size(
@@ -189,6 +188,10 @@ class TrainingSizer:
         if self._is_given:
             return tuple(sorted({int(count) for count in gpu_counts(self.request.num_gpus)}))
         return whole_nodes(self._cluster.gpus_per_node, self._cluster.max_gpus)
+
+    @property
+    def _is_budget(self) -> bool:
+        return "cost" in self.request.constraints
 
     @property
     def _is_given(self) -> bool:
@@ -296,12 +299,16 @@ class TrainingSizer:
         self._first([count for count in reversed(counts) if last < count < end])
 
     def _at(self, count: int) -> Fleet | None:
-        """The plan one would launch on so many GPUs that keeps every limit; None without one."""
+        """The plan one would launch on so many GPUs that keeps every limit; None without one.
+
+        Within a budget it is the fastest.
+        """
         if count in self.found:
             return self.found[count]
         plan, result = self.searches.of(replace(self.request, num_gpus=count))
         best = result.fastest
-        fleet = None if result.recommended is None else Fleet.of(plan, result.recommended)
+        chosen = best if self._is_budget else result.recommended
+        fleet = None if chosen is None else Fleet.of(plan, chosen)
         self.found[count] = fleet
         if best is not None:
             self.floor.ran(plan, best, count)
@@ -344,12 +351,15 @@ def serving_size(request: Request, searches: Searches) -> Size:
     fewest, reason = _fewest(request, searches)
     if fewest is None:
         return replace(head, reason=reason)
+    simplest = _simplest(request, searches, fewest)
+    if simplest is not None and simplest.num_gpus <= fewest.num_gpus:
+        fewest, simplest = simplest, None
     cheapest: Fleet | None = fewest
     if math.isnan(fewest.cost):
         cheapest = None
     elif request.prefill_gpu is not None:
         cheapest = _best(*searches.of(replace(request, objectives=_CHEAPEST)))
-    return replace(head, fewest=fewest, cheapest=cheapest)
+    return replace(head, fewest=fewest, cheapest=cheapest, simplest=simplest)
 
 
 def fleet_of(request: Request) -> Fleet | None:
@@ -364,7 +374,7 @@ def fleet_of(request: Request) -> Fleet | None:
 
 
 def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
-    """The simplest plan of those that tie with the fewest GPUs; without one, why there is none.
+    """The plan of the fewest GPUs; without one, why there is none.
 
     A rate takes so many workers that the queue of prompts stays bounded. Fewer may keep every
     limit too, and a short wait may take more: pools are then searched on numbers of GPUs.
@@ -375,7 +385,7 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
     if best is None:
         reason = reason_of([Missed.of(plan, result)])
     if all(getattr(source, "mode", "") != DISAGGREGATED for source in plan.problem.sources):
-        return _simplest(plan, result, best), reason
+        return best, reason
     limits = plan.problem.constraints
     pools = replace(request, mode=DISAGGREGATED)
     if best is None:
@@ -395,18 +405,19 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
         if fewer is None:
             failed = max(open_below, default=best.num_gpus)
         best = fewer or best
-    return _simplest(plan, result, best), ""
+    return best, ""
 
 
-def _simplest(plan: Plan, result: SearchResult, fewest: Fleet | None) -> Fleet | None:
+def _simplest(request: Request, searches: Searches, fewest: Fleet) -> Fleet | None:
     """The plan one would launch, where published runs do not tell it from the fewest GPUs."""
+    plan, result = searches.of(replace(request, objectives=_FEWEST))
     found = result.recommended
-    if fewest is None or found is None:
-        return fewest
-    sure = found.source.confidence(float(found.value("num_gpus").max()))
-    factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
+    if found is None:
+        return None
     chosen = Fleet.of(plan, found)
-    return chosen if chosen.num_gpus <= factor * fewest.num_gpus else fewest
+    sure = found.source.confidence(chosen.num_gpus)
+    factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
+    return chosen if chosen.num_gpus <= factor * fewest.num_gpus else None
 
 
 def _least(fleet: Fleet, request: Request) -> int:

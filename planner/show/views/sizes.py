@@ -136,6 +136,8 @@ def best_lines(sizes: Sizes) -> list[str]:
     lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
     if not best.is_proven:
         lines.append(_proven_line(best, sizes.proven, sure))
+    if best.simplest is not None:
+        lines.append(_best_line("Simplest that ties with it", best, best.simplest, sure))
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     if _fewest(fewest) is not (best.cheapest or best.fewest):
         lines.append(_best_line("Fewest", fewest, fewest.fewest, sure))
