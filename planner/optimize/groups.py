@@ -17,7 +17,7 @@ from planner.optimize.pareto import pareto_front, useful
 from planner.optimize.problem import MEMORIES, Cell, Problem
 from planner.optimize.recommendation import Choice, Simplest
 from planner.optimize.source import Candidates, Source
-from planner.optimize.sureness import BAD_CASE, factor_at
+from planner.optimize.sureness import bad_factor
 
 
 @record(kw_only=True)
@@ -118,7 +118,7 @@ def bad_case(problem: Problem, choice: Choice) -> float:
     """
     goal = problem.objectives[0]
     sure = choice.source.confidence(choice.num_gpus)
-    factor = 1.0 if sure is None else factor_at(sure, goal.name, BAD_CASE, goal.sign)
+    factor = bad_factor(sure, goal.name, goal.sign)
     return math.inf if factor is None else choice.weighed * factor
 
 

@@ -47,6 +47,22 @@ def ends_of(column: str) -> tuple[str, str]:
     return f"{stem}_low{unit}", f"{stem}_high{unit}"
 
 
+_CALENDAR, _STEPS = "calendar_time", "time_to_train_days"
+
+
+def ends_apart(column: str, row: Mapping[str, object]) -> tuple[float, float] | None:
+    """The ends of the 90 % interval of a column by what tells plans apart; None without any.
+
+    What a campaign takes beyond its steps is the same in all plans: it counts nothing.
+    """
+    names = _STEPS if column in FOLLOWING[_CALENDAR][0] else column
+    if any(row.get(name) is None for name in (column, names, *ends_of(names))):
+        return None
+    scale = number_in(row, column) / number_in(row, names)
+    low, high = (scale * number_in(row, name) for name in ends_of(names))
+    return float(low), float(high)
+
+
 def full_columns(table: Columns, sources: Sequence[Source]) -> Columns:
     """The columns of results; behind them evidence, ends of 90 % intervals, what was asked."""
     if not table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -46,6 +47,19 @@ def factor_at(sure: Confidence | None, name: str, confidence: float, sign: int) 
         return quantile(ends, confidence, sign)
     inverse = quantile(ends, confidence, -sign)
     return None if inverse is None else 1 / inverse
+
+
+def bad_factor(sure: Confidence | None, name: str, sign: int) -> float | None:
+    """The factor on a prediction in the bad case, by what tells plans apart.
+
+    What a campaign takes beyond its steps is the same in all plans: it counts nothing.
+    """
+    if sure is None:
+        return 1.0
+    steps = sure.factors.get("step_time")
+    if steps is not None:
+        sure = replace(sure, factors={**sure.factors, "calendar_time": steps})
+    return factor_at(sure, name, BAD_CASE, sign)
 
 
 def sure_value(candidates: Candidates, name: str, confidence: float, sign: int) -> FloatArray:

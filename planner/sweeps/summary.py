@@ -11,9 +11,20 @@ from typing import NamedTuple, TypeAlias
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.confidence.intervals import are_tied
+from planner.optimize.result_columns import ends_apart
 from planner.question.terms import terms_about
 from planner.show.views.told import label
-from planner.sweeps.columns import COST, PLACES, TIME, VALUE, better, measured, measured_ends
+from planner.sweeps.columns import (
+    COST,
+    MEASURES,
+    PLACES,
+    TIME,
+    VALUE,
+    better,
+    column_of_measure,
+    measured,
+    measured_ends,
+)
 from planner.sweeps.plan import SweepPlan, work_questions
 
 Place: TypeAlias = tuple[str, ...]
@@ -333,7 +344,10 @@ def tied(one: Found, other: Found) -> bool:
 
 def _ends(measure: str, row: Row) -> tuple[float, float]:
     """The ends of the 90 % interval of a measure; NaN where there are none."""
-    return (None if measure == VALUE else measured_ends(measure, row)) or _NO_ENDS
+    if measure == VALUE:
+        return _NO_ENDS
+    column = column_of_measure(measure, row) if measure in MEASURES else measure
+    return ends_apart(column, row) or measured_ends(measure, row) or _NO_ENDS
 
 
 def _found(row: Row, time: float) -> Found:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
+import planner
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.result_columns import FOLLOWING, ends_of, full_columns
+from planner.optimize.result_columns import FOLLOWING, ends_apart, ends_of, full_columns
 from planner.question.request import Request
 from planner.question.terms import term_of_column
 from planner.workloads.plan import make_plan
@@ -42,12 +44,22 @@ def test_ends_lie_around_each_value_and_are_terms(request_):
 
 
 def test_what_follows_from_the_time_is_as_unsure_as_the_time():
-    problem = make_plan(TRAIN).problem
+    problem = make_plan(replace(TRAIN, campaign_factor=1)).problem
     found = full_columns(exhaustive_search(problem).table, problem.sources)
     slow = found["step_time_high_s"] / found["step_time_s"]
     assert found["cost_high_usd"] / found["cost_usd"] == pytest.approx(slow)
     assert found["gpu_hours_high"] / found["gpu_hours"] == pytest.approx(slow)
     assert found["tokens_per_s"] / found["tokens_per_s_low"] == pytest.approx(slow)
+
+
+def test_what_all_plans_have_in_common_tells_none_apart():
+    (row,) = planner.estimate(model="llama-7b", num_gpus=8).to_frame().to_dict("records")
+    low, high = ends_apart("cost_usd", row)
+    assert row["cost_low_usd"] < low < row["cost_usd"] < high < row["cost_high_usd"]
+    own = row["time_to_train_high_days"] / row["time_to_train_days"]
+    assert high / row["cost_usd"] == pytest.approx(own)
+    assert ends_apart("step_time_s", row) == (row["step_time_low_s"], row["step_time_high_s"])
+    assert ends_apart("price_date", row) is None
 
 
 @pytest.mark.parametrize(

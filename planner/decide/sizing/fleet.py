@@ -13,7 +13,7 @@ from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN, are_tied, quantile
 from planner.decide.open_facts import MovingFact
-from planner.optimize.result_columns import RUNS, ends_of, full_columns
+from planner.optimize.result_columns import RUNS, ends_apart, ends_of, full_columns
 from planner.optimize.source import Candidates, first_row
 from planner.optimize.sureness import BAD_CASE, is_unknown, sure_value
 from planner.question.terms import ENDINGS, glossary, terms_about
@@ -126,14 +126,14 @@ _CAPACITY = "capacity_requests_per_s"
 
 
 def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
-    """What a row costs, and the ends of its 90 % interval; NaN where unknown.
+    """What a row costs, and what tells it from others: the ends of an interval; NaN if unknown.
 
     An hour of a service costs what it says; what is needed of it errs with what is carried.
     """
     run, hour = COSTS
     column = run if row.get(run) is not None else hour
     value = number(row.get(column))
-    low, high = (number(row.get(end)) for end in ends_of(column))
+    low, high = ends_apart(column, row) or (math.nan, math.nan)
     if column == hour and not math.isfinite(low + high):
         carried = number(row.get(_CAPACITY))
         least, most = (number(row.get(end)) for end in ends_of(_CAPACITY))
@@ -171,8 +171,9 @@ class Size:
     """What it takes of one GPU under one contract.
 
     ``fewest`` has the fewest GPUs, ``cheapest`` the lowest cost, ``fastest`` the shortest time
-    within a budget, ``simplest`` the plan one would launch where it takes a few more than the fewest
-    that published runs do not tell from these; None where there is none, or, without any, where ``reason`` says why.
+    within a budget, ``simplest`` the plan one would launch where it takes a few more than the
+    fewest that published runs do not tell from these; None where there is none, or, without any,
+    where ``reason`` says why.
     ``tried`` are the numbers of GPUs that were looked at, ascending, ``not_tried`` whole nodes
     below the fewest that might be enough too. ``is_other_contract``: nobody named a contract, and
     no price is known under the usual one. ``precision`` is that of the cheapest run beside the
