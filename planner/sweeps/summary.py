@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeAlias
 
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
-from planner.confidence.intervals import are_tied
-from planner.optimize.result_columns import ends_apart
+from planner.confidence.intervals import are_tied, quantile
+from planner.optimize.result_columns import RUNS, ends_apart
+from planner.optimize.sureness import BAD_CASE
 from planner.question.terms import terms_about
 from planner.show.views.told import label
 from planner.sweeps.columns import (
@@ -88,7 +89,8 @@ class Group:
     """The scenarios that do the same work, so that they can be weighed against each other.
 
     ``asked`` is what tells the work from that of other groups; ``by`` says in words what places
-    are, and what they are combined with. ``best`` has a row by measure.
+    are, and what they are combined with. ``best`` has a row by measure, that of the best bad case,
+    ``proven`` the same of software that was measured on its GPU.
     """
 
     work: str
@@ -101,6 +103,7 @@ class Group:
     feasible: int = 0
     unpriced: set[Place] = field(default_factory=set)
     best: dict[str, Row] = field(default_factory=dict)
+    proven: dict[str, Row] = field(default_factory=dict)
     spots: dict[Spot, Spotted] = field(default_factory=dict)
 
     def add(self, row: Row, spot: Spot) -> None:
@@ -127,15 +130,21 @@ class Group:
                 plan = plan or _found(row, values[TIME])
                 low, high = _ends(measure, row)
                 here.found[measure] = plan._replace(value=value, low=low, high=high)
-            if measure in CHOSEN_BY and self._is_best(measure, value, values[COST]):
-                self.best[measure] = row
+            if measure in CHOSEN_BY:
+                order = bad_case(measure, value, _ends(measure, row)), value, values[COST]
+                self._keep(self.best, measure, row, order)
+                if row.get(RUNS) != 0:
+                    self._keep(self.proven, measure, row, order)
 
-    def _is_best(self, measure: str, value: float, cost: float) -> bool:
-        """Whether a scenario is better than all before; of equal ones the cheaper is."""
-        if measure not in self.best:
-            return True
-        known = measured(measure, self.best[measure])
-        return value < known or (value == known and cost < measured(COST, self.best[measure]))
+    def _keep(self, best: dict[str, Row], measure: str, row: Row, order: tuple[float, ...]) -> None:
+        """Keep a scenario that is better than all before in a bad case, of equals the cheaper."""
+        known = best.get(measure)
+        if known is not None:
+            own = measured(measure, known)
+            bad = bad_case(measure, own, _ends(measure, known))
+            if not order < (bad, own, measured(COST, known)):
+                return
+        best[measure] = row
 
     @property
     def places(self) -> list[Place]:
@@ -164,8 +173,12 @@ class Group:
             for spot, here in self.spots.items()
             if measure in here.found and count in (None, spot[1])
         ]
-        sign = better(measure)
-        return min(known, key=lambda s: sign * self.spots[s].found[measure].value, default=None)
+        return min(known, key=lambda spot: self._order(measure, spot), default=None)
+
+    def _order(self, measure: str, spot: Spot) -> tuple[float, float]:
+        """What spots are chosen by: the bad case, minimized, then the value."""
+        found, sign = self.spots[spot].found[measure], better(measure)
+        return sign * bad_case(measure, found.value, (found.low, found.high)), sign * found.value
 
     def ties(self, measure: str, spot: Spot | None = None) -> list[Spot]:
         """The spots whose measure published runs do not tell from that of a spot, or the best."""
@@ -229,10 +242,7 @@ class Group:
 
     def _winner(self, measure: str, count: Value, places: Sequence[Place]) -> Place | None:
         known = [place for place in places if self._knows(measure, place, count)]
-        sign = better(measure)
-        return min(
-            known, key=lambda p: sign * self.spots[p, count].found[measure].value, default=None
-        )
+        return min(known, key=lambda place: self._order(measure, (place, count)), default=None)
 
     def nowhere(self) -> dict[str, list[Place]]:
         """The places without a plan for any number of GPUs, by the reason with the most GPUs."""
@@ -354,6 +364,15 @@ def _found(row: Row, time: float) -> Found:
     """What there is of a scenario, whatever the measure."""
     kin, tie_factor = tuple(row.get(name) for name in _KIN), number(row.get("tie_factor") or 1.0)
     return Found(math.nan, *_NO_ENDS, int(number(row["scenario"])), kin, tie_factor, time)
+
+
+def bad_case(measure: str, value: float, ends: tuple[float, float]) -> float:
+    """A measure that 9 of 10 runs like it keep; as it is where its ends are unknown."""
+    low, high = ends
+    if not (value > 0 and math.isfinite(low + high)):
+        return value
+    factor = quantile((low / value, high / value), BAD_CASE, int(better(measure)))
+    return value if factor is None else value * factor
 
 
 def _lead(measure: str, one: Found, other: Found) -> float:
