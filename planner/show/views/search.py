@@ -12,6 +12,7 @@ from planner.base import text
 from planner.base.cells import Row
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
+from planner.decide.levers import Lever
 from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import rows_of
 from planner.optimize.constraints import limit_rows, with_rate
@@ -80,10 +81,19 @@ def interrupted_message(plan: Plan, result: SearchResult) -> str:
 
 
 def answer_blocks(
-    plan: Plan, result: SearchResult, top: int, *, is_full: bool = False
+    plan: Plan,
+    result: SearchResult,
+    top: int,
+    *,
+    is_full: bool = False,
+    levers: Sequence[Lever] = (),
 ) -> Iterator[Block]:
-    """What a search found, and that it was interrupted."""
+    """What a search found, which ``levers`` would change it, and that it was interrupted."""
     yield from (_search_blocks if is_full else _brief_blocks)(plan, result, top)
+    if levers:
+        yield GAP
+        yield said("What would change the answer:", mark=TOTAL, indent="")
+        yield said(*lever_lines(levers), most=_LINES)
     if result.interrupted:
         yield Title(text=interrupted_message(plan, result))
     if is_full:
@@ -237,6 +247,19 @@ def _where_words(plan: Plan, row: Mapping[str, object]) -> str:
     """A plan with the GPU and the software that it is proven on, whether or not others were."""
     words, short = [str(row["gpu"]), str(row[plan.workload.profile_kind])], short_plan(plan, row)
     return ", ".join([*(word for word in words if word not in short), short])
+
+
+def lever_lines(levers: Iterable[Lever]) -> Iterator[str]:
+    """A line for each question, with its other answers, what moves most first."""
+    by_name: dict[str, list[Lever]] = {}
+    for one in levers:
+        by_name.setdefault(one.name, []).append(one)
+    for name, several in by_name.items():
+        first = several[0]
+        reached = told(first.column, first.row[first.column])
+        others = [f"{one.other} {100 * one.change:+.0f} %" for one in several]
+        others[0] += f" ({label(first.column)} {reached})"
+        yield f"{name} ({first.own} here): {', '.join(others)}"
 
 
 def fastest_line(
