@@ -218,7 +218,7 @@ def sensitivities(
     facts = [*_FACTS, _software(plan)]
     changed = [_scaled(plan, fact, burst) for fact in facts]
     others = _others(plan, found, row, burst)
-    terms = [*_formats(plan, row, burst), *_contracts(plan, row, burst)]
+    terms = [*_formats(plan, row, burst), *_contracts(plan, burst)]
     return [*changed, *others, *terms, *_nodes(plan, found, row, burst), *_lengths(plan, burst)]
 
 
@@ -235,13 +235,13 @@ def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
     yield Sensitivity(name=name, group="question", outcomes=outcomes)
 
 
-def _contracts(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
+def _contracts(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
     """The same plan under each other contract that somebody sells its GPU under."""
     if plan.request.price is not None:
         return
-    outcomes = {}
+    own, outcomes = plan.problem.sources[0].site.contract, {}
     for contract in CONTRACTS:
-        if contract != row.get("contract"):
+        if contract != own:
             found = outcome(plan, asked(contract=contract), burst)
             cost = (
                 next((found.row[n] for n in _COSTS if n in found.row), None) if found.row else None
@@ -249,7 +249,7 @@ def _contracts(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]
             if math.isfinite(number(cost)):
                 outcomes[f"contract {contract}"] = found
     if outcomes:
-        yield Sensitivity(name="contract", group="terms", outcomes=outcomes)
+        yield Sensitivity(name="contract", group="question", outcomes=outcomes)
 
 
 def _others(plan: Plan, found: Evaluation, row: Row, burst: int | None) -> Iterator[Sensitivity]:

@@ -54,6 +54,7 @@ from planner.show.views.told import (
     ends_in,
     label,
     number_of,
+    plan_of,
     settings_text,
     share,
     short_plan,
@@ -239,14 +240,8 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
     mine, other = number_of(best.row, column), number_of(row, column)
     away = "" if not mine else f", {'+' if other > mine else '-'}{share(abs(other / mine - 1))}"
     reached = told(column, row[column], ends_in(column, row))
-    software = _where_words(plan, row)
-    return f"{missing}. Best proven: {software}; {label(column)} {reached}{away}"
-
-
-def _where_words(plan: Plan, row: Mapping[str, object]) -> str:
-    """A plan with the GPU and the software that it is proven on, whether or not others were."""
-    words, short = [str(row["gpu"]), str(row[plan.workload.profile_kind])], short_plan(plan, row)
-    return ", ".join([*(word for word in words if word not in short), short])
+    where = f"{number_of(row, 'num_gpus'):,.0f} x {row['gpu']}, {plan_of(plan.workload, row)}"
+    return f"{missing}. Best proven: {where}; {label(column)} {reached}{away}"
 
 
 def lever_lines(levers: Iterable[Lever]) -> Iterator[str]:
