@@ -26,7 +26,7 @@ _OF_THE_TOP = {
 }
 NAVIGATION = {
     "Guides": "training fine-tuning serving launch sizing sweeps procurement clusters money "
-    "failures energy api_prices comparing explaining operators largest pictures report ui files "
+    "failures campaigns energy api_prices comparing explaining operators largest pictures report ui files "
     "specs models_read measure calibration drivers python",
     "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",

@@ -108,7 +108,12 @@ def test_what_nobody_measured_does_not_win_silently(planner, tmp_path):
     assert document["proven_row"]["gpu"] == "h100-sxm-80gb"
     assert document["proven_row"]["evidence_runs"] > 0
     # By its bad case the one that is known better wins where both cost nearly the same.
-    even = [*asked[:-1], "mi325x=3.03,h100=3.9"]
+    one = {"model": "llama-3.1-8b", "num_gpus": 64, "total_tokens": 1e11, "framework": "nemo"}
+    costs = [
+        package.search(**one, gpu=gpu, price=1.0, objectives=("cost",)).recommended_row["cost_usd"]
+        for gpu in ("mi325x", "h100")
+    ]
+    even = [*asked[:-1], f"mi325x={0.97 * 3.9 * costs[1] / costs[0]:.3f},h100=3.9"]
     assert "Recommended: h100-sxm-80gb" in planner(*even).out
     assert "not proven" not in planner(*even).out.split("by gpu")[0]
 
