@@ -11,7 +11,7 @@ from rows import each
 
 import planner
 from planner.errors import SearchSpaceError
-from planner.show.notebook import notebook
+from planner.show.answers import notebook
 from planner.show.page import said
 
 QUESTIONS: dict[str, dict[str, Any]] = {

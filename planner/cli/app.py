@@ -45,7 +45,10 @@ COMMANDS = {
     "specs": "List, show, validate and add specs.",
 }
 """What the list of commands says of each."""
-_MODULES = {"max-batch": "max_batch", "max-length": "max_batch"}
+_MODULES = {
+    "calibrate": "validate", "max-batch": "max_batch", "max-length": "max_batch",
+    "operators": "explain",
+}  # fmt: skip
 
 # Newer versions of typer give a hint themselves, and there the text goes on.
 _COMMAND = re.compile(r"No such command '(.*)'\.", re.DOTALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import TrainingObjective
 from planner.confidence.classes import (
     basis_words,
     batching,

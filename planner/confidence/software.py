@@ -13,7 +13,7 @@ from typing import TypeVar
 from planner.base.enums import AdapterTargets
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel, LossKernel
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import TrainingObjective
 from planner.specs.engine import EngineProfile
 
 FOLDER = Path(__file__).parent

@@ -30,7 +30,7 @@ from planner.base.software_enums import (
     RecomputedModules,
     TorchCompile,
 )
-from planner.configurations.rule import indivisible
+from planner.configurations.table import indivisible
 from planner.configurations.training import TrainingConfigurations
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec

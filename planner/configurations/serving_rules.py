@@ -9,7 +9,8 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray
 from planner.base.enums import AttentionKind, CacheType, Precision, Quantization
 from planner.base.records import record
-from planner.configurations.rule import (
+from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import (
     OUT_OF_HOST_MEMORY,
     Reason,
     Rule,
@@ -19,7 +20,6 @@ from planner.configurations.rule import (
     predicted,
     uneven_widths,
 )
-from planner.configurations.serving import ServingConfigurations
 from planner.question.terms import terms_about
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec

@@ -1,14 +1,18 @@
-"""Training configurations as a struct of arrays."""
+"""Training configurations as a struct of arrays, and in short words."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray
+from planner.base.cells import number_in
 from planner.base.enums import PipelineSchedule
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.configurations.table import ConfigurationTable
+from planner.question.terms import columns_about, terms_of
 
 
 @record(kw_only=True)
@@ -117,3 +121,40 @@ class TrainingConfigurations(ConfigurationTable):
 
 NAMES = TrainingConfigurations.names()
 cast = TrainingConfigurations.cast
+
+
+_PARAMETERS = terms_of("train", "parameter")
+_BATCHES = ("micro_batch_size", "global_batch_size")
+DEGREES = tuple(
+    name
+    for name, term in terms_of("train", "parameter", "derived").items()
+    if term.short and term.type == "count" and name not in _BATCHES
+)
+"""Tensor, context, pipeline, virtual pipeline, expert and data parallel."""
+
+SAID_TWICE = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
+"""Values that other parameters say too, by parameter."""
+
+TOLD = columns_about("trained")
+
+
+def brief(row: Mapping[str, object]) -> str:
+    """``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: the degrees, and what is not plain.
+
+    Rows of older versions lack parameters, which then are plain.
+    """
+    known = terms_of("train", "parameter", "derived")
+    words = [
+        f"{known[name].short}{row[name]}"
+        for name in DEGREES
+        if row.get(name) and number_in(row, name) > 1
+    ]
+    words.append(f"{known['micro_batch_size'].short}{row['micro_batch_size']}")
+    words += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
+    others = [
+        f"{name} {row[name]}"
+        for name, term in _PARAMETERS.items()
+        if not term.short and not term.option and term.type != "flag"
+        if row.get(name, term.plain) not in (term.plain, *SAID_TWICE.get(name, ()))
+    ]
+    return ", ".join([" ".join(words), *others])

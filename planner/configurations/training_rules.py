@@ -23,7 +23,7 @@ from planner.configurations.option_rules import (
     unsupported_options,
     unsupported_states,
 )
-from planner.configurations.rule import (
+from planner.configurations.table import (
     OUT_OF_HOST_MEMORY,
     Reason,
     Rule,

@@ -21,8 +21,8 @@ from planner.optimize.source import Candidates
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Evaluation
-from planner.workloads.engine_options import told_at
 from planner.workloads.plan import Plan, make_plan
+from planner.workloads.serving_space import told_at
 
 SURE = 0.9
 """A change that fits less surely is taken where nothing else fits."""

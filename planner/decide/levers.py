@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 # Costs, of which a plan has one at least; by the load where there is one.
 _COSTS = "cost_usd", "cost_per_hour_usd", "cost_per_million_tokens_usd"
-_PRECISION, _COUNT, _CONTRACT, _CONFIDENCE = "precision", "num_gpus", "contract", "confidence"
 _HALVES = 0.5, 2.0
 _SURE = 0.9
 
@@ -69,8 +68,7 @@ def levers(plan: Plan, result: SearchResult) -> list[Lever]:
     """
     if result.recommended is None:
         return []
-    row = result.recommended.columns()
-    own = first_row(full_columns(row, plan.problem.sources))
+    own = first_row(full_columns(result.recommended.columns(), plan.problem.sources))
     column = _column(plan.request, own)
     tried = [*_contracts(plan.request, own, column)]
     for name, mine, other, answers in _trials(plan.request, own):
@@ -95,7 +93,7 @@ def _trials(request: Request, own: Row) -> Iterator[tuple[str, str, str, Mapping
     if parameter not in request.settings:
         for other in glossary()[parameter].common.split():
             if other != mine:
-                yield _PRECISION, mine, other, {_PRECISION: other}
+                yield "precision", mine, other, {"precision": other}
     software = workload.profile_kind
     if isinstance(getattr(request, software), str) and getattr(request, software) != ALL:
         yield software, str(own[software]), "any", {software: None}
@@ -104,18 +102,18 @@ def _trials(request: Request, own: Row) -> Iterator[tuple[str, str, str, Mapping
         for factor in _HALVES:
             other_count = int(count * factor)
             if other_count >= 1 and other_count != count:
-                yield "number of GPUs", f"{count:,}", f"{other_count:,}", {_COUNT: other_count}
+                yield "number of GPUs", f"{count:,}", f"{other_count:,}", {"num_gpus": other_count}
     if request.request_rate is not None or request.constraints:
         sure = request.limit_confidence
         other_sure = _SURE if sure == MEDIAN else MEDIAN
-        yield _CONFIDENCE, f"{sure:g}", f"{other_sure:g}", {_CONFIDENCE: other_sure}
+        yield "confidence", f"{sure:g}", f"{other_sure:g}", {"confidence": other_sure}
 
 
 def _contracts(request: Request, own: Row, column: str) -> Iterator[Lever]:
     """The same plan at the prices of other contracts."""
     if request.price is not None or column not in _COSTS:
         return
-    mine = str(own.get(_CONTRACT, Contract.ON_DEMAND))
+    mine = str(own.get("contract", Contract.ON_DEMAND))
     for contract in CONTRACTS:
         if contract == mine:
             continue
@@ -127,7 +125,7 @@ def _contracts(request: Request, own: Row, column: str) -> Iterator[Lever]:
         if len(offers) == 1 and own.get("prefill_gpu") in (None, "", own["gpu"]):
             scale = offers.pop() / number(own["price_per_gpu_hour_usd"])
             row = {**own, column: number(own[column]) * scale}
-            yield _lever((_CONTRACT, mine, str(contract)), column, own, row)
+            yield _lever(("contract", mine, str(contract)), column, own, row)
 
 
 def _searched(request: Request) -> Row:

@@ -36,8 +36,8 @@ from planner.formulas.roofline import (
     trilinear,
     with_more_traffic,
 )
-from planner.specs.gemm_table import GemmTable
 from planner.specs.gpu import AttentionEfficiency, GpuSpec
+from planner.specs.hardware import GemmTable
 
 
 def nearest_head(table: Mapping[str, AttentionEfficiency], head_dim: int) -> dict[str, FloatArray]:

@@ -37,7 +37,7 @@ from planner.question.request import PlanRequest, Request
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind, aliased
-from planner.specs.quantization import Checkpoint, checkpoint_of, resembled
+from planner.specs.quantization import CheckpointName, checkpoint_of, resembled
 from planner.workloads.given import Said, make_request
 from planner.workloads.registry import workload_of
 
@@ -149,8 +149,7 @@ def _made(given: Given, status: Status, meaning: str) -> Line:
     return Line(line=given.line, option=given.option, text=text, status=status, meaning=meaning)
 
 
-# What a plan needs and a launch file may leave open, with what it is called in a message.
-_NEEDED = {"model": "the model", "gpu": "the GPU", "num_gpus": "the number of GPUs"}
+_NEEDED = terms_about("needed")
 _OF_GPUS = ("gpu", "cluster")
 _FOLDERS = ("/", "./", "../", "~", "$")
 _TO_FILL_IN = re.compile(
@@ -298,8 +297,9 @@ class Imported:
         """
         if not lacking:
             return
+        whole = {name: glossary()[name].description for name in lacking}
         words = ", ".join(
-            f"{_NEEDED.get(name, name.replace('_', ' '))} ({said(name)})" for name in lacking
+            f"{re.split('[,;:]', text)[0]} ({said(name)})" for name, text in whole.items()
         )
         reasons = "".join(f"\n  {line}" for line in self.of(Status.OPEN))
         named = f" Its text names {', '.join(likely[:_MOST_LIKELY])}." if likely else ""
@@ -527,7 +527,7 @@ def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) ->
     return notes
 
 
-def _checkpoint(name: object, specs: Path | None) -> Checkpoint | None:
+def _checkpoint(name: object, specs: Path | None) -> CheckpointName | None:
     """What the name of a checkpoint tells; None of a model that is known by it."""
     if name is None or os.path.exists(str(name)) or aliased(SpecKind.MODELS, str(name), specs):
         return None

@@ -13,7 +13,7 @@ from planner.base.records import record
 from planner.base.software_enums import (
     AttentionKernel,
 )
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import TrainingObjective
 from planner.errors import InfeasibleError, LaunchError
 from planner.launch.option_table import Quantities
 from planner.optimize.collector import full_rows

@@ -17,10 +17,9 @@ from planner.documents.shell import Script, Word
 from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.shell.values import computed
 from planner.errors import LaunchError, PlannerError
-from planner.launch.arguments import read_arguments, told_in
+from planner.launch.arguments import documents_in, of_here_document, read_arguments, told_in
 from planner.launch.charts import applied, chart_around, in_chart, installed, values_in
 from planner.launch.imported import Imported, distinct, imported, joined, pair
-from planner.launch.keys import documents_in, of_here_document
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.launchers.fronts import (

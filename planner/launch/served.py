@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TypeVar
 
-from planner.base.adapter_names import targets_of
 from planner.base.reading import json_of
 from planner.base.records import record
+from planner.base.training_names import targets_of
 from planner.base.units import GIB
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.documents.shell.text import Given

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from planner.base.adapter_names import served_targets
 from planner.base.enums import (
     AdapterTargets,
 )
 from planner.base.records import record
+from planner.base.training_names import served_targets
 from planner.base.units import GIB
 from planner.configurations.serving import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
 from planner.errors import LaunchError
@@ -28,7 +28,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.serving import DraftMethod, ServingWorkload, head_of
-from planner.workloads.engine_options import eager, limited
+from planner.workloads.serving_space import eager, limited
 
 _NAME = "DRAFT_MODEL"
 _HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)

@@ -16,14 +16,10 @@ from planner.base.enums import (
     AttentionKind,
     PositionEmbedding,
 )
-from planner.base.files import (
-    written_whole,
-)
-from planner.base.user_cache import (
-    cache_file,
-)
+from planner.base.files import written_whole
+from planner.base.user_cache import cache_file
 from planner.errors import LaunchError, PlannerError, SpecError
-from planner.specs.catalogue import Catalogue
+from planner.specs.catalogue import Catalogue, load_model
 from planner.specs.hugging_face_families import FAMILIES
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.load import check_spec
@@ -91,6 +87,27 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
         "qk_rope_head_dim": rope if is_latent else None,
         "v_head_dim": attention.v_head_dim if is_latent else None,
     }
+
+
+def resized(name: str, changed: Mapping[str, object]) -> dict[str, Any] | None:
+    """Sizes of a known model with those that a file changes; None where none differs.
+
+    Parameters
+    ----------
+    changed : mapping
+        By the word of `shape_of`; None for those that the file leaves as they are.
+
+    Raises
+    ------
+    LaunchError, SpecError
+        The model is not known, or its layers differ.
+    """
+    given = {word: size for word, size in changed.items() if size is not None}
+    if not given:
+        load_model(name)
+        return None
+    known = shape_of(load_model(name))
+    return None if given.items() <= known.items() else {**known, **given}
 
 
 def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:

@@ -13,8 +13,7 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, distinct
 from planner.base.cells import Row, Value
 from planner.base.records import record
-from planner.configurations.rule import OUT_OF_HOST_MEMORY
-from planner.configurations.table import ConfigurationTable
+from planner.configurations.table import OUT_OF_HOST_MEMORY, ConfigurationTable
 from planner.optimize.pareto import pareto_front, undominated
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import Simplest

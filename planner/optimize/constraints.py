@@ -21,7 +21,7 @@ class Constraint:
     """``bound`` in SI units on an attribute of candidates: from above (``sign`` 1) or below (-1).
 
     ``unit`` as the table of terms has it. ``assumed``: nobody gave it, see
-    `planner.optimize.relaxing`. ``confidence``: the share of published runs like these that
+    `planner.optimize.exhaustive`. ``confidence``: the share of published runs like these that
     would keep it.
     """
 

@@ -11,7 +11,7 @@ from planner.base.arrays import FloatArray, IndexArray, Numeric, ranking
 from planner.base.cells import number_in
 from planner.confidence.intervals import Confidence
 from planner.optimize.source import Column, Columns, Source
-from planner.question.terms import glossary, terms_about
+from planner.question.terms import ending_of, glossary, terms_about
 
 
 def _erring(how: str) -> tuple[str, ...]:
@@ -32,7 +32,6 @@ _UTILIZATION = "model_flops_utilization"
 _OF_STEPS = ("step_time", "calendar_time")
 RUNS = "evidence_runs"
 _UNKNOWN = (np.nan, np.nan)
-_UNITS = ("_s", "_gib", "_days", "_usd", "_kwh", "_kw", "_kg")
 
 
 def ends_of(column: str) -> tuple[str, str]:
@@ -41,8 +40,7 @@ def ends_of(column: str) -> tuple[str, str]:
     >>> ends_of("step_time_s"), ends_of("tokens_per_s")[0]
     (('step_time_low_s', 'step_time_high_s'), 'tokens_per_s_low')
     """
-    is_rate = column.endswith("_per_s")
-    unit = "" if is_rate else next((unit for unit in _UNITS if column.endswith(unit)), "")
+    unit = "" if column.endswith("_per_s") else ending_of(column)
     stem = column.removesuffix(unit)
     return f"{stem}_low{unit}", f"{stem}_high{unit}"
 

@@ -19,8 +19,7 @@ from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.confidence.plans import confidence
 from planner.configurations.enumerate import Factor, Table, steps_of
-from planner.configurations.rule import Reason
-from planner.configurations.table import ConfigurationTable, pick, positions_at
+from planner.configurations.table import ConfigurationTable, Reason, pick, positions_at
 from planner.estimators.machine import Machine
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile

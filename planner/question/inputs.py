@@ -19,9 +19,9 @@ from itertools import islice
 from numbers import Integral, Real
 from typing import TypeAlias
 
-from planner.base.adapter_names import settings_of
 from planner.base.cells import Value
 from planner.base.enums import Contract
+from planner.base.training_names import settings_of
 from planner.base.units import parse_quantity
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.question.terms import Term, term_of_column

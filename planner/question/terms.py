@@ -64,6 +64,7 @@ texts are made from it. Its columns:
       run of training whose log is read; ``rare``, ``rare_word``: what few runs tell
     - ``run`` of training, ``promise``, ``output``, ``carried`` load and ``cache`` of what serves:
       its results in the order of their columns; ``amount``, ``as_asked``: of the work of a run
+    - ``needed``: what every plan runs on, and a file may leave open
     - ``samples`` that do not fill sequences; ``low_rank``, ``of_adapter``: of adapters;
       ``variation`` of lengths; ``loads``: what requests share; ``offloading`` of weights and
       cache; ``message``: between GPUs
@@ -89,7 +90,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from planner.base import adapter_names, enums, software_enums
+from planner.base import enums, software_enums, training_names
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
@@ -102,6 +103,16 @@ ENDINGS: Mapping[str, tuple[str, float]] = {
     "kWh": ("_kwh", KILOWATT_HOUR), "TFLOP/s": ("", TERA),
 }  # fmt: skip
 """By unit what the names of its columns end with, and how many SI units it is."""
+
+
+def ending_of(column: str) -> str:
+    """What a column's name ends with for its unit; empty where it has none.
+
+    >>> ending_of("cost_usd"), ending_of("energy_kwh"), ending_of("tensor_parallel")
+    ('_usd', '_kwh', '')
+    """
+    return next((end for end, _ in ENDINGS.values() if end and column.endswith(end)), "")
+
 
 _FORMATS = ("ComputePrecision", "Quantization", "CacheType")
 
@@ -151,7 +162,7 @@ class Term:
     @property
     def choices(self) -> tuple[str, ...]:
         """What the answer to a question is one of, where it is one of a few words."""
-        home = enums if hasattr(enums, self.words) else adapter_names
+        home = enums if hasattr(enums, self.words) else training_names
         return tuple(map(str, getattr(home, self.words))) if self.words else ()
 
     @property

@@ -14,13 +14,14 @@ from planner.specs.cache import kept
 from planner.specs.efficiency import collectives
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gemm_table import GemmTable, load_gemm_table
 from planner.specs.gpu import ClusterSpec, CollectiveEfficiency, GpuSpec
 from planner.specs.hardware import (
+    GemmTable,
     Loaded,
     default_cluster,
     load_cluster,
     load_cluster_with_provenance,
+    load_gemm_table,
     load_gpu,
     load_gpu_with_provenance,
 )

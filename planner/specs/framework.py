@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from planner.base.adapter_names import ExpertAdapters
 from planner.base.enums import AttentionKernels, Fp8Recipe
+from planner.base.training_names import ExpertAdapters
 from planner.question.terms import terms_about
 from planner.specs.checked import After, Interval, checked
 from planner.specs.load import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs.checked import After, Interval, MinLen, Strict, checked
-from planner.specs.checkpoint import Checkpoint, quantization_word
+from planner.specs.quantization import Checkpoint, quantization_word
 
 MOST_LAYERS = 10_000
 WIDEST_HEAD = 8192

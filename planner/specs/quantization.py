@@ -7,12 +7,15 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from planner.base.arrays import CodeArray
 from planner.base.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
 from planner.base.records import record
+from planner.errors import did_you_mean
+from planner.specs.checked import After, Interval, MinLen, Strict, checked
 from planner.specs.paths import SpecKind, aliases_of, names
 
 GGUF_BITS: Mapping[Quantization, float] = {
@@ -263,7 +266,7 @@ _SCHEME = re.compile(r"^[a-z0-9]+://", re.IGNORECASE)
 
 
 @record(kw_only=True)
-class Checkpoint:
+class CheckpointName:
     """What a name tells.
 
     ``model`` is a model of the catalogue by its name there, None where no part of the name is
@@ -274,7 +277,7 @@ class Checkpoint:
     quantization: str | None
 
 
-def checkpoint_of(name: str, folder: Path | None = None) -> Checkpoint:
+def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
     """What a repository, folder or file of weights is by its name alone; nothing is opened.
 
     Parameters
@@ -284,7 +287,7 @@ def checkpoint_of(name: str, folder: Path | None = None) -> Checkpoint:
     folder : of own specs, searched before those that are shipped
 
     >>> checkpoint_of("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic")
-    Checkpoint(model='llama-3.3-70b', quantization='fp8')
+    CheckpointName(model='llama-3.3-70b', quantization='fp8')
     """
     chains = [_shortened(part) for part in _parts(name)]
     quantization = format_of(name)
@@ -292,8 +295,8 @@ def checkpoint_of(name: str, folder: Path | None = None) -> Checkpoint:
     for text in (text for chain in chains for text, _ in chain):
         plain = re.sub(r"[\s_]+", "-", text.strip().lower())
         if model := (plain if plain in known else aliases.get(plain)):
-            return Checkpoint(model=model, quantization=quantization)
-    return Checkpoint(model=None, quantization=quantization)
+            return CheckpointName(model=model, quantization=quantization)
+    return CheckpointName(model=None, quantization=quantization)
 
 
 def format_of(name: str) -> str | None:
@@ -371,3 +374,65 @@ def resembled(name: str, folder: Path | None = None) -> str | None:
 def _words_of(name: str) -> list[str]:
     text = _FAMILY.sub(r"\1-", name.lower())
     return [word for word in re.split(r"[^a-z\d.]+", text) if word and word not in _NO_FAMILY]
+
+
+def quantization_word(text: str) -> str:
+    """The word of a type of weights, from any of its names."""
+    word, known = Quantization.meant(text), Quantization.words()
+    if word not in known:
+        hint = did_you_mean(text, [*known, *Quantization.aliases()])
+        raise ValueError(f"is one of {', '.join(known)}.{hint}")
+    return word
+
+
+PARTS = ("attention", "feed_forward", "shared_experts")
+
+
+def known_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """The parts, all of them known.
+
+    Raises
+    ------
+    ValueError
+        One of them is not known.
+    """
+    if unknown := [part for part in parts if part not in PARTS]:
+        raise ValueError(f"{', '.join(unknown)}: the parts are {', '.join(PARTS)}")
+    return parts
+
+
+Bytes = Annotated[float, Interval(ge=0, le=8)]
+
+
+@checked
+class Checkpoint:
+    """Weights in the format ``quantization``, as a publisher stores them.
+
+    ``sixteen_bit``: parts of every layer that stay in 16 bit: ``attention``, ``feed_forward``
+    (dense ones) and ``shared_experts``; embeddings, logits, routers and norms always do.
+    ``sixteen_bit_layers``: layers, such as the first and the last, of which all matrices do.
+    ``group_size``: weights that share a scale of ``scale_bytes``, and a zero point of
+    ``zero_point_bytes``; without it scales are those of the format. ``repository``: of a checkpoint
+    beside the one that ``ModelSpec.quantization`` is of. ``engines``, ``vendors``: the
+    engine profiles and the vendors of GPUs that are served this checkpoint where only the format
+    is named; all where none is given.
+    """
+
+    quantization: Annotated[str, After(quantization_word)]
+    source: Annotated[str, MinLen(1)]
+    sixteen_bit: Annotated[tuple[str, ...], After(known_parts)] = ()
+    sixteen_bit_layers: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
+    group_size: Annotated[int, Strict(), Interval(ge=1, le=10**6)] | None = None
+    scale_bytes: Bytes = 2.0
+    zero_point_bytes: Bytes = 0.0
+    repository: str = ""
+    engines: tuple[str, ...] = ()
+    vendors: tuple[str, ...] = ()
+
+    def is_served(self, engine: str, vendor: str) -> bool:
+        """Whether this engine on GPUs of this vendor is served it."""
+        return self._has(self.engines, engine) and self._has(self.vendors, vendor)
+
+    @staticmethod
+    def _has(names: tuple[str, ...], name: str) -> bool:
+        return not names or name.lower() in {one.lower() for one in names}

@@ -6,9 +6,8 @@ import re
 from functools import lru_cache
 from typing import Annotated
 
-from planner.base.adapter_names import ExpertAdapters, SavedModules
 from planner.base.enums import AdapterKind, AdapterTargets, Padding
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import ExpertAdapters, SavedModules, TrainingObjective
 from planner.errors import SpecError
 from planner.specs.checked import Interval, checked
 

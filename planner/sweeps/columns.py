@@ -10,7 +10,7 @@ from planner.decide.explaining.against import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.result_columns import ends_of
 from planner.question.inputs import full_name
-from planner.question.terms import ENDINGS, glossary, term_of_column, terms_about
+from planner.question.terms import ending_of, glossary, term_of_column, terms_about
 from planner.show.views.told import ends_in
 from planner.specs.catalogue import Catalogue
 
@@ -184,8 +184,7 @@ def _stem(column: str) -> str:
     term = term_of_column(column)
     if term is not None and column.startswith(term.term):
         return term.term
-    ends = (end for end, _ in ENDINGS.values() if end and column.endswith(end))
-    return column.removesuffix(next(ends, ""))
+    return column.removesuffix(ending_of(column))
 
 
 def _unknown(name: str, own: str, columns: Iterable[str], said: str) -> str:

@@ -7,19 +7,19 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TypeVar
 
-from planner.base.adapter_names import (
+from planner.base.cells import Value
+from planner.base.enums import (
+    AdapterKind,
+    AdapterTargets,
+    Padding,
+)
+from planner.base.training_names import (
     ExpertAdapters,
     SavedModules,
     is_one_end,
     names_feed_forward,
     saved_modules,
     targets_named,
-)
-from planner.base.cells import Value
-from planner.base.enums import (
-    AdapterKind,
-    AdapterTargets,
-    Padding,
 )
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.question.request import Request
@@ -32,7 +32,7 @@ from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload
 _BITS = (4, 8)
 _COUNTS = {"lora_rank": (16, 100_000), "virtual_tokens": (20, 100_000)}
 
-# Beside the words of a set: what names of modules stand for it (`planner.base.adapter_names`).
+# Beside the words of a set: what names of modules stand for it (`planner.base.training_names`).
 _ALSO = {
     "lora_targets": ("names of modules such as q_proj,v_proj",),
     "modules_to_save": ("names of modules such as embed_tokens,lm_head",),

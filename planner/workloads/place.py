@@ -10,7 +10,7 @@ from planner.base.enums import (
     Precision,
 )
 from planner.base.records import record
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import TrainingObjective
 from planner.base.units import HOUR, parse_quantity
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.ideal import ideal_hardware, with_compute_share, with_link_share

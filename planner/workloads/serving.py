@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from planner.base.arrays import first
 from planner.base.cells import Value, number_in
 from planner.base.text import percent
 from planner.confidence.plans import sure_share
@@ -14,7 +17,9 @@ from planner.configurations.serving import PREFILL, ServingConfigurations
 from planner.configurations.table import ConfigurationTable
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.ideal import ideal_engine
+from planner.estimators.inference.serving import decode_batch, new_tokens, prompt_batch
 from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.step import InferenceStep, step_time
 from planner.optimize.source import Candidates, Source
 from planner.optimize.sureness import sure_factor
 from planner.question.request import Request
@@ -22,15 +27,14 @@ from planner.question.terms import columns_about, terms_about, terms_of
 from planner.specs.serving import ServingWorkload
 from planner.workloads.assumed import assumed_for_batches, assumed_limits
 from planner.workloads.base import Question, Scene, Wording, Workload
-from planner.workloads.batches import BatchSource, batch_once
+from planner.workloads.batches import Batches, BatchSource, batch_once
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
-from planner.workloads.engine_options import with_options
 from planner.workloads.images import image_answers, served_image_words
 from planner.workloads.open_facts import open_serving
 from planner.workloads.place import Place
 from planner.workloads.pool_search import PoolSpace
-from planner.workloads.pools import PoolSource
-from planner.workloads.replicas import ReplicaSource
+from planner.workloads.pools import PoolDeployments, PoolSource
+from planner.workloads.replicas import Replicas, ReplicaSource
 from planner.workloads.room import most_at_once
 from planner.workloads.serving_once import serve_once
 from planner.workloads.serving_space import (
@@ -41,8 +45,77 @@ from planner.workloads.serving_space import (
     serving_mesh,
     tried_types,
     weights_note,
+    with_options,
 )
-from planner.workloads.serving_timed import serving_steps
+from planner.workloads.timed import ALL_MODULES, TimedPart, TimedStep, merged
+
+_OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
+
+
+def serving_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
+    """A step over a prompt alone and one over sequences that decode, as requests meet them."""
+    return {name: _timed(step) for name, step in inference_steps(candidates).items()}
+
+
+def decode_step(candidates: Candidates) -> InferenceStep:
+    """The step that streams of requests decode in, at the requests that it holds."""
+    if isinstance(candidates, Replicas):
+        estimate = candidates.at_load.estimate
+        c, sequences = estimate.configurations, estimate.served.decoding
+    elif isinstance(candidates, PoolDeployments):
+        c, sequences = candidates.decode.configurations, candidates.at_load.decoding
+    else:
+        raise TypeError(f"{candidates!r} does not serve streams.")
+    setting = candidates.setting
+    batch = decode_batch(setting, sequences / c.pipeline_parallel)
+    return step_time(setting, c, batch, True)
+
+
+def inference_steps(candidates: Candidates) -> dict[str, InferenceStep]:
+    """A step over prompts and one over sequences that decode: of a static batch its own."""
+    if isinstance(candidates, Batches):
+        static = candidates.batch
+        return {"prefill": static.prefill_step, "decode": static.decode_step}
+    if isinstance(candidates, Replicas):
+        prompt = _prompt_step(candidates.setting, candidates.estimate.configurations)
+    elif isinstance(candidates, PoolDeployments):
+        workers = candidates.prefill
+        prompt = _prompt_step(workers.setting, workers.configurations)
+    else:
+        raise TypeError(f"{candidates!r} does not serve.")
+    return {"prefill": prompt, "decode": decode_step(candidates)}
+
+
+def _prompt_step(setting: ServingSetting, c: ServingConfigurations) -> InferenceStep:
+    """A step over one prompt of each attention rank, or as much of it as a step takes."""
+    new, ranks = new_tokens(setting), c.attention_data_parallel
+    tokens = np.minimum(new * ranks, np.maximum(c.replica_step_tokens, 1.0))
+    batch = prompt_batch(setting, np.asarray(ranks, np.float64), tokens, np.zeros(()))
+    return step_time(setting, c, batch, decoding=False)
+
+
+def _timed(step: InferenceStep) -> TimedStep:
+    others = {name: first(getattr(step, name)) for name in _OTHERS}  # of no operator
+    of_none = (
+        TimedPart.of(name, ALL_MODULES, {name: seconds}, step.works.get(name, ()), part=name)
+        for name, seconds in others.items()
+    )
+    parts = merged((*_operators(step), *of_none))
+    return TimedStep(seconds=first(step.total), parts=parts)
+
+
+def _operators(step: InferenceStep) -> Iterator[TimedPart]:
+    for count, operators in (*step.layers, (1, step.ends)):
+        for operator in operators:
+            term = operator.module if operator.part == "compute" else operator.part
+            yield TimedPart.of(
+                operator.name,
+                operator.module,
+                {term: count * first(operator.time)},
+                operator.works,
+                part=operator.part,
+            )
+
 
 _DEGREES = {
     term.short: name

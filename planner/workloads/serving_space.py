@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.adapter_names import served_targets
 from planner.base.enums import (
     AdapterTargets,
     Quantization,
 )
+from planner.base.training_names import served_targets
 from planner.configurations.enumerate import (
     Factor,
     OpenMesh,
@@ -26,22 +26,23 @@ from planner.configurations.enumerate import (
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.configurations.table import word
 from planner.errors import SearchSpaceError, SpecError
+from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue, in_format, stored_types
-from planner.specs.checkpoint import Checkpoint
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
-from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, compute_precision
+from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint, compute_precision
 from planner.specs.search_space import SearchSpace
 from planner.specs.serving import DraftMethod, ServingWorkload, acceptance, head_of
 from planner.workloads.assumed import Notes
 from planner.workloads.base import Question, Scene
 from planner.workloads.images import image_fields
 from planner.workloads.place import gpu_counts
+from planner.workloads.traffic import arrivals_of, traffic_defaults
 
 _ALL = "all"
 _LARGEST_REPLICA = 64
@@ -328,6 +329,8 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
                 f"{usual.usual:g} (as published for {method or 'drafts'}; {usual.low:g} to "
                 f"{usual.high:g} is usual)"
             )
+    values["arrivals"] = arrivals_of(request)
+    notes.defaults.update(traffic_defaults(request))
     images = image_fields(request, model, lengths["input_tokens"], notes)
     workload = check_spec(ServingWorkload, {**values, **lengths, **images}, where="the workload")
     if request.redundant_experts and not model.num_experts:
@@ -427,3 +430,55 @@ def tried_types(question: Question, space: SearchSpace) -> dict[str, list[str]]:
         for name, values in tried.items()
         if name not in given and len(values) > 1
     }
+
+
+def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
+    """The engine told how many sequences to run at once, and to capture no graphs of decoding.
+
+    Raises
+    ------
+    SpecError
+        Copies of experts are asked of an engine that has none.
+    """
+    if request.redundant_experts and not engine.redundant_experts:
+        raise SpecError(
+            f"{engine.name} holds no copies of experts: leave out --redundant-experts, or name "
+            "an engine that does (vllm, sglang, tensorrt-llm)."
+        )
+    if request.max_num_seqs is not None:
+        engine = limited(engine, request.max_num_seqs)
+    return eager(engine) if request.enforce_eager else engine
+
+
+def limited(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
+    """The engine with a number of sequences of its own, which it also samples at its start."""
+    memory = engine.memory
+    if memory.profiled_seqs:
+        memory = replace(memory, profiled_seqs=max_num_seqs, profiled_seqs_small=0, told_seqs=True)
+    scheduler = replace(engine.scheduler, max_num_seqs=max_num_seqs)
+    return replace(engine, scheduler=scheduler, memory=memory)
+
+
+def told_at(setting: ServingSetting, max_num_seqs: int, concurrency: int) -> ServingSetting:
+    """The setting whose engine is told a number with so many requests at once, and with any other
+    number of requests as many sequences as these are."""
+    engine = limited(setting.engine, max_num_seqs)
+    engine = replace(engine, scheduler=setting.engine.scheduler)
+    return replace(setting, engine=engine, told_at=concurrency)
+
+
+def eager(engine: EngineProfile) -> EngineProfile:
+    """The engine whose host launches the kernels of every step one by one."""
+    e, alone = engine.execution, engine.without_graphs
+    layer, routing = e.prefill_launch_time, 0.0
+    if alone is not None:
+        layer, routing = alone.layer_launch_time, alone.expert_launch_time
+    execution = replace(
+        e,
+        decode_launch_time=max(e.decode_launch_time, layer),
+        prefill_launch_time=max(e.prefill_launch_time, layer),
+        decode_expert_launch_time=max(e.decode_expert_launch_time, routing),
+        expert_launch_time=max(e.expert_launch_time, routing),
+        network_callback_time=0.0,
+    )
+    return replace(engine, execution=execution)

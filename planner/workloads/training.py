@@ -36,7 +36,7 @@ from planner.configurations.enumerate import (
 )
 from planner.configurations.option_rules import has_kernel
 from planner.configurations.table import word
-from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.configurations.training import DEGREES, NAMES, TOLD, TrainingConfigurations, brief
 from planner.configurations.training_rules import unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.ideal import ideal_framework
@@ -73,7 +73,6 @@ from planner.workloads.training_question import (
     published_precision,
 )
 from planner.workloads.training_runs import TrainingRuns, TrainingSource
-from planner.workloads.training_words import DEGREES, TOLD, beyond_positions, brief
 
 
 def training_steps(runs: Candidates) -> Mapping[str, TimedStep]:
@@ -450,6 +449,17 @@ def _results(counts: Sequence[int]) -> tuple[str, ...]:
     several = ("tokens_per_s",) if len(counts) > 1 else ()
     names = ("step_time_s", "model_flops_utilization", "peak_memory_gib")
     return (*names, *several, "tokens_per_s_per_gpu")
+
+
+def beyond_positions(model: ModelSpec, sequence_length: int) -> list[str]:
+    """That sequences are longer than those a model's computed positions were made for."""
+    known = model.max_position_embeddings
+    if known is None or sequence_length <= known:
+        return []
+    return [
+        f"Sequences of {sequence_length:,} tokens are beyond the {known:,} positions that "
+        f"{model.name} was trained with."
+    ]
 
 
 TRAIN = Workload(

@@ -11,7 +11,7 @@ from planner.base.enums import (
     Precision,
 )
 from planner.base.text import large
-from planner.base.training_objectives import TrainingObjective, objective_named
+from planner.base.training_names import TrainingObjective, objective_named
 from planner.configurations.enumerate import batch_of
 from planner.errors import PlannerError, SearchSpaceError, SpecError
 from planner.estimators.parameters import count_parameters

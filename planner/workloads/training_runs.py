@@ -17,7 +17,7 @@ from planner.base.enums import (
     ZeroStage,
 )
 from planner.base.records import record
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import TrainingObjective
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence, chance
 from planner.confidence.plans import errors_of_memory, sure_share

@@ -16,8 +16,7 @@ from planner.base.enums import (
 )
 from planner.configurations.enumerate import checked
 from planner.errors import SearchSpaceError, SpecError
-from planner.specs.checkpoint import quantization_word
-from planner.specs.quantization import GGUF_BITS
+from planner.specs.quantization import GGUF_BITS, quantization_word
 
 ONE: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,

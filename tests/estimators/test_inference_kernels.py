@@ -19,7 +19,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.step import InferenceStep
 from planner.specs.quantization import FORMATS
-from planner.workloads.engine_options import eager
+from planner.workloads.serving_space import eager
 
 
 def changed(setting: ServingSetting, **execution: Any) -> ServingSetting:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 import planner
 from planner.base.units import GIB
-from planner.configurations.rule import OUT_OF_HOST_MEMORY
+from planner.configurations.table import OUT_OF_HOST_MEMORY
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.optimize.source import first_row

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.base.adapter_names import optimizer_of
+from planner.base.training_names import optimizer_of
 from planner.base.units import GIB
 from planner.formulas.memory import newton_schulz_flops
 

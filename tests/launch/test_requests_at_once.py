@@ -11,7 +11,7 @@ import pytest
 
 import planner as package
 from planner.estimators.inference.memory import serving_memory
-from planner.workloads.engine_options import limited, told_at
+from planner.workloads.serving_space import limited, told_at
 
 SHORT = ("--gpu", "a100-sxm-80gb", "--input-tokens", 128, "--output-tokens", 256)
 

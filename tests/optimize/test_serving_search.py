@@ -7,8 +7,7 @@ from rows import each
 
 import planner
 from planner.errors import SearchSpaceError, SpecError
-from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.relaxing import without_assumed
+from planner.optimize.exhaustive import exhaustive_search, without_assumed
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 

@@ -40,7 +40,7 @@ from planner.estimators.inference.setting import Batch
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.step import step_time
 from planner.specs.catalogue import load_model
-from planner.specs.checkpoint import Checkpoint
+from planner.specs.quantization import Checkpoint
 
 CASES = [
     ("llama-2-70b", DENSE),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.estimators.timeline.spans import STREAMS
+from planner.estimators.timeline.placed import STREAMS
 from planner.show.views.details import details_of
 from planner.show.views.trace import write_trace
 

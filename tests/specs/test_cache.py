@@ -17,7 +17,7 @@ from planner.question.request import Request
 from planner.specs import cache, load
 from planner.specs.cache import kept, remembered, stamp, steady
 from planner.specs.catalogue import find, load_gpu, load_model, names
-from planner.specs.gemm_table import read_gemm_table
+from planner.specs.hardware import read_gemm_table
 from planner.specs.price import price_of
 from planner.specs.profile import load_framework
 from planner.workloads.plan import make_plan

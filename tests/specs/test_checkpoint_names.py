@@ -13,7 +13,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.specs.catalogue import copied_from, load_model
-from planner.specs.quantization import Checkpoint, checkpoint_of
+from planner.specs.quantization import CheckpointName, checkpoint_of
 
 
 @each(
@@ -63,7 +63,7 @@ from planner.specs.quantization import Checkpoint, checkpoint_of
 def test_a_name_tells_the_model_and_its_format(
     name: str, model: str | None, quantization: str | None
 ) -> None:
-    assert checkpoint_of(name) == Checkpoint(model=model, quantization=quantization)
+    assert checkpoint_of(name) == CheckpointName(model=model, quantization=quantization)
 
 
 def test_own_models_are_found_first(tmp_path) -> None:  # type: ignore[no-untyped-def]

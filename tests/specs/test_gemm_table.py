@@ -10,7 +10,7 @@ import pytest
 
 from planner.errors import SpecError
 from planner.specs.catalogue import load_gpu, load_gpu_with_provenance
-from planner.specs.gemm_table import COLUMNS, load_gemm_table
+from planner.specs.hardware import COLUMNS, load_gemm_table
 
 SIZES = (128, 4096, 8192)
 

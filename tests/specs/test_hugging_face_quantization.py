@@ -4,9 +4,9 @@ import pytest
 from rows import each
 
 from planner.errors import SpecError
-from planner.specs.checkpoint import Checkpoint
 from planner.specs.hugging_face import published_types
 from planner.specs.load import check_spec
+from planner.specs.quantization import Checkpoint
 
 INT4 = {"weights": {"num_bits": 4, "type": "int"}, "input_activations": None}
 FP8 = {

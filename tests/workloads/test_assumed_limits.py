@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.relaxing import without_assumed
+from planner.optimize.exhaustive import exhaustive_search, without_assumed
 from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.workloads.plan import answered, make_plan

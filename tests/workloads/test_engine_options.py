@@ -10,7 +10,7 @@ import pytest
 import planner
 from planner.errors import SearchSpaceError, SpecError
 from planner.specs.profile import load_engine
-from planner.workloads.engine_options import eager, limited
+from planner.workloads.serving_space import eager, limited
 
 ASKED: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.2-1b", "gpu": "h100-sxm-80gb", "engine": "vllm",

@@ -16,8 +16,13 @@ import pytest
 import planner
 from planner.base.arrays import CodeArray, FloatArray
 from planner.configurations.enumerate import OpenMesh, checked, factor, listed
-from planner.configurations.rule import Rule, first_broken, indivisible, predicted
-from planner.configurations.table import ConfigurationTable
+from planner.configurations.table import (
+    ConfigurationTable,
+    Rule,
+    first_broken,
+    indivisible,
+    predicted,
+)
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
 from planner.estimators.parameters import count_parameters

@@ -2,8 +2,8 @@
 
 import pytest
 
+from planner.configurations.training import brief
 from planner.question.terms import terms_of
-from planner.workloads.training_words import brief
 
 
 @pytest.mark.parametrize(

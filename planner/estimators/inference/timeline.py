@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from planner.base.arrays import first
 from planner.estimators.inference.operators import StepOperator
 from planner.estimators.inference.step import InferenceStep
-from planner.estimators.timeline.spans import (
+from planner.estimators.timeline.placed import (
     COMPUTE,
     EXCHANGE,
     MORE,

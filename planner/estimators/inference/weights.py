@@ -16,8 +16,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Product, Split
-from planner.specs.checkpoint import Checkpoint
-from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES
+from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint
 from planner.specs.serving import redundant_experts
 
 

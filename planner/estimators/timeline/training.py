@@ -11,16 +11,21 @@ from planner.base.enums import (
     PipelineSchedule,
 )
 from planner.base.records import record
-from planner.estimators.timeline.placed import BACKWARD, FORWARD, WEIGHTS, Pipeline, Work, placed
-from planner.estimators.timeline.spans import (
+from planner.estimators.timeline.placed import (
+    BACKWARD,
     BUBBLE,
     COMPUTE,
     EXCHANGE,
+    FORWARD,
     MORE,
     TRANSFER,
     WAIT,
+    WEIGHTS,
+    Pipeline,
     Span,
     Timeline,
+    Work,
+    placed,
 )
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.memory import MemoryBreakdown

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.base.adapter_names import ExpertAdapters
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import (
     AdapterKind,
     AdapterTargets,
 )
 from planner.base.records import record
+from planner.base.training_names import ExpertAdapters
 from planner.estimators.parameters import layer_parameters
 from planner.estimators.training.operators import Operator, expert_pairs
 from planner.estimators.training.share import Setting, Share

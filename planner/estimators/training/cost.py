@@ -12,7 +12,7 @@ from planner.base.enums import (
     Contract,
 )
 from planner.base.records import record
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import TrainingObjective
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count

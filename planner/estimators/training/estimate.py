@@ -17,7 +17,7 @@ from planner.base.enums import (
     ZeroStage,
 )
 from planner.base.records import record
-from planner.configurations.rule import OUT_OF_HOST_MEMORY
+from planner.configurations.table import OUT_OF_HOST_MEMORY
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
 from planner.estimators.ledger import attributed

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.base.adapter_names import optimizer_of
+from planner.base.training_names import optimizer_of
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import Words, shipped_rows
 from planner.launch.target import Target, changes_nothing, gathered

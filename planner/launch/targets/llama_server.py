@@ -180,8 +180,8 @@ def _put_experts(told: Told, model: ModelSpec | None) -> None:
         )
         return
     number = sum(group.num_hidden_layers for group in model.layer_groups if group.num_experts)
-    some = layers is not None and not reading.has("--cpu-moe")
-    told.put_experts_on_host(model, min((layers or 0) / number, 1) if some else 1, "llama.cpp")
+    part = 1.0 if layers is None or reading.has("--cpu-moe") else min(layers / number, 1)
+    told.put_experts_on_host(model, part, "llama.cpp")
 
 
 NAME = "llama-server"

@@ -6,13 +6,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from planner.base.adapter_names import ExpertAdapters, targets_of
 from planner.base.enums import AdapterTargets
 from planner.base.software_enums import (
     MODULES,
     RecomputedModules,
 )
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import ExpertAdapters, TrainingObjective, targets_of
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.option_table import Accepted, Dialect, OptionTable, Quantity, Role

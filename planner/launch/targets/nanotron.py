@@ -58,7 +58,20 @@ def answers(reading: Reading) -> Answers:
     found = gathered(reading, "nanotron")
     values = found.values
     values["framework"] = "nanotron"
-    _split(reading, found)
+    if int(values.get("expert_parallel") or 1) > 1:
+        raise LaunchError(
+            f"{reading.place}: expert_parallel_size above 1 is not read: nanotron counts its GPUs "
+            "otherwise in each version. Describe the run without --from."
+        )
+    engine = (reading.text("parallelism.pp_engine") or "").lower()
+    deal(
+        reading,
+        found,
+        reading.number("parallelism.dp"),
+        reading.number("tokens.batch_accumulation_per_replica"),
+        reading.number("tokens.micro_batch_size"),
+        all_at_once=engine in (*_NOTHING, "afab"),
+    )
     mode, recomputes = (
         (reading.text(f"parallelism.{key}") or "").lower() for key in ("tp_mode", "recompute_layer")
     )
@@ -90,34 +103,31 @@ def _with_file(reading: Reading) -> Reading:
     return TARGET.reading(replace(reading.found, options=options))
 
 
-def _split(reading: Reading, found: Gathered) -> None:
-    """GPUs of the layout, and the batch of a step."""
+def deal(
+    reading: Reading,
+    found: Gathered,
+    copies: float | None,
+    steps: float | None,
+    micro_batch: float | None,
+    all_at_once: bool,
+) -> None:
+    """GPUs of the layout, which start the file or are its copies' own, and the batch of a step."""
     values = found.values
     sizes = {
         word: int(values.get(f"{name}_parallel") or 1)
         for word, name in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context"))
     }
-    if int(values.get("expert_parallel") or 1) > 1:
-        raise LaunchError(
-            f"{reading.place}: expert_parallel_size above 1 is not read: nanotron counts its GPUs "
-            "otherwise in each version. Describe the run without --from."
-        )
-    copies = reading.number("parallelism.dp")
-    total = gpus_of(reading.found.world)
+    ranks, total = prod(sizes.values()), gpus_of(reading.found.world)
     require_split(reading, total, **sizes)
     if total is None and copies is not None:
-        total = copies * prod(sizes.values())
+        total = int(copies) * ranks
     if total is None:
         found.asked += ["num_gpus", "global_batch_size"]
         return
     values["num_gpus"] = total
-    copies = total // prod(sizes.values())
-    steps = reading.number("tokens.batch_accumulation_per_replica")
-    micro = reading.number("tokens.micro_batch_size")
-    if steps and micro:
-        values["global_batch_size"] = steps * micro * copies
-    engine = (reading.text("parallelism.pp_engine") or "").lower()
-    if sizes["pp"] > 1 and engine in (*_NOTHING, "afab") and (steps or 0) > sizes["pp"]:
+    if steps and micro_batch:
+        values["global_batch_size"] = steps * micro_batch * (total // ranks)
+    if all_at_once and (steps or 0) > sizes["pp"] > 1:
         found.notes.append(ALL_AT_ONCE.format(stages=sizes["pp"]))
 
 

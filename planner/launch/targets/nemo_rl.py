@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import TrainingObjective
 from planner.documents.shell.text import Given
 from planner.launch.imported import SPLITS
 from planner.launch.target import Target, changes_nothing, gathered

@@ -7,15 +7,13 @@ Source: huggingface/picotron at 59714b1, ``train.py`` (all in bf16, nothing repe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 from planner.errors import PlannerError
 from planner.launch.option_table import Words
-from planner.launch.shape import shape_of
+from planner.launch.shape import resized
 from planner.launch.target import Target, changes_nothing, gathered
-from planner.launch.targets.nanotron import ALL_AT_ONCE
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
-from planner.specs.catalogue import load_model
+from planner.launch.targets.nanotron import deal
+from planner.launch.understood import Answers, Gathered, Reading
 from planner.specs.quantization import checkpoint_of
 
 _SIZES = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads")
@@ -54,7 +52,14 @@ def answers(reading: Reading) -> Answers:
     values["framework"] = "nanotron"
     found.notes.append(_NEAREST)
     shape = _shape(reading, found)
-    _split(reading, found)
+    deal(
+        reading,
+        found,
+        reading.number("distributed.dp_size"),
+        reading.number("training.gradient_accumulation_steps") or 1,
+        reading.number("training.micro_batch_size") or 1,
+        all_at_once=reading.text("distributed.pp_engine") == "afab",
+    )
     steps, batch = reading.number("training.total_train_steps"), values.get("global_batch_size")
     if tokens := reading.number("training.max_tokens"):
         values["total_tokens"] = tokens
@@ -67,40 +72,17 @@ def answers(reading: Reading) -> Answers:
 def _shape(reading: Reading, found: Gathered) -> Words | None:
     """The sizes of the named model with those that the file changes; None where it has its own."""
     name = reading.text("model.name")
-    changed = {key: reading.number(f"model.{key}") for key in _SIZES}
+    model = checkpoint_of(name or "").model or name or ""
     try:
-        known = shape_of(load_model(checkpoint_of(name or "").model or name or ""))
+        own = resized(model, {size: reading.number(f"model.{size}") for size in _SIZES})
     except PlannerError:
         found.need("model", name)
         return None
-    if all(size in (None, known[key]) for key, size in changed.items()):
+    if own is None:
         found.values["model"] = name
         return None
-    own = {key: size for key, size in changed.items() if size is not None}
     # The model's config.json has the size of a head only where it is not hidden size / heads.
-    return {**known, **own, "head_dim": None}
-
-
-def _split(reading: Reading, found: Gathered) -> None:
-    """GPUs of the layout, and the batch of a step."""
-    values = found.values
-    words = {"tp": "tensor", "cp": "context", "pp": "pipeline"}
-    sizes = {name: int(values.get(f"{word}_parallel") or 1) for name, word in words.items()}
-    copies = reading.number("distributed.dp_size")
-    total = gpus_of(reading.found.world)
-    require_split(reading, total, **sizes)
-    if total is None and copies is not None:
-        total = copies * prod(sizes.values())
-    if total is None:
-        found.asked += ["num_gpus", "global_batch_size"]
-        return
-    values["num_gpus"] = total
-    steps = reading.number("training.gradient_accumulation_steps") or 1
-    micro = reading.number("training.micro_batch_size") or 1
-    values["global_batch_size"] = micro * steps * (total // prod(sizes.values()))
-    is_at_once = reading.text("distributed.pp_engine") == "afab"
-    if is_at_once and steps > sizes["pp"] > 1:
-        found.notes.append(ALL_AT_ONCE.format(stages=sizes["pp"]))
+    return {**own, "head_dim": None}
 
 
 TARGET = Target(

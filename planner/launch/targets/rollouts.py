@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import TrainingObjective
 from planner.launch.imported import SPLITS
 from planner.launch.option_table import VALUE, OptionTable, Role
 from planner.launch.understood import Gathered, Reading, require_split

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from planner.base.adapter_names import optimizer_of
 from planner.base.enums import (
     AttentionKind,
 )
 from planner.base.records import record
+from planner.base.training_names import optimizer_of
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.training.stages import chunk_split

@@ -18,7 +18,7 @@ from dataclasses import replace
 from planner.documents.python import Call, Value
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
-from planner.launch.shape import shape_of
+from planner.launch.shape import resized
 from planner.launch.target import Target, changes_nothing, gathered
 from planner.launch.targets.rollouts import flag, number, told, with_words
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
@@ -117,16 +117,10 @@ def _model(reading: Reading, found: Gathered) -> Mapping[str, object] | None:
     if model is None:
         found.need("model", next(filter(None, loaded), None))
         return None
-    changed = {
-        word: reading.number(f"model_cfg.{key}")
-        for key, word in _SIZES.items()
-        if reading.number(f"model_cfg.{key}") is not None
-    }
-    sizes = shape_of(load_model(model)) if changed else {}
-    if all(sizes[word] == size for word, size in changed.items()):
+    own = resized(model, {word: reading.number(f"model_cfg.{key}") for key, word in _SIZES.items()})
+    if own is None:
         found.values["model"] = model
-        return None
-    return {**sizes, **changed}
+    return own
 
 
 def _layout(reading: Reading, found: Gathered) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-from planner.base.adapter_names import (
+from planner.base.training_names import (
     ExpertAdapters,
+    TrainingObjective,
     is_one_end,
     is_paged,
     names_feed_forward,
@@ -14,7 +15,6 @@ from planner.base.adapter_names import (
     optimizer_of,
     targets_of,
 )
-from planner.base.training_objectives import TrainingObjective
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch.option_table import OptionTable
 from planner.launch.trainer.said import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from planner.base.records import record
-from planner.base.training_objectives import WITH_ROLLOUTS, TrainingObjective, objective_named
+from planner.base.training_names import WITH_ROLLOUTS, TrainingObjective, objective_named
 from planner.documents.shell.text import Given, stated
 from planner.errors import SpecError
 from planner.launch.option_table import Dialect, Meaning

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from planner.base.adapter_names import names_feed_forward, targets_named, transformers_name
 from planner.base.enums import (
     AttentionKind,
 )
+from planner.base.training_names import names_feed_forward, targets_named, transformers_name
 from planner.errors import LaunchError
 from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, Settings, Words

@@ -20,7 +20,7 @@ from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan
 
 if TYPE_CHECKING:
-    from planner.estimators.timeline.spans import Timeline
+    from planner.estimators.timeline.placed import Timeline
 
 Own = TypeVar("Own", bound=Candidates)
 """The configurations of a workload."""

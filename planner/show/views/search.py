@@ -175,6 +175,10 @@ def _reached_blocks(
 ) -> Iterator[Block]:
     if line := load_line(plan, candidates):
         yield said(line)
+    if plan.request.replay:
+        from planner.show.views.replayed import replay_blocks
+
+        yield from replay_blocks(plan, candidates)
     sure = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
     facts = moving_facts(plan, candidates)
     yield Pairs(pairs=recommended_pairs(plan, row, sure, facts), is_beside=True)
@@ -228,8 +232,10 @@ def _limits_words(number: int) -> str:
 def proven_line(plan: Plan, result: SearchResult) -> str:
     """Of a recommended plan that nobody measured the like of the best one that somebody did."""
     best = result.recommended
-    sure = best and best.source.confidence(number_of(best.row, "num_gpus"))
-    if best is None or sure is None or sure.is_proven:
+    if best is None:
+        return ""
+    sure = best.source.confidence(number_of(best.row, "num_gpus"))
+    if sure is None or sure.is_proven:
         return ""
     software = best.row[plan.workload.profile_kind]
     missing = f"Not proven: no published run of {software} on {best.row['gpu']} is known"

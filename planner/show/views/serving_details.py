@@ -13,7 +13,7 @@ from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.step import InferenceStep
 from planner.estimators.inference.timeline import step_timeline
-from planner.estimators.timeline.spans import Timeline
+from planner.estimators.timeline.placed import Timeline
 from planner.optimize.collector import known_value
 from planner.optimize.source import Candidates, first_row
 from planner.question.terms import terms_about
@@ -27,7 +27,7 @@ from planner.workloads.batches import Batches
 from planner.workloads.deployments import Deployments, Serving
 from planner.workloads.plan import Plan
 from planner.workloads.replicas import Replicas
-from planner.workloads.serving_timed import decode_step, inference_steps
+from planner.workloads.serving import decode_step, inference_steps
 
 _SHARES = (0.5, 0.9, 0.99)
 _PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")

@@ -10,12 +10,12 @@ from numbers import Real
 from planner.base import text
 from planner.base.units import DAY, HOUR
 from planner.configurations.serving import PREFILL
+from planner.configurations.training import SAID_TWICE
 from planner.optimize.result_columns import ends_of
 from planner.question.terms import Term, glossary, term_of_column, terms_about, terms_of
 from planner.show.page import Cell
 from planner.workloads.base import Workload
 from planner.workloads.plan import Plan
-from planner.workloads.training_words import FOLLOWING
 
 SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
 _PLACES = terms_about("place")
@@ -92,7 +92,7 @@ def _goes_without_saying(name: str, value: object) -> bool:
         return True
     term = glossary().get(name)
     is_rare = term is not None and bool(term.axis) and int(term.rank or 0) >= _RARE
-    return value in FOLLOWING.get(name, ()) or (
+    return value in SAID_TWICE.get(name, ()) or (
         is_rare and term is not None and value == term.plain
     )
 

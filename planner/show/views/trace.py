@@ -11,7 +11,7 @@ from planner.base.files import written_whole
 from planner.base.units import GIB
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError
-from planner.estimators.timeline.spans import BUBBLE, MORE, STREAMS, Span, Timeline
+from planner.estimators.timeline.placed import BUBBLE, MORE, STREAMS, Span, Timeline
 from planner.optimize.source import Candidates
 from planner.show.theme import DARK, LIGHT
 from planner.show.views.details import details_of

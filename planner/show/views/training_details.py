@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
-from planner.base.training_objectives import TrainingObjective
+from planner.base.training_names import TrainingObjective
 from planner.base.units import GIB, HOUR, TERA
-from planner.estimators.timeline.spans import Timeline
+from planner.estimators.timeline.placed import Timeline
 from planner.estimators.timeline.training import training_timeline
 from planner.estimators.training.step_time import TIME_PARTS, StepTime
 from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said

@@ -37,7 +37,7 @@ from planner.validation.library import (
 )
 from planner.validation.prediction import Case
 from planner.validation.runs import SCHEDULED, MemoryKind, Run
-from planner.workloads.engine_options import eager, limited
+from planner.workloads.serving_space import eager, limited
 
 
 def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:

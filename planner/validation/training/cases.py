@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.base.adapter_names import SavedModules
 from planner.base.arrays import BoolArray, CodeArray, FloatArray
 from planner.base.enums import (
     AdapterKind,
@@ -22,6 +21,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.software_enums import LossKernel
+from planner.base.training_names import SavedModules
 from planner.base.units import GIB
 from planner.confidence.classes import scale, training_task
 from planner.confidence.intervals import (

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from planner.base.adapter_names import optimizer_of
 from planner.base.enums import (
     AdapterKind,
     ComputePrecision,
@@ -33,6 +32,7 @@ from planner.base.software_enums import (
     RecomputedModules,
     TorchCompile,
 )
+from planner.base.training_names import optimizer_of
 from planner.confidence.classes import has_experts
 from planner.confidence.software import FrameworkRule
 from planner.configurations.option_rules import has_kernel

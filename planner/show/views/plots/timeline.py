@@ -10,7 +10,7 @@ import numpy as np
 from planner.base import text
 from planner.base.arrays import FloatArray
 from planner.base.units import GIB
-from planner.estimators.timeline.spans import BUBBLE, MORE, Span, Timeline
+from planner.estimators.timeline.placed import BUBBLE, MORE, Span, Timeline
 from planner.question.terms import terms_about
 from planner.show.theme import Theme, blended, part_label, readable_on
 from planner.show.views.plots.canvas import Canvas, drawing
