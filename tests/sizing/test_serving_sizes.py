@@ -63,6 +63,22 @@ def test_what_is_bought_is_kept_by_9_of_10_where_nobody_says_how_surely():
     assert told["confidence"] == [0.9] * len(told["gpu"])
 
 
+def test_with_a_spare_one_of_each_worker_may_fail():
+    whole, pools = (
+        planner.size(**{**SERVICE, "mode": mode}, request_rate=100).sizes[0].fewest
+        for mode in ("aggregated", "disaggregated")
+    )
+    row = whole.row
+    one = row["tensor_parallel"] * row["pipeline_parallel"]
+    gpus, cost = whole.with_spare
+    assert gpus == whole.num_gpus + one
+    assert cost == pytest.approx(row["cost_per_hour_usd"] * (1 + 1 / row["replicas"]))
+    row = pools.row
+    both = row["tensor_parallel"] * row["pipeline_parallel"]
+    both += row["prefill_tensor_parallel"] * row["prefill_pipeline_parallel"]
+    assert pools.with_spare[0] == pools.num_gpus + both
+
+
 def test_of_plans_of_as_many_gpus_size_takes_the_one_that_search_recommends():
     """And names it where it takes a little more than the fewest."""
     asked = {"model": "llama-3-70b", "workload": "serve", "gpu": "mi300x", "request_rate": 20}

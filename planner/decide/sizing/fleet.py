@@ -12,6 +12,7 @@ from planner.base.arrays import first
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN, are_tied, quantile
+from planner.configurations.serving import PREFILL
 from planner.decide.open_facts import MovingFact
 from planner.optimize.result_columns import RUNS, ends_apart, ends_of, full_columns
 from planner.optimize.source import Candidates, first_row
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 RATE = "request_rate"
 SUFFIXES = {unit: ENDINGS[unit] for unit in ("d", "s", "GiB", "USD")}
 """By the unit of a limit what the names of its columns end with, and their unit."""
+
+COSTS = "cost_usd", "cost_per_hour_usd"
+"""Columns of what a fleet costs: of a run, of an hour of a service."""
+_OF_REPLICAS = "tensor_parallel", "pipeline_parallel", "attention_data_parallel"
 
 # What a plan is made for; prices, networks and software are told by fleet.
 _OF_WORK = terms_about("work")
@@ -88,6 +93,25 @@ class Fleet:
         return bad_cost(self.row)
 
     @property
+    def with_spare(self) -> tuple[int, float] | None:
+        """GPUs and USD per hour with one more replica, or worker of each kind; None of no service.
+
+        One of each may then fail without a limit being missed. Also None where a row does not
+        tell how many GPUs one has, or workers have GPUs of different prices.
+        """
+        row, sizes = self.row, list[tuple[int, int]]()
+        if row.get(COSTS[1]) is None or row.get("prefill_gpu") not in (None, "", row["gpu"]):
+            return None
+        for worker in ("", PREFILL):
+            if replicas := row.get(f"{worker}replicas"):
+                degrees = (number(row.get(worker + name) or 1) for name in _OF_REPLICAS)
+                sizes.append((int(number(replicas)), int(math.prod(degrees))))
+        if sum(replicas * gpus for replicas, gpus in sizes) != self.num_gpus:
+            return None
+        more = self.num_gpus + sum(gpus for _, gpus in sizes)
+        return more, self.cost * more / self.num_gpus
+
+    @property
     def is_proven(self) -> bool:
         """Whether its software was measured on its GPU at such work, or nothing tells of errors."""
         return self.row.get(RUNS) != 0
@@ -120,8 +144,6 @@ class Fleet:
         )
 
 
-COSTS = "cost_usd", "cost_per_hour_usd"
-"""Columns of what a fleet costs: of a run, of an hour of a service."""
 _CAPACITY = "capacity_requests_per_s"
 
 

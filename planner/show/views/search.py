@@ -18,7 +18,7 @@ from planner.optimize.collector import rows_of
 from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
-from planner.optimize.result_columns import full_columns, intervals
+from planner.optimize.result_columns import ends_of, full_columns, intervals
 from planner.optimize.source import Candidates, Columns, first_row
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_of
@@ -49,7 +49,13 @@ from planner.show.views.overview import (
 )
 from planner.show.views.parts import host_words, paged_words
 from planner.show.views.rows import row_files
-from planner.show.views.sure import reached_pairs, short_open_lines, sure_lines, told_names
+from planner.show.views.sure import (
+    reached_pairs,
+    short_open_lines,
+    sure_lines,
+    told_ends,
+    told_names,
+)
 from planner.show.views.told import (
     ends_in,
     label,
@@ -184,7 +190,7 @@ def _reached_blocks(
     yield Pairs(pairs=recommended_pairs(plan, row, sure, facts), is_beside=True)
     asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     limits = limit_rows(candidates, asked) if sure is not None else ()
-    basis = "" if sure is None else sure.basis
+    basis = "" if sure is None else sure.basis + ", not proven" * (not sure.is_proven)
     yield said(*sure_lines(basis, limits, facts), *short_open_lines(plan, facts))
 
 
@@ -330,7 +336,8 @@ def _told(plan: Plan, compared: Comparison) -> list[str]:
     table = full_columns(compared.table, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, table)
     changes = _changes(plan, compared)
-    reached = [told(column, row[column], ends_in(column, row)) for row in rows_of(table)]
+    rows = _with_open_facts(plan, compared, [*rows_of(table)])
+    reached = [told(column, row[column], ends_in(column, row)) for row in rows]
     first, others = changes[:1], zip(changes[1:], reached[1:], strict=False)
     return [*first, *(f"{words}: {value}" for words, value in others)]
 
@@ -359,15 +366,32 @@ def _change(sign: int, loss: float) -> str:
 
 def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int) -> Iterator[Block]:
     table, objective = full_columns(columns, plan.problem.sources), plan.problem.objectives[0]
-    rows = [*rows_of(table)]
+    rows = _with_open_facts(plan, compared, [*rows_of(table)][:most])
+    left = len(compared.losses) - len(rows)
     made = compared_columns(
-        plan.workload, plan.problem.axes, compared.axis, rows, compared.losses,
+        plan.workload, plan.problem.axes, compared.axis, rows, compared.losses[: len(rows)],
         column=of_objective(plan, objective.name, table), goal=objective.name, sign=objective.sign,
     )  # fmt: skip
     cells = [*zip(*(one.cells for one in made), strict=True)]
-    yield grid([one.header for one in made], cells[:most], words=(0, 1), marked=[BEST])
-    if len(rows) > most:
-        yield said(f"and {len(rows) - most} more: --full")
+    yield grid([one.header for one in made], cells, words=(0, 1), marked=[BEST])
+    if left:
+        yield said(f"and {left} more: --full")
+
+
+def _with_open_facts(
+    plan: Plan, compared: Comparison, rows: Sequence[Mapping[str, object]]
+) -> list[Mapping[str, object]]:
+    """Rows of a comparison with the intervals that the recommended plan is told with."""
+    found: list[Mapping[str, object]] = []
+    for at, row in enumerate(rows):
+        ends = told_ends(plan, compared.plans[at]) if at < len(compared.plans) else {}
+        told = {
+            end: value
+            for column, both in ends.items()
+            for end, value in zip(ends_of(column), both, strict=True)
+        }
+        found.append({**row, **told})
+    return found
 
 
 def compared_columns(

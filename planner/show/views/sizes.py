@@ -136,6 +136,8 @@ def best_lines(sizes: Sizes) -> list[str]:
     lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
     if not best.is_proven:
         lines.append(_proven_line(best, sizes.proven, sure))
+    if line := _spare_line(best.cheapest or best.fewest):
+        lines.append(line)
     if best.simplest is not None:
         lines.append(_best_line("Simplest that ties with it", best, best.simplest, sure))
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
@@ -148,6 +150,16 @@ def best_lines(sizes: Sizes) -> list[str]:
         )
         lines.append(_best_line("Fastest within the budget", fastest, fastest.fastest, sure))
     return lines
+
+
+def _spare_line(fleet: Fleet | None) -> str:
+    """What one more replica costs, so that one may fail; empty where that is not known."""
+    spare = fleet and fleet.with_spare
+    if not spare:
+        return ""
+    gpus, cost = spare
+    hourly = f", {text.significant(cost)} USD per hour" if math.isfinite(cost) else ""
+    return f"With a spare of each worker (N+1): {gpus:,} GPUs{hourly}"
 
 
 def _proven_line(best: Size, proven: Size | None, sure: float) -> str:
@@ -256,6 +268,8 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
     workload = _workload(row)
     plan_words = (workload.wording.brief or workload.wording.in_short)(row)
     parts.append(f"{row[workload.profile_kind]}, {plan_words}")
+    if not fleet.is_proven:
+        parts.append("not proven")
     for column in COSTS:
         if column in row and math.isfinite(number(row[column] or None)):
             words = told(column, row[column], ends_in(column, row))
