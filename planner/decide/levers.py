@@ -90,7 +90,7 @@ def _trials(request: Request, own: Row) -> Iterator[tuple[str, str, str, Mapping
     workload = workload_of(request.workload)
     parameter = workload.precision
     mine = str(own.get(parameter, ""))
-    if parameter not in request.settings:
+    if parameter in own and parameter not in request.settings:
         for other in glossary()[parameter].common.split():
             if other != mine:
                 yield "precision", mine, other, {"precision": other}

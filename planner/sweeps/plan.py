@@ -48,7 +48,8 @@ def questions_of(workload: str) -> dict[str, Term]:
     """What can be asked, the number of GPUs among it."""
     known = terms_of(workload, "question", "parameter")
     asked = {n: t for n, t in known.items() if "question" in t.kind or n == "num_gpus"}
-    return {**asked, PRECISION: known[workload_of(workload).precision]}
+    formats = known.get(workload_of(workload).precision)
+    return asked if formats is None else {**asked, PRECISION: formats}
 
 
 def askable(workload: str) -> dict[str, Term]:

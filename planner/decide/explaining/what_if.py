@@ -225,6 +225,8 @@ def sensitivities(
 def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
     """The same layout in the other number formats that runs of today have."""
     name = plan.workload.precision
+    if name not in row:
+        return
     others = [one for one in glossary()[name].common.split() if one != str(row.get(name))]
     outcomes = {
         f"{name} {other}": outcome(
