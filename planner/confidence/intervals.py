@@ -14,6 +14,7 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.confidence.software import read_table
 from planner.errors import SearchSpaceError
+from planner.formulas.power import range_of_product
 
 LEVEL = 0.9
 FEWEST_ROWS = 5
@@ -25,6 +26,7 @@ PLACE = "place"
 """Lacking are runs of a software on a GPU."""
 WORK = "task", "mode"
 """The key of each kind of tables that says what runs do."""
+FIXED = 1.0, 1.0
 
 
 class Rule(Protocol):
@@ -104,7 +106,9 @@ class Confidence:
     Two layouts whose speeds differ by less than the factor ``layout`` are a tie. Nothing has more
     than ``most_utilization`` as MFU: an interval of the time ends where kernels end.
     ``basis``: measured, transferred, roofline or assumed, as in `basis_of`, and whether a first
-    run counts. ``runs`` is how many of them are of this software on this very GPU.
+    run counts. ``runs`` is how many of them are of this software on this very GPU. Nine of ten
+    sellers ask between the factors ``price`` on the price that was taken, and where
+    ``cost_is_fixed`` a run that takes longer costs no more.
     """
 
     factors: Mapping[str, tuple[float, float]]
@@ -112,11 +116,17 @@ class Confidence:
     basis: str
     most_utilization: float = math.inf
     runs: int = 0
+    price: tuple[float, float] = (1.0, 1.0)
+    cost_is_fixed: bool = False
 
     @property
     def is_proven(self) -> bool:
         """Whether any run of this kind was measured with this software on this GPU."""
         return self.runs > 0
+
+    def of_money(self, ends: tuple[float, float]) -> tuple[float, float]:
+        """The factors on money in proportion to a quantity with such ``ends``: the price's, too."""
+        return range_of_product(FIXED if self.cost_is_fixed else ends, self.price)
 
 
 def basis_of(
@@ -282,6 +292,8 @@ MEDIAN = 0.5
 SUREST = (1 + LEVEL) / 2
 """The confidence of an end of an interval: beyond it published runs tell nothing."""
 
+BAD_CASE = 0.9
+"""The share of runs like a plan that are no worse than its bad case."""
 _DEVIATION = NormalDist()
 
 
@@ -296,7 +308,7 @@ def checked_confidence(given: float, said: str = "confidence") -> float:
     if not MEDIAN <= given <= SUREST:
         raise SearchSpaceError(
             f"{said} is from {MEDIAN:g} (the prediction) to {SUREST:g} (the end of the {LEVEL:.0%} "
-            f"interval; published runs tell no more), or {MEDIAN:.0%} to {SUREST:.0%}, not "
+            f"interval; published runs support no more), or {MEDIAN:.0%} to {SUREST:.0%}, not "
             f"{given:g}."
         )
     return given

@@ -9,7 +9,8 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray, Numeric, ranking
 from planner.base.cells import number_in
-from planner.confidence.intervals import Confidence
+from planner.confidence.intervals import BAD_CASE, FIXED, Confidence, quantile
+from planner.formulas.power import ranges_of_products
 from planner.optimize.source import Column, Columns, Source
 from planner.question.terms import ending_of, glossary, terms_about
 
@@ -29,6 +30,7 @@ _CAPACITY = "capacity_requests_per_s"
 _CAPACITIES = (_CAPACITY, f"{_CAPACITY}_per_gpu")
 _OF_RATES = {name for names in FOLLOWING["throughput"] for name in names} - {*_CAPACITIES}
 _UTILIZATION = "model_flops_utilization"
+_MONEY = {term.column for term in glossary().values() if term.type == "usd" and term.errs}
 _OF_STEPS = ("step_time", "calendar_time")
 RUNS = "evidence_runs"
 _UNKNOWN = (np.nan, np.nan)
@@ -45,20 +47,52 @@ def ends_of(column: str) -> tuple[str, str]:
     return f"{stem}_low{unit}", f"{stem}_high{unit}"
 
 
-_CALENDAR, _STEPS = "calendar_time", "time_to_train_days"
+_CALENDAR, _WHOLE, _STEPS = "calendar_time", "calendar_time_days", "time_to_train_days"
 
 
 def ends_apart(column: str, row: Mapping[str, object]) -> tuple[float, float] | None:
     """The ends of the 90 % interval of a column by what tells plans apart; None without any.
 
-    What a campaign takes beyond its steps is the same in all plans: it counts nothing.
+    What a campaign takes beyond its steps is the same in all plans: it counts nothing. Prices do.
     """
-    names = _STEPS if column in FOLLOWING[_CALENDAR][0] else column
-    if any(row.get(name) is None for name in (column, names, *ends_of(names))):
+    own = _logs(column, row)
+    if own is None:
         return None
-    scale = number_in(row, column) / number_in(row, names)
-    low, high = (scale * number_in(row, name) for name in ends_of(names))
-    return float(low), float(high)
+    value = number_in(row, column)
+    if column in FOLLOWING[_CALENDAR][0]:
+        whole, steps = _logs(_WHOLE, row), _logs(_STEPS, row)
+        if whole is not None and steps is not None:
+            own = [
+                # Money of a fixed term errs by its price alone.
+                one if abs(one) < abs(all_of_it) else math.sqrt(one**2 - all_of_it**2 + step**2)
+                for one, all_of_it, step in zip(own, whole, steps, strict=True)
+            ]
+    low, high = (abs(one) for one in own)
+    return float(value * math.exp(-low)), float(value * math.exp(high))
+
+
+def bad_case(column: str, row: Mapping[str, object], sign: int) -> float:
+    """A column of a row that 9 of 10 runs like it keep, ``sign`` 1 where low is better.
+
+    By what tells plans apart and is a risk of theirs: what other sellers ask is none of a plan at
+    its price. As it is where nothing tells of its errors.
+    """
+    steps = column in FOLLOWING[_CALENDAR][0]
+    logs, value = _logs(_STEPS if steps else column, row), number_in(row, column)
+    if logs is None:
+        return float(value)
+    factor = quantile((math.exp(logs[0]), math.exp(logs[1])), BAD_CASE, sign)
+    return float(value if factor is None else value * factor)
+
+
+def _logs(column: str, row: Mapping[str, object]) -> list[float] | None:
+    """Logarithms of both ends of the interval of a column over its value; None without any."""
+    if any(row.get(name) is None for name in (column, *ends_of(column))):
+        return None
+    value, *ends = (float(number_in(row, name)) for name in (column, *ends_of(column)))
+    if not all(math.isfinite(one) and one > 0 for one in (value, *ends)):
+        return None
+    return [math.log(end / value) for end in ends]
 
 
 def full_columns(table: Columns, sources: Sequence[Source]) -> Columns:
@@ -80,6 +114,9 @@ def intervals(row: Mapping[str, object], sure: Confidence | None) -> dict[str, t
             value = number_in(row, name)
             ends = value * least, value * most
             low_end, high_end = ends if name in same else _inverse(value, least, most)
+            if name in _MONEY and sure is not None and value:
+                factors = float(low_end / value), float(high_end / value)
+                low_end, high_end = (value * factor for factor in sure.of_money(factors))
             found[name] = float(low_end), float(high_end)
     return found
 
@@ -162,8 +199,22 @@ def _with_intervals(table: Columns, sources: Sequence[Source], which: int | Inde
             is_same = column in same
             least, most = _of_load(table, column, low, high)
             ends = (values * least, values * most) if is_same else _inverse(values, least, most)
+            if column in _MONEY:
+                ends = _with_prices(values, ends, [sure[one] for one in of_row])
             found.update(zip(ends_of(column), map(np.asarray, ends), strict=True))
     return found
+
+
+def _with_prices(
+    values: FloatArray, ends: tuple[Numeric, Numeric], sure: Sequence[Confidence | None]
+) -> tuple[Numeric, Numeric]:
+    """The ends of money, with what its price may be else, as `Confidence.of_money`."""
+    is_fixed = np.array([one is not None and one.cost_is_fixed for one in sure])
+    prices = np.array([one.price if one else FIXED for one in sure]).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own = [np.where(is_fixed, 1.0, end / values) for end in ends]
+        low, high = ranges_of_products((own[0], own[1]), (prices[0], prices[1]))
+    return values * low, values * high
 
 
 def fit_probability(row: Mapping[str, object]) -> float:

@@ -11,13 +11,11 @@ from functools import cache
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.confidence.intervals import MEDIAN, Confidence, chance_below, quantile
+from planner.confidence.intervals import BAD_CASE, FIXED, MEDIAN, Confidence, chance_below, quantile
 from planner.optimize.result_columns import FOLLOWING
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, percentile_of, term_of_column
 
-BAD_CASE = 0.9
-"""The share of runs like a plan that are no worse than its bad case."""
 _PERCENTILE = re.compile(r"_p\d+$")
 # Limits that are called otherwise than their result column.
 _COLUMN_OF = {"request_rate": "requests_per_s"}
@@ -39,24 +37,19 @@ def factor_at(sure: Confidence | None, name: str, confidence: float, sign: int) 
     """The same with the confidence in predictions known."""
     if confidence == MEDIAN or _mean_of(name) not in _followed():
         return 1.0
-    quantity, in_proportion = _followed()[_mean_of(name)]
-    ends = sure.factors.get(quantity) if sure else None
-    if ends is None:
-        return None
-    if in_proportion:
-        return quantile(ends, confidence, sign)
-    inverse = quantile(ends, confidence, -sign)
-    return None if inverse is None else 1 / inverse
+    ends = _ends(sure, name)
+    return None if ends is None else quantile(ends, confidence, sign)
 
 
 def bad_factor(sure: Confidence | None, name: str, sign: int) -> float | None:
     """The factor on a prediction in the bad case, by what tells plans apart.
 
-    What a campaign takes beyond its steps is the same in all plans: it counts nothing.
+    What a campaign takes beyond its steps is the same in all plans, and what other sellers ask is
+    no risk of a plan at its price: neither counts.
     """
     if sure is None:
         return 1.0
-    steps = sure.factors.get("step_time")
+    sure, steps = replace(sure, price=FIXED), sure.factors.get("step_time")
     if steps is not None:
         sure = replace(sure, factors={**sure.factors, "calendar_time": steps})
     return factor_at(sure, name, BAD_CASE, sign)
@@ -84,15 +77,24 @@ def limit_chance(candidates: Candidates, name: str, bound: float, sign: int) -> 
     sure = candidates.source.confidence(float(np.ravel(candidates.value("num_gpus"))[0]))
     total, low, high = 0.0, 0.0, 0.0
     for followed, part in candidates.addends(name).items():
-        quantity, in_proportion = _followed().get(_mean_of(followed), ("", True))
-        ends = sure.factors.get(quantity) if sure else None
-        if ends is None or not ends[0] > 0:
+        ends = _ends(sure, followed)
+        if ends is None:
             return math.nan
         value = float(np.ravel(part)[0])
-        below, above = ends if in_proportion else (1 / ends[1], 1 / ends[0])
+        below, above = ends
         total, low, high = total + value, low + value * below, high + value * above
     kept = chance_below(bound, total, (low, high))
     return kept if sign > 0 else 1 - kept
+
+
+def _ends(sure: Confidence | None, name: str) -> tuple[float, float] | None:
+    """The factors on a limited quantity between which its errors lie; None where none are known."""
+    quantity, in_proportion = _followed().get(_mean_of(name), ("", True))
+    ends = sure.factors.get(quantity) if sure else None
+    if sure is None or ends is None or not ends[0] > 0:
+        return None
+    ends = ends if in_proportion else (1 / ends[1], 1 / ends[0])
+    return sure.of_money(ends) if glossary()[_mean_of(name)].type == "usd" else ends
 
 
 def _mean_of(name: str) -> str:

@@ -74,13 +74,15 @@ from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
 from planner.sweeps.screen import (
     BRACKETS,
-    TITLES,
+    alike_lines,
     best_words,
     by_group,
     counts_lines,
     found_blocks,
     group_title,
+    headlines,
     marks_lines,
+    money_lines,
     nowhere_lines,
     plan_in_short,
 )
@@ -130,7 +132,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         title=plan.name,
         question=[*asked, *version_notes(sweep.version)],
         answer=lines or ["No scenario has a plan."],
-        sure=[BRACKETS, *marks_lines(groups)] if best else [],
+        sure=[*alike_lines(plan, groups), BRACKETS, *marks_lines(groups)] if best else [],
         sections=[*sections, assumptions(used, catalogue), manifest_section(how)],
     )
 
@@ -141,14 +143,15 @@ def _answers(group: Group, *, is_named: bool) -> list[str]:
     if not group.best:
         return [f"{before}no plan at all; {'; '.join(nowhere_lines(group))}"]
     same: dict[Value, list[str]] = {}
-    for measure, row in group.best.items():
-        same.setdefault(row["scenario"], []).append(TITLES[measure])
-    rows = {row["scenario"]: row for row in group.best.values()}
+    for title, row in headlines(group):
+        same.setdefault(row["scenario"], []).append(title)
+    rows = {row["scenario"]: row for _, row in headlines(group)}
     words = {n: [*best_words(row).split("\n"), fits_words(row)] for n, row in rows.items()}
-    return [
+    best = [
         f"{before}{' and '.join(titles).capitalize()}: {'; '.join(filter(None, words[number]))}."
         for number, titles in same.items()
     ]
+    return [*best, *(f"{before}{line}." for line in money_lines(group))]
 
 
 def _parts(group: Group, rows: Sequence[Row], number: int) -> list[Block]:
@@ -368,7 +371,7 @@ def _front(document: Document, row: Row, goals: Sequence[str], factor: float) ->
     columns = shown_columns(workload, rows, goals)
     notes = ["Marked: the recommended plan."]
     if TIE in marks:
-        notes.append(f"~ published runs do not tell it from the best (factor {factor:.2f}).")
+        notes.append(f"~ tied with the best within x{factor:.2f}.")
     names = " and ".join(label(name) for name in goals)
     table = make_table("front", f"No plan beats these in {names}", workload, rows, columns, marks,
                        notes)  # fmt: skip

@@ -10,9 +10,8 @@ from typing import NamedTuple, TypeAlias
 
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
-from planner.confidence.intervals import are_tied, quantile
-from planner.optimize.result_columns import RUNS, ends_apart
-from planner.optimize.sureness import BAD_CASE
+from planner.confidence.intervals import are_tied
+from planner.optimize.result_columns import RUNS, bad_case, ends_apart
 from planner.question.terms import terms_about
 from planner.show.views.told import label
 from planner.sweeps.columns import (
@@ -43,7 +42,7 @@ _NO_ENDS = (math.nan, math.nan)
 
 
 class Found(NamedTuple):
-    """A measure of a scenario; ``low`` and ``high`` are the ends of its 90 % interval."""
+    """A measure of a scenario, the ends of its 90 % interval, and its ``bad`` case."""
 
     value: float
     low: float
@@ -52,6 +51,7 @@ class Found(NamedTuple):
     kin: tuple[Value, ...]
     tie_factor: float
     time: float
+    bad: float = math.nan
 
 
 _NONE = Found(math.nan, *_NO_ENDS, -1, (), 1.0, math.nan)
@@ -90,7 +90,8 @@ class Group:
 
     ``asked`` is what tells the work from that of other groups; ``by`` says in words what places
     are, and what they are combined with. ``best`` has a row by measure, that of the best bad case,
-    ``proven`` the same of software that was measured on its GPU.
+    ``proven`` the same of software that was measured on its GPU, ``solid`` that of a price that
+    nobody needs to doubt; ``prices`` have one of each GPU and contract.
     """
 
     work: str
@@ -104,6 +105,9 @@ class Group:
     unpriced: set[Place] = field(default_factory=set)
     best: dict[str, Row] = field(default_factory=dict)
     proven: dict[str, Row] = field(default_factory=dict)
+    solid: dict[str, Row] = field(default_factory=dict)
+    with_work: tuple[float, Row] | None = None
+    prices: dict[tuple[Value, Value], Row] = field(default_factory=dict)
     spots: dict[Spot, Spotted] = field(default_factory=dict)
 
     def add(self, row: Row, spot: Spot) -> None:
@@ -121,6 +125,11 @@ class Group:
             values[self.shown] = measured(self.shown, row)
         if math.isnan(values[COST]):
             self.unpriced.add(spot[0])
+        self.prices.setdefault((row.get("gpu"), row.get("contract")), row)
+        is_solid = not row.get("price_doubts")
+        share = _cost_with_work(row)
+        if is_solid and share < (self.with_work[0] if self.with_work else math.inf):
+            self.with_work = share, row
         plan: Found | None = None
         for measure, value in values.items():
             if math.isnan(value):
@@ -129,22 +138,38 @@ class Group:
             if math.isnan(known) or better(measure) * (known - value) > 0:
                 plan = plan or _found(row, values[TIME])
                 low, high = _ends(measure, row)
-                here.found[measure] = plan._replace(value=value, low=low, high=high)
+                bad = _bad_case(measure, row)
+                here.found[measure] = plan._replace(value=value, low=low, high=high, bad=bad)
             if measure in CHOSEN_BY:
-                order = bad_case(measure, value, _ends(measure, row)), value, values[COST]
-                self._keep(self.best, measure, row, order)
-                if row.get(RUNS) != 0:
-                    self._keep(self.proven, measure, row, order)
+                order = _bad_case(measure, row), value, values[COST]
+                kinds = (
+                    (self.best, True),
+                    (self.proven, row.get(RUNS) != 0),
+                    (self.solid, is_solid),
+                )
+                for best, counts in kinds:
+                    if counts:
+                        self._keep(best, measure, row, order)
 
     def _keep(self, best: dict[str, Row], measure: str, row: Row, order: tuple[float, ...]) -> None:
         """Keep a scenario that is better than all before in a bad case, of equals the cheaper."""
         known = best.get(measure)
         if known is not None:
-            own = measured(measure, known)
-            bad = bad_case(measure, own, _ends(measure, known))
-            if not order < (bad, own, measured(COST, known)):
+            own = _chosen_by(measure, known)
+            if not order < (_bad_case(measure, known), own, measured(COST, known)):
                 return
         best[measure] = row
+
+    @property
+    def headlines(self) -> list[tuple[str, bool, Row]]:
+        """The best row by each measure; behind one with a doubtful price the best without, True."""
+        found: list[tuple[str, bool, Row]] = []
+        for measure, row in self.best.items():
+            found.append((measure, False, row))
+            solid = self.solid.get(measure)
+            if measure != TIME and row.get("price_doubts") and solid is not None:
+                found.append((measure, True, solid))
+        return found
 
     @property
     def places(self) -> list[Place]:
@@ -178,7 +203,7 @@ class Group:
     def _order(self, measure: str, spot: Spot) -> tuple[float, float]:
         """What spots are chosen by: the bad case, minimized, then the value."""
         found, sign = self.spots[spot].found[measure], better(measure)
-        return sign * bad_case(measure, found.value, (found.low, found.high)), sign * found.value
+        return sign * found.bad, sign * found.value
 
     def ties(self, measure: str, spot: Spot | None = None) -> list[Spot]:
         """The spots whose measure published runs do not tell from that of a spot, or the best."""
@@ -352,6 +377,27 @@ def tied(one: Found, other: Found) -> bool:
     return are_tied((best.value, best.high), (worst.value, worst.low))
 
 
+def _cost_with_work(row: Row) -> float:
+    """What a run costs where all hours of its contract have work; NaN where that is unknown."""
+    return number(row.get("gpu_hours")) * number(row.get("price_per_gpu_hour_usd"))
+
+
+def _chosen_by(measure: str, row: Row) -> float:
+    if measure == VALUE:
+        return measured(COST, row) * measured(TIME, row)
+    return measured(measure, row)
+
+
+def _bad_case(measure: str, row: Row) -> float:
+    """A measure that 9 of 10 runs like it keep, in its unit."""
+    if measure == VALUE:
+        return _bad_case(COST, row) * _bad_case(TIME, row)
+    column = column_of_measure(measure, row) if measure in MEASURES else measure
+    value = measured(measure, row)
+    own = number(row.get(column))
+    return value * bad_case(column, row, int(better(measure))) / own if own else value
+
+
 def _ends(measure: str, row: Row) -> tuple[float, float]:
     """The ends of the 90 % interval of a measure; NaN where there are none."""
     if measure == VALUE:
@@ -364,15 +410,6 @@ def _found(row: Row, time: float) -> Found:
     """What there is of a scenario, whatever the measure."""
     kin, tie_factor = tuple(row.get(name) for name in _KIN), number(row.get("tie_factor") or 1.0)
     return Found(math.nan, *_NO_ENDS, int(number(row["scenario"])), kin, tie_factor, time)
-
-
-def bad_case(measure: str, value: float, ends: tuple[float, float]) -> float:
-    """A measure that 9 of 10 runs like it keep; as it is where its ends are unknown."""
-    low, high = ends
-    if not (value > 0 and math.isfinite(low + high)):
-        return value
-    factor = quantile((low / value, high / value), BAD_CASE, int(better(measure)))
-    return value if factor is None else value * factor
 
 
 def _lead(measure: str, one: Found, other: Found) -> float:

@@ -79,12 +79,12 @@ class Guard:
         if len(scope["query_string"]) > self.question_bytes:
             return 413, f"A question has at most {self.question_bytes:,} bytes."
         if _is_of_another_site(scope, headers):
-            return 403, "Pages of other sites may not ask."
+            return 403, "Requests from other sites are refused."
         if self.token:
             return None if self._has_token(scope, headers) else (401, _ASK_FOR_TOKEN)
         host = _HOST.fullmatch(_host(headers))
         if host is None or not is_loopback(host["name"]):
-            return 421, "This is asked for by another name than its."
+            return 421, "The Host header is not a name of this server."
         return None
 
     def _has_token(self, scope: Scope, headers: Mapping[str, bytes]) -> bool:
@@ -177,8 +177,11 @@ class Limits:
     workers : processes that answer
     seconds : of work on one request
     rows : configurations of one search
+    scenarios : of one sweep
     waiting : requests that wait for a worker
     question_bytes : of a query or a body
+    upload_bytes : of what one client uploads at once
+    uploads_bytes : of all that was uploaded and is kept
     answer_bytes : of one answer
     kept_bytes : of all answers that are kept for those who come again
     memory_bytes : of a worker's address space
@@ -191,8 +194,11 @@ class Limits:
     workers: int = num_cores()
     seconds: float = 60.0
     rows: int = 200_000_000
+    scenarios: int = 1_000
     waiting: int = 100
     question_bytes: int = 16 * 2**10
+    upload_bytes: int = 2**20
+    uploads_bytes: int = 32 * 2**20
     answer_bytes: int = 32 * 2**20
     kept_bytes: int = 64 * 2**20
     memory_bytes: int = 8 * 2**30

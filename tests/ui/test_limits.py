@@ -14,9 +14,10 @@ from served import OWN_HOST
 
 from planner.errors import SearchSpaceError
 from planner.ui import pool as pools
-from planner.ui.app import Kept
+from planner.ui.answers import Answer, answer
 from planner.ui.guard import Limits, Refused
-from planner.ui.pool import Answer, Pool, answer
+from planner.ui.kept import Kept
+from planner.ui.pool import Pool
 from planner.ui.question import Question
 
 
@@ -134,7 +135,7 @@ def test_so_many_wait_and_the_next_is_refused_until_one_is_cancelled():
     pool = Pool(Limits(workers=0, waiting=3))
     jobs = [pool.submit(_question(n), "a") for n in range(3)]
     assert [pool.before(job) for job in jobs] == [0, 1, 2]
-    with pytest.raises(Refused, match="3 questions wait already") as refused:
+    with pytest.raises(Refused, match="3 questions are waiting") as refused:
         pool.submit(_question(3), "b")
     assert refused.value.status == 503
     jobs[1].cancel()
@@ -233,7 +234,7 @@ def test_a_worker_that_is_lost_is_told_and_replaced(monkeypatch):
     process = Process(monkeypatch, [EOFError(), ("answer", 1)])
     first, second = _work(process, num=2)
     assert first.future.exception().status == 500
-    assert "not enough memory" in str(first.future.exception())
+    assert "out of memory" in str(first.future.exception())
     assert (second.future.result(), process.began) == (1, 2)
 
 
@@ -241,7 +242,7 @@ def test_a_worker_that_was_lost_before_it_was_asked_is_told(monkeypatch):
     process = Process(monkeypatch, [EOFError()])
     process.is_lost = True
     (job,) = _work(process)
-    assert "not enough memory" in str(job.future.exception())
+    assert "out of memory" in str(job.future.exception())
 
 
 def test_a_worker_has_so_much_memory_and_tells_that_it_is_not_enough(monkeypatch):
@@ -253,7 +254,7 @@ def test_a_worker_has_so_much_memory_and_tells_that_it_is_not_enough(monkeypatch
         raise MemoryError
 
     class Pipe:
-        asked, said = [_question(1)], []
+        asked, said = [(_question(1), "")], []
 
         def recv(self):
             if not self.asked:
@@ -267,7 +268,7 @@ def test_a_worker_has_so_much_memory_and_tells_that_it_is_not_enough(monkeypatch
     pools._work(Pipe(), None, Limits(memory_bytes=12345))
     assert given == [(pools.resource.RLIMIT_AS, (12345, 12345))]
     ((kind, error),) = Pipe.said
-    assert (kind, error.status, "not enough memory" in str(error)) == ("error", 413, True)
+    assert (kind, error.status, "Not enough memory" in str(error)) == ("error", 413, True)
 
 
 SMALL = Question.of("search", [("model", "llama-7b"), ("num_gpus", "8"), ("space", "small")])
@@ -279,7 +280,7 @@ def _answer(question: Question, told: list[int] | None = None, **limits: int) ->
 
 
 def test_a_search_has_so_many_configurations(monkeypatch):
-    monkeypatch.setattr("planner.ui.pool.document_page", _too_late)
+    monkeypatch.setattr("planner.ui.commands.document_page", _too_late)
     with pytest.raises(Refused, match="here a search has at most 1") as refused:
         _answer(SMALL, rows=1)
     num = int(str(refused.value).split()[2].replace(",", ""))
@@ -301,13 +302,13 @@ def _too_late(*_: object) -> None:
 def test_an_answer_has_so_many_bytes(monkeypatch):
     whole = _answer(ONE)
     assert whole.size == len(whole.object) + len(whole.content) + len(whole.data)
-    monkeypatch.setattr("planner.ui.pool._ANSWERS", {"estimate": lambda *_: whole.object})
+    monkeypatch.setattr("planner.ui.commands.object_text", lambda _: whole.object)
     assert _answer(ONE, answer_bytes=whole.size).size == whole.size
     for most in (whole.size - 1, len(whole.object) - 1):
         with pytest.raises(Refused, match="narrow the question") as refused:
             _answer(ONE, answer_bytes=most)
         assert refused.value.status == 413
-    monkeypatch.setattr("planner.ui.pool.document_page", _too_late)
+    monkeypatch.setattr("planner.ui.commands.document_page", _too_late)
     with pytest.raises(Refused):  # before a page is made of it
         _answer(ONE, answer_bytes=len(whole.object) - 1)
 

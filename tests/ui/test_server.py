@@ -12,6 +12,7 @@ import pytest
 from served import LONG, OWN_HOST, PATIENCE_S, SMALL, server, until
 
 from planner.ui.guard import Limits
+from planner.ui.question import COMMANDS
 
 
 def _answered(asks, path):
@@ -32,6 +33,7 @@ def test_the_object_is_that_of_the_command(client, planner, tmp_path):
     planner(*command.split()[1:], "--quiet", "--json", tmp_path / "a.json")
     written = json.loads((tmp_path / "a.json").read_text())
     assert asked.json()["rows"] == written["rows"]
+    assert client.get(f"/api/v1/search?{SMALL}").json()["rows"] == written["rows"]
     assert asked.json()["recommended_row"] == written["recommended_row"]
     posted = client.post("/api/search", json={"model": "llama-7b", "num_gpus": 8, "space": "small"})
     assert posted.json()["rows"] == written["rows"]
@@ -50,12 +52,12 @@ def test_estimates_and_sizes_are_answered_too(client):
     ("path", "status", "words"),
     [
         ("/api/search?model=lama-65b&num_gpus=8", 400, "Did you mean llama-65b"),
-        ("/api/search?model=llama-7b&num_gpus=8&x=1", 400, "knows no 'x'"),
+        ("/api/search?model=llama-7b&num_gpus=8&x=1", 400, "has no 'x'"),
         ("/api/search?model=llama-65b&num_gpus=1&space=small", 422, "fits"),
-        ("/api/dream?model=llama-7b", 404, "ask search, estimate, size"),
+        ("/api/dream?model=llama-7b", 404, "ask search, size, sweep"),
         ("/api/search?model=" + "a" * 20_000, 413, "at most 16,384 bytes"),
         ("/search?model=lama-65b&num_gpus=8", 200, "Working"),
-        ("/search?model=a/b&num_gpus=8", 200, "is a path"),
+        ("/search?model=a/b/c&num_gpus=8", 200, "is a path"),
         ("/dream", 404, "There is no page /dream"),
     ],
 )
@@ -68,9 +70,9 @@ def test_what_is_wrong_is_told(client, path, status, words):
 
 def test_bodies_that_are_none_are_told(client):
     for body, status, words in (
-        ("{", 400, "is no JSON"),
+        ("{", 400, "is not JSON"),
         ("[]", 400, "is a JSON object"),
-        ("[" * 16_000, 400, "is no JSON"),
+        ("[" * 16_000, 400, "is not JSON"),
         (" " * 20_000, 413, "at most 16,384 bytes"),
     ):
         asked = client.post("/api/search", content=body)
@@ -79,12 +81,12 @@ def test_bodies_that_are_none_are_told(client):
 
 def test_the_interface_is_described(client):
     table = client.get("/api/openapi.json").json()
-    assert set(table["paths"]) == {"/api/search", "/api/estimate", "/api/size"}
-    body = table["paths"]["/api/search"]["post"]["requestBody"]["content"]["application/json"]
+    assert set(table["paths"]) == {f"/api/v1/{command}" for command in COMMANDS}
+    body = table["paths"]["/api/v1/search"]["post"]["requestBody"]["content"]["application/json"]
     fields = body["schema"]["properties"]
     assert fields["model"]["description"].startswith("the model")
     assert "time_to_train" in fields["constraints"]["properties"]
-    assert "/api/search" in client.get("/api").text
+    assert "/api/v1/search" in client.get("/api").text
 
 
 def test_a_page_asks_nothing_of_others_and_empty_fields_leave_its_link(client):
@@ -194,7 +196,7 @@ def test_a_port_in_use_a_folder_that_is_none_and_what_is_missing(planner, tmp_pa
             f"127.0.0.1:{port}: cannot be listened on (Address already in use); give another "
             "--port, or 0 for any.\n"
         )
-    assert "is no address" in planner("ui", "--host", "a" * 64).err  # nobody need be asked
+    assert "is not an address" in planner("ui", "--host", "a" * 64).err  # nobody need be asked
     assert "there is no such folder" in planner("ui", "--specs", tmp_path / "no").err
     monkeypatch.setattr("planner.ui.serve.find_spec", lambda name: None)
     ran = planner("ui")

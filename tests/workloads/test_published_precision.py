@@ -118,7 +118,7 @@ def test_explanations_compare_precisions_by_time_and_not_by_shares_of_two_peaks(
     ("settings", "more", "words"),
     [
         # Of a budget the fastest plan is told, which is fuller than the simplest.
-        ({}, {"cost": 1e9}, "has no room in bf16: --precision bf16 sizes it"),
+        ({}, {"cost": 1e9}, "does not fit in bf16: --precision bf16 sizes that"),
         ({}, {}, "in bf16 "),
         (LAYOUT, {}, "in bf16 "),
     ],

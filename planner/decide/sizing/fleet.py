@@ -11,12 +11,12 @@ from planner.base import text
 from planner.base.arrays import first
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
-from planner.confidence.intervals import MEDIAN, are_tied, quantile
+from planner.confidence.intervals import MEDIAN, are_tied
 from planner.configurations.serving import PREFILL
 from planner.decide.open_facts import MovingFact
-from planner.optimize.result_columns import RUNS, ends_apart, ends_of, full_columns
+from planner.optimize.result_columns import RUNS, bad_case, ends_apart, ends_of, full_columns
 from planner.optimize.source import Candidates, first_row
-from planner.optimize.sureness import BAD_CASE, is_unknown, sure_value
+from planner.optimize.sureness import is_unknown, sure_value
 from planner.question.terms import ENDINGS, glossary, terms_about
 from planner.workloads.plan import Plan
 from planner.workloads.scenes import EACH_ITS_OWN
@@ -165,15 +165,12 @@ def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
 
 
 def bad_cost(row: Mapping[str, object]) -> float:
-    """The cost in a row that 9 of 10 runs like it keep; as predicted where nothing tells of errors.
+    """The cost in a row that 9 of 10 runs like it keep; NaN where it is unknown.
 
     A service is sized at its confidence: its cost holds already what may be needed.
     """
-    value, low, high = cost_ends(row)
-    if row.get(COSTS[0]) is None or not (value > 0 and math.isfinite(low + high)):
-        return value
-    factor = quantile((low / value, high / value), BAD_CASE, 1)
-    return math.inf if factor is None else value * factor
+    run, hour = COSTS
+    return number(row.get(hour)) if row.get(run) is None else bad_case(run, row, 1)
 
 
 def tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
@@ -260,12 +257,10 @@ class Size:
 
 
 def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Value]:
-    """What the predictions and the price of a plan rest on."""
+    """What the predictions of a plan rest on."""
     source = candidates.source
-    offer, sure = source.site.offer, source.confidence(num_gpus)
+    sure = source.confidence(num_gpus)
     return {
-        "price_offers": None if offer is None else offer.offers,
-        "price_date": None if offer is None else offer.when,
         "basis": None if sure is None else sure.basis,
         "assumed": text.assumed_in_short(plan.assumed),
     }

@@ -179,7 +179,7 @@ class TrainingSizer:
         if fleet is None:
             return None
         plan, result = self.searches.of(replace(self.request, num_gpus=fleet.num_gpus))
-        best = result.recommended
+        best = result.fastest if self._is_budget else result.recommended
         facts = () if best is None else moving_facts(plan, best)
         return next((fact for fact in facts if fact.name == "precision"), None)
 

@@ -20,6 +20,7 @@ from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
+from planner.optimize.exhaustive import StopSearch
 from planner.question.inputs import read, several
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_about, terms_of
@@ -41,6 +42,7 @@ SURELY = 0.9
 """The confidence of sizes where none is given: what is bought is kept by 9 of 10 runs like it."""
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
+_NOT_REACHED = "not looked at: the time ended before"
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
 
@@ -108,7 +110,8 @@ def size_all(
     """Size for every GPU of a request under every contract.
 
     Without a GPU and a cluster, the GPUs are those of data centers with 60 GiB or more that some
-    list has a current price of. ``progress`` is told how many are done; ``workers`` processes.
+    list has a current price of. ``progress`` is told how many are done and may raise `StopSearch`,
+    after which the others have no plan; ``workers`` processes.
     With a ``load`` the service is sized for its peak, and its day is priced with the contracts.
     Limits hold for `SURELY` of runs like these where the request has no confidence.
 
@@ -131,8 +134,16 @@ def size_all(
                 gpu = str(tasks[number - 1].request.gpu)
                 outcome = Size(gpu=gpu, contract=contract or "", reason=words)
             found.append(outcome)
-        if progress is not None:
-            progress(number)
+        try:
+            if progress is not None:
+                progress(number)
+        except StopSearch:
+            left = [(task, contract) for task in tasks[number:] for contract in task.contracts]
+            found += [
+                Size(gpu=str(task.request.gpu), contract=contract or "", reason=_NOT_REACHED)
+                for task, contract in left
+            ]
+            break
     if len(errors) == len(found) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     asked = request if load is None else replace(request, request_rate=load.peak)
@@ -301,7 +312,7 @@ def _check(request: Request, load: Load | None, said: Said) -> None:
         if isinstance(getattr(request, name), tuple) or getattr(request, name) == ALL
     ]
     if load is not None and request.workload != "serve":
-        faults.append(f"{said('load')} is of requests: give {said('workload')} serve.")
+        faults.append(f"{said('load')} is for requests: give {said('workload')} serve.")
     if request.num_requests is not None and request.request_rate is not None:
         faults.append(f"GPUs are sized for a rate that lasts: leave out {said('num_requests')}.")
     if request.workload == "inference":
@@ -310,12 +321,12 @@ def _check(request: Request, load: Load | None, said: Said) -> None:
         known = [name for name in _TRAINING if name in terms_of("train", "limit")]
         if not set(known) & set(request.constraints):
             listed = ", ".join(said(name) for name in known)
-            faults.append(f"Say what the GPUs must reach: one or more of {listed}.")
+            faults.append(f"Give what the GPUs must reach: one or more of {listed}.")
     else:
         if load is not None and request.request_rate is not None:
             faults.append(f"{said('load')} has the rates: leave out {said('request_rate')}.")
         elif load is None and request.request_rate is None:
-            faults.append(f"Say what the GPUs must serve: {said('request_rate')}.")
+            faults.append(f"Give what the GPUs must serve: {said('request_rate')}.")
         if request.num_gpus is not None:
             faults.append(
                 f"The number of GPUs is the answer: leave out {said('num_gpus')}, or give "

@@ -63,8 +63,8 @@ def verdicts(found: ComparedPlans) -> list[str]:
         factor = max(found.tie_factor(group[0], at) for at in group[1:])
         others = _listed([LETTERS[at] for at in sorted(group)])
         lines.append(
-            f"{others} tie in {_listed([label(name) for name in columns])}: published runs do not "
-            f"tell apart what is nearer than a factor of {factor:.2f}."
+            f"{others} are tied within x{factor:.2f} in "
+            f"{_listed([label(name) for name in columns])}."
         )
     return lines or ["They do not differ."]
 
@@ -91,8 +91,8 @@ def _results_blocks(found: ComparedPlans) -> Iterator[Block]:
     yield _table(found, "predicted", rows, has_words=True)
     marks = ["* best"]
     if any(one.ties for one in found.results):
-        marks.append("= ties with it")
-    yield said(f"{'; '.join(marks)}; in brackets: 9 of 10 runs like these")
+        marks.append("= tied with it")
+    yield said(f"{'; '.join(marks)}; in brackets: 90 % interval")
 
 
 def _cell(one: Result, at: int) -> Cell:
@@ -349,7 +349,7 @@ def _thing(text: str, specs: Path | None) -> Thing:
         return Thing(text=text, kind=PLAN, path=path, row=row)
     if text == SHIPPED:
         return Thing(text=text, kind=FOLDER)
-    for kind in _kinds(text, specs):
+    for kind in kinds_named(text, specs):
         return Thing(text=text, kind=kind)
     kinds = ", ".join(kind.singular for kind in _NAMED)
     raise SpecError(
@@ -357,7 +357,8 @@ def _thing(text: str, specs: Path | None) -> Thing:
     )
 
 
-def _kinds(text: str, specs: Path | None) -> Iterator[SpecKind]:
+def kinds_named(text: str, specs: Path | None) -> Iterator[SpecKind]:
+    """The kinds of specs that a name is of."""
     catalogue = Catalogue(specs)
     for kind in _NAMED:
         try:
