@@ -250,6 +250,7 @@ def test_what_is_predicted_for_one_contract_is_judged_for_all(monkeypatch, bound
 
     def table(contract):
         asked = {**RUN, **GPU, **LIMITS, "confidence": 0.5, "num_gpus": [16, 32, 64]}
+        asked["campaign_factor"] = 1
         made.clear()
         return planner.size(**asked, constraints=bound, contract=contract).to_frame()
 
