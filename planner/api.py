@@ -186,7 +186,7 @@ def size(
     >>> sizes = size(model="llama-7b", gpu="a100", total_tokens="1T",
     ...              constraints={"time_to_train": "30d"})
     >>> sizes.best.fewest.num_gpus
-    80
+    112
     """
     contracts = contracts_given(contract)
     asked = make_request(request)

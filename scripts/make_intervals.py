@@ -18,7 +18,7 @@ from memory_fits import Ending, endings, fits, judged, logged_endings
 from residuals import Cell, Held, cells, held_when_left_out, layout_factors, residuals, widening
 
 import planner.confidence
-from planner.confidence.intervals import LEVEL, Tables
+from planner.confidence.intervals import LEVEL, WORK, Tables
 from planner.confidence.software import read_table
 from planner.validation.compare import Row, joined
 from planner.validation.kinds import predict
@@ -44,6 +44,8 @@ def _make(rows: Sequence[Row]) -> None:
     made = [_line(cell) for cell in cells(found)]
     header = ("quantity", *kind.tables.keys, "level", "low", "high", "rows", "basis")
     _write(kind.tables.intervals, header, [*made, *_layouts(rows)])
+    header = ("software", "profile", "nearest", "gpu", "work", "runs")
+    _write(kind.tables.places, header, _places(rows))
     _write(kind.tables.calibrated, ("profile", "gpu_class", "kind", "rows"), _calibrated(rows))
     wider = [
         (*key, f"{factor:.3f}", runs) for key, (factor, runs) in sorted(widening(found).items())
@@ -115,6 +117,20 @@ def _calibrated(rows: Iterable[Row]) -> list[tuple[object, ...]]:
         if case is not None and row.run.flag("calibration") and _is_timed(row):
             kinds[case.software.profile, case.gpu_class, case.kind] += 1
     return [(*kind, number) for kind, number in sorted(kinds.items())]
+
+
+def _places(rows: Iterable[Row]) -> list[tuple[object, ...]]:
+    """How many runs with a measured time there are of each software on each GPU, by its work."""
+    found: Counter[tuple[str, str, int, str, str]] = Counter()
+    for row in rows:
+        case = row.prediction.case
+        timed = (one for one in row.kind.compared if not one.of_memory)
+        if case is not None and any(row.ratio(one) is not None for one in timed):
+            rule, tables = case.software, row.kind.tables
+            place = next(at for at, key in enumerate(tables.keys) if key in WORK)
+            work = case.keys[place]
+            found[rule.label, rule.profile, int(rule.nearest), case.gpu.name, work] += 1
+    return [(*place, number) for place, number in sorted(found.items())]
 
 
 def _is_timed(row: Row) -> bool:

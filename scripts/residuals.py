@@ -55,6 +55,7 @@ class Residual:
 
     ``fold`` is what is left out together: its publisher, or a part of what that has. ``release``
     and ``architecture``: those of an engine that it tells of, empty where it tells of none.
+    ``place``: its software and GPU; empty of memory, which is by the software whatever the GPU.
     """
 
     quantity: str
@@ -67,6 +68,7 @@ class Residual:
     value: float
     release: str = ""
     architecture: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +180,8 @@ def cells(found: Sequence[Residual]) -> list[Cell]:
 def widening(found: Sequence[Residual]) -> dict[tuple[str, str], tuple[float, int]]:
     """By quantity and basis what its intervals are wider by, and the runs that tell it.
 
-    Of serving also by what is left out: whole releases of an engine, and whole architectures.
+    Also by what is left out: all runs of a software on a GPU; of serving whole releases of an
+    engine, and whole architectures.
     """
     return {
         **{
@@ -271,6 +274,7 @@ def _residual(row: Row, case: Case, compared: Compared, ratio: float) -> Residua
         calibration=bool(row.run.flag(compared.calibration)),
         basis=row.prediction.basis,
         value=-math.log(ratio),
+        place="" if compared.of_memory else f"{case.software.label} {case.gpu.name}",
         **({} if row.kind is TRAINING_KIND else _engine_groups(row, case)),
     )
 

@@ -26,8 +26,8 @@ _OF_THE_TOP = {
 }
 NAVIGATION = {
     "Guides": "training fine-tuning serving traffic launch sizing sweeps procurement clusters "
-    "money failures energy api_prices comparing explaining operators largest pictures report ui "
-    "files specs models_read measure calibration drivers python",
+    "money failures campaigns energy api_prices comparing explaining operators largest pictures "
+    "report ui files specs models_read measure calibration drivers python",
     "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
     "How well, and how": "accuracy accuracy_tables causes recipes launch_files_read "

@@ -12,13 +12,15 @@ from planner.cli.request import make_request
 from planner.workloads.given import DRIVERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from planner.decide.api_comparison import ApiComparison
+    from planner.decide.levers import Lever
     from planner.optimize.exhaustive import Sink
     from planner.optimize.problem import Problem
     from planner.optimize.result import SearchResult
     from planner.question.request import Request
+    from planner.show.page import Block
     from planner.workloads.plan import Plan
 
 
@@ -49,6 +51,7 @@ def search(given: options.Given) -> None:
     from planner.base.files import check_outputs
     from planner.show.views.documents import finish_search
     from planner.show.views.rows import result_blocks, row_files
+    from planner.show.views.search import answer_blocks
     from planner.workloads.plan import answered, make_plan
 
     csv, json, all_rows = given["csv"], given["json"], given["all_rows"]
@@ -74,15 +77,18 @@ def search(given: options.Given) -> None:
         if not all_rows and (csv or json):
             add(result.scaled(result.table))
         compared = _compared(plan, result) if given["compare_api"] else None
-        apis = {"api": compared.to_dict()} if compared else {}
-        finish_search(files, plan, result, given["context"].obj, how, **apis)
+        more: dict[str, object] = {"api": compared.to_dict()} if compared else {}
+        found = _levers(plan, result, given)
+        more["levers"] = [one.to_dict() for one in found]
+        finish_search(files, plan, result, given["context"].obj, how, **more)
     if picture is not None:
         from planner.show.views.plots.picture import draw
 
         draw(picture, plan, result if picture.name == "front" else result.recommended)
     if not given["quiet"]:
         taken = _takes_stdout(given)
-        _show(plan, result, compared, given["top"], is_full=given["full"], stdout_taken=taken)
+        shown = answer_blocks(plan, result, given["top"], is_full=given["full"], levers=found)
+        _show(shown, compared, is_full=given["full"], stdout_taken=taken)
         if given.get("own") is not None:
             _show_own(plan, result, given["own"], stdout_taken=taken)
     if given["save_plan"] is not None:
@@ -153,20 +159,23 @@ def _compared(plan: Plan, result: SearchResult) -> ApiComparison | None:
     return None if result.recommended is None else compared_with_apis(plan, result.recommended)
 
 
+def _levers(plan: Plan, result: SearchResult, given: options.Given) -> list[Lever]:
+    """What would change the answer, where anybody reads it and a search is as quick again."""
+    is_read = given["json"] is not None or not given["quiet"]
+    if result.interrupted or not is_read or options.how(given)["driver"] != DRIVERS[0]:
+        return []
+    from planner.decide.levers import levers
+
+    return levers(plan, result)
+
+
 def _show(
-    plan: Plan,
-    result: SearchResult,
-    compared: ApiComparison | None,
-    top: int,
-    *,
-    is_full: bool,
-    stdout_taken: bool,
+    blocks: Iterable[Block], compared: ApiComparison | None, *, is_full: bool, stdout_taken: bool
 ) -> None:
     from planner.show.terminal import make_console, write
-    from planner.show.views.search import answer_blocks
 
     console = make_console(stderr=stdout_taken)
-    write(console, answer_blocks(plan, result, top, is_full=is_full))
+    write(console, blocks)
     if compared is not None:
         from planner.show.views.api_comparison import api_comparison_blocks
 

@@ -8,7 +8,7 @@ from functools import cache
 
 from planner.base.enums import LinkKind, Precision
 from planner.base.records import record
-from planner.confidence.intervals import TRANSFERRED, farther
+from planner.confidence.intervals import PLACE, TRANSFERRED, farther
 from planner.confidence.software import read_table
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
@@ -86,7 +86,7 @@ def batching(engine: EngineProfile) -> str:
 
 
 RELEASE, ARCHITECTURE = "release", "architecture"
-LACKS = RELEASE, ARCHITECTURE
+LACKS = RELEASE, ARCHITECTURE, PLACE
 RELEASE_NUMBER = re.compile(r"v?\d+\.\d+[\w.+-]*|b\d+")
 """What a release is called: numbers and what follows them, or the build of llama.cpp."""
 _FIRST_YEAR = 20

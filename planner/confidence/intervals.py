@@ -22,7 +22,10 @@ _SOFTWARE, _GPU_CLASS = 0, "gpu_class"
 BASES = "measured", "transferred", "roofline", "assumed"
 TRANSFERRED = BASES[1]
 _FARTHER = BASES[1:]
-_WORK = "task", "mode"
+PLACE = "place"
+"""Lacking are runs of a software on a GPU."""
+WORK = "task", "mode"
+"""The key of each kind of tables that says what runs do."""
 FIXED = 1.0, 1.0
 
 
@@ -46,7 +49,8 @@ class Rule(Protocol):
 class Tables:
     """The files of a kind of runs: of intervals by ``keys``, of what was calibrated, of fits.
 
-    ``widening`` has what intervals are wider by where runs like these are far.
+    ``widening`` has what intervals are wider by where runs like these are far, ``places`` how many
+    runs there are of a software on a GPU at a kind of work.
     """
 
     keys: tuple[str, ...]
@@ -54,6 +58,7 @@ class Tables:
     calibrated: str
     fits: str
     widening: str
+    places: str
     defaults: str = "fit_defaults.csv"
 
 
@@ -63,6 +68,7 @@ TRAINING_TABLES = Tables(
     calibrated="calibrated.csv",
     fits="fits.csv",
     widening="widening.csv",
+    places="places.csv",
 )
 INFERENCE_TABLES = Tables(
     keys=("engine", "gpu_class", "mode", "kind"),
@@ -70,6 +76,7 @@ INFERENCE_TABLES = Tables(
     calibrated="engines_calibrated.csv",
     fits="inference_fits.csv",
     widening="inference_widening.csv",
+    places="inference_places.csv",
 )
 
 
@@ -99,16 +106,23 @@ class Confidence:
     Two layouts whose speeds differ by less than the factor ``layout`` are a tie. Nothing has more
     than ``most_utilization`` as MFU: an interval of the time ends where kernels end.
     ``basis``: measured, transferred, roofline or assumed, as in `basis_of`, and whether a first
-    run counts. Nine of ten sellers ask between the factors ``price`` on the price that was taken,
-    and where ``cost_is_fixed`` a run that takes longer costs no more.
+    run counts. ``runs`` is how many of them are of this software on this very GPU. Nine of ten
+    sellers ask between the factors ``price`` on the price that was taken, and where
+    ``cost_is_fixed`` a run that takes longer costs no more.
     """
 
     factors: Mapping[str, tuple[float, float]]
     layout: float
     basis: str
     most_utilization: float = math.inf
+    runs: int = 0
     price: tuple[float, float] = (1.0, 1.0)
     cost_is_fixed: bool = False
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether any run of this kind was measured with this software on this GPU."""
+        return self.runs > 0
 
     def of_money(self, ends: tuple[float, float]) -> tuple[float, float]:
         """The factors on money in proportion to a quantity with such ``ends``: the price's, too."""
@@ -134,6 +148,28 @@ def basis_of(
     return "transferred" if near else "roofline"
 
 
+def runs_at(rule: Rule, gpu: str, tables: Tables, work: str) -> int:
+    """How many published runs at a kind of ``work`` are of a software on a GPU.
+
+    ``work`` is the task of training or the mode of inference. Runs of another name count where it
+    has the same profile as its own, not as the closest to it; older releases of an engine, which
+    are profiles named after its own, do too.
+    """
+    releases = tables == INFERENCE_TABLES
+    return sum(
+        int(row["runs"])
+        for row in read_table(tables.places)
+        if (row["gpu"], row["work"]) == (gpu, work)
+        and (row["software"] == rule.label or _is_as(row, rule, releases))
+    )
+
+
+def _is_as(row: Mapping[str, str], rule: Rule, releases: bool) -> bool:
+    is_older = releases and row["profile"].startswith(f"{rule.profile}-")
+    own = row["profile"] == rule.profile or is_older
+    return own and row["nearest"] == "0" and not rule.nearest
+
+
 @cache
 def interval_of(
     quantity: str,
@@ -150,7 +186,8 @@ def interval_of(
     further those runs are, the wider it is: less evidence never makes it narrower. ``profile`` is
     the software's, whose calibration runs are such runs, too. Where kernels are assumed, the
     intervals of all software on any number of GPUs count. ``lacks``: what else no run was measured
-    with (`planner.confidence.classes`).
+    with (`planner.confidence.classes`); of a software without runs on a GPU those of wider
+    kinds, whatever the software, count, too.
     """
     place = tables.keys.index(_GPU_CLASS)
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
@@ -163,8 +200,10 @@ def interval_of(
     ]
     if basis == BASES[-1]:
         # Those of the same task or mode, whatever the software, the GPU and the scale.
-        of_work = [(place, keys[place]) for place, key in enumerate(tables.keys) if key in _WORK]
+        of_work = [(place, keys[place]) for place, key in enumerate(tables.keys) if key in WORK]
         best += [row for row in of_quantity if all(row.keys[at] == key for at, key in of_work)]
+    if PLACE in lacks and best:
+        best += [row for row in of_quantity if not row.keys[_SOFTWARE] and _holds(row, keys)]
     if not best:
         return 0.0, math.inf
     wider = _wider(tables, quantity, basis, lacks)
@@ -196,12 +235,11 @@ def _classes_behind(basis: str, software: str, tables: Tables, profile: str) -> 
 
 
 def _most_specific(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval | None:
-    matching = [
-        row
-        for row in rows
-        if all(mine in ("", given) for mine, given in zip(row.keys, keys, strict=True))
-    ]
-    return max(matching, key=lambda row: row.weight, default=None)
+    return max((row for row in rows if _holds(row, keys)), key=lambda row: row.weight, default=None)
+
+
+def _holds(row: Interval, keys: tuple[str, ...]) -> bool:
+    return all(mine in ("", given) for mine, given in zip(row.keys, keys, strict=True))
 
 
 def _wider(tables: Tables, quantity: str, basis: str, lacks: tuple[str, ...]) -> float:
@@ -254,6 +292,8 @@ MEDIAN = 0.5
 SUREST = (1 + LEVEL) / 2
 """The confidence of an end of an interval: beyond it published runs tell nothing."""
 
+BAD_CASE = 0.9
+"""The share of runs like a plan that are no worse than its bad case."""
 _DEVIATION = NormalDist()
 
 
@@ -299,6 +339,21 @@ def quantile(ends: tuple[float, float], confidence: float, side: int) -> float |
         return end
     share = _DEVIATION.inv_cdf(confidence) / _DEVIATION.inv_cdf(SUREST)
     return float(end**share)
+
+
+def are_tied(best: tuple[float, float], worst: tuple[float, float]) -> bool:
+    """Whether published runs do not tell which of two is better.
+
+    Each is a quantity, positive, and the end of its 90 % interval on the side of the other. The
+    errors of both are taken as independent; ends that are unknown tell nothing.
+
+    >>> are_tied((1.0, 1.5), (1.4, 1.1)), are_tied((1.0, 1.1), (1.4, 1.3))
+    (True, False)
+    """
+    faces = [max(end / value, value / end) if end > 0 else math.nan for value, end in (best, worst)]
+    if not all(map(math.isfinite, faces)):
+        return False
+    return math.log(worst[0] / best[0]) < math.hypot(*map(math.log, faces))
 
 
 _NORMAL = NormalDist()

@@ -17,6 +17,7 @@ from planner.confidence.classes import (
 )
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
+    PLACE,
     TRAINING_TABLES,
     TRANSFERRED,
     Confidence,
@@ -26,6 +27,7 @@ from planner.confidence.intervals import (
     farther,
     interval_of,
     memory_errors,
+    runs_at,
 )
 from planner.confidence.software import (
     framework_rule,
@@ -100,14 +102,17 @@ def _of_training(setting: Setting, num_gpus: int) -> Confidence:
     known = basis_of(rule, silicon, kind, TRAINING_TABLES)
     basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(setting))
     if work.training_objective.needs_rollouts:  # no published run is an update of this kind
-        basis = farther(basis, TRANSFERRED)
+        basis, runs = farther(basis, TRANSFERRED), 0
+    else:
+        runs = runs_at(rule, setting.machine.gpu.name, TRAINING_TABLES, keys[-2])
+    lacks = () if runs else (PLACE,)
     factors = {
-        name: interval_of(
-            name, keys, TRAINING_TABLES, known if name == "peak_memory" else basis, rule.profile
-        )
+        name: interval_of(name, keys, TRAINING_TABLES, known, rule.profile)
+        if name == "peak_memory"
+        else interval_of(name, keys, TRAINING_TABLES, basis, rule.profile, lacks)
         for name in quantities
     }
-    slower = slower_at_first(rule.label)
+    basis, slower = farther(basis, TRANSFERRED) if lacks else basis, slower_at_first(rule.label)
     if slower > 1 and is_first_run(work.tuned, work.training_objective):
         low, high = factors["step_time"]
         factors["step_time"] = low, high * slower
@@ -116,6 +121,7 @@ def _of_training(setting: Setting, num_gpus: int) -> Confidence:
         factors=factors,
         layout=interval_of("layout", keys, TRAINING_TABLES)[1],
         basis=basis,
+        runs=runs,
     )
 
 
@@ -141,15 +147,12 @@ def _of_inference(setting: ServingSetting, mode: str, *, spans_nodes: bool) -> C
     if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
         basis = farther(basis, TRANSFERRED)
     lacks = () if rule.nearest else lacks_of(rule.profile, setting.engine_version, setting.model)
+    runs = runs_at(rule, setting.machine.gpu.name, INFERENCE_TABLES, mode)
+    of_speed = lacks if runs else (*lacks, PLACE)
     ends = {
-        name: interval_of(
-            name,
-            keys,
-            INFERENCE_TABLES,
-            known if name == "peak_memory" else basis,
-            rule.profile,
-            lacks,
-        )
+        name: interval_of(name, keys, INFERENCE_TABLES, known, rule.profile, lacks)
+        if name == "peak_memory"
+        else interval_of(name, keys, INFERENCE_TABLES, basis, rule.profile, of_speed)
         for name in (*quantities, "throughput")
     }
     slow = ends.pop("throughput")
@@ -157,5 +160,6 @@ def _of_inference(setting: ServingSetting, mode: str, *, spans_nodes: bool) -> C
     return Confidence(
         factors={**ends, "throughput": rates},
         layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
-        basis=basis_words(basis, lacks),
+        basis=basis_words(basis if runs else farther(basis, TRANSFERRED), lacks),
+        runs=runs,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -16,6 +17,7 @@ from planner.optimize.pareto import pareto_front, useful
 from planner.optimize.problem import MEMORIES, Cell, Problem
 from planner.optimize.recommendation import Choice, Simplest
 from planner.optimize.source import Candidates, Source
+from planner.optimize.sureness import bad_factor
 
 
 @record(kw_only=True)
@@ -81,25 +83,49 @@ def joint_front(groups: Sequence[Group], furthest: float, ahead: Choice | None =
     ]
 
 
-def best_choice(problem: Problem, groups: Sequence[Group]) -> Choice | None:
-    """Of the cell with the fastest plan the simplest that published runs do not tell from it.
+def best_choice(
+    problem: Problem, groups: Sequence[Group], *, is_proven: bool = False
+) -> Choice | None:
+    """Of the best cell the simplest plan that published runs do not tell from its fastest.
 
-    The modes of a cell are one choice.
+    The modes of a cell are one choice. Cells are as good as they are in a bad case, so that one
+    of which published runs say little does not win by that. ``is_proven``: only software that was
+    measured on the GPU.
     """
     cells: dict[tuple[Value, ...], list[Group]] = {}
     for group in groups:
         key = tuple(value for name, value in group.cell.items() if name != "mode")
         cells.setdefault(key, []).append(group)
     joined = (Simplest.joined(one.collector.simplest for one in cell) for cell in cells.values())
-    found = [
-        ((one.best.weighed, *one.best.values), one.best, one)
-        for one in joined
-        if one.best is not None
-    ]
-    if not found:
-        return None
-    _, fastest, simplest = min(found, key=lambda one: one[0])
+    found = []
+    for one in joined:
+        fastest = one.best
+        if fastest is None or (chosen := _simplest(problem, one, fastest)) is None:
+            continue
+        if not is_proven or proven_by(chosen):
+            found.append(((bad_case(problem, fastest), fastest.weighed, *fastest.values), chosen))
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def _simplest(problem: Problem, simplest: Simplest, fastest: Choice) -> Choice | None:
     return simplest.choice(fastest.tie_factor if problem.has_ties else 1.0)
+
+
+def bad_case(problem: Problem, choice: Choice) -> float:
+    """The first objective, minimized and weighed, that 9 of 10 runs like a plan keep.
+
+    Infinite where runs tell the errors of others, but not of its like.
+    """
+    goal = problem.objectives[0]
+    sure = choice.source.confidence(choice.num_gpus)
+    factor = bad_factor(sure, goal.name, goal.sign)
+    return math.inf if factor is None else choice.weighed * factor
+
+
+def proven_by(choice: Choice) -> bool:
+    """Whether any published run is of the choice's software on its GPU."""
+    sure = choice.source.confidence(choice.num_gpus)
+    return sure is not None and sure.is_proven
 
 
 def cell_of(problem: Problem, choice: Choice) -> Cell:

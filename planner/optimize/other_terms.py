@@ -67,6 +67,13 @@ class _Moved(SearchResult):
         return None if self.first.recommended is None else self.own(self.first.recommended)
 
     @cached_property
+    def proven(self) -> Candidates | None:
+        """The same among software that was measured on its GPU."""
+        if self.first.proven is self.first.recommended:
+            return self.recommended
+        return None if self.first.proven is None else self.own(self.first.proven)
+
+    @cached_property
     def chosen(self) -> Pieces:
         """The recommended plan, and behind it the front."""
         return [(places, self.own(judged)) for places, judged in self.first.chosen]

@@ -15,6 +15,7 @@ from planner.optimize.collector import NearestMiss, in_order
 from planner.optimize.groups import (
     Group,
     Pieces,
+    bad_case,
     best_choice,
     by_value,
     cell_of,
@@ -86,15 +87,17 @@ class Comparison:
     """The values of one outer axis beside each other.
 
     ``table`` has the plan one would launch of every value that has one, the recommended one first,
-    then the best; ``losses`` how much worse its first objective is than that of the first row, as a
-    share of that. ``without_plan`` maps the other values to what came closest: a limit, the memory,
-    a rule, or why there is nothing to search.
+    then those that are best in a bad case; ``losses`` how much worse its first objective is than
+    that of the first row, as a share of that; ``plans`` are the rows judged. ``without_plan`` maps
+    the other values to what came closest: a limit, the memory, a rule, or why there is nothing to
+    search.
     """
 
     axis: str
     table: Columns
     losses: Sequence[float]
     without_plan: Mapping[Value, str]
+    plans: Sequence[Candidates] = ()
 
     def __repr__(self) -> str:
         best = f", best {self.table[self.axis][0]}" if self.losses else ""
@@ -165,10 +168,19 @@ class SearchResult:
     def recommended(self) -> Candidates | None:
         """The plan one would launch, judged; None if nothing is feasible.
 
-        Of the cell that the fastest is of the simplest plan that published runs do not tell from
-        it.
+        Of the cell that is best in a bad case the simplest plan that published runs do not tell
+        from its fastest.
         """
         return None if self._choice is None else self._choice.judged
+
+    @cached_property
+    def proven(self) -> Candidates | None:
+        """The same among software that was measured on its GPU, judged; None without any."""
+        choice = best_choice(self.problem, self.groups, is_proven=True)
+        own = self._choice
+        if choice is None or own is None or _is_same(choice, own.source, own.configuration):
+            return None if choice is None else self.recommended
+        return choice.judged
 
     @cached_property
     def recommended_row(self) -> Mapping[str, Any]:
@@ -223,7 +235,7 @@ class SearchResult:
                 found += [best] if value != own else []
             elif reason := _reason(self.problem, groups) or self._refusal(axis, value):
                 without[value] = reason
-        found.sort(key=lambda one: tuple(one.values))
+        found.sort(key=lambda one: (bad_case(self.problem, one), *one.values))
         found = found if chosen is None else [chosen, *found]
         rows = [self.recommended_row if one is chosen else one.judged.row for one in found]
         losses = [_loss(one.values[0], found[0].values[0]) for one in found]
@@ -232,6 +244,7 @@ class SearchResult:
             table={name: [row[name] for row in rows] for name in (rows[0] if rows else ())},
             losses=losses,
             without_plan=without,
+            plans=[(one is chosen and self.recommended) or one.judged for one in found],
         )
 
     def _refusal(self, axis: str, value: object) -> str:

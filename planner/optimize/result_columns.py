@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray, Numeric, ranking
 from planner.base.cells import number_in
-from planner.confidence.intervals import FIXED, Confidence
+from planner.confidence.intervals import BAD_CASE, FIXED, Confidence, quantile
 from planner.formulas.power import ranges_of_products
 from planner.optimize.source import Column, Columns, Source
 from planner.question.terms import ending_of, glossary, terms_about
@@ -32,6 +32,7 @@ _OF_RATES = {name for names in FOLLOWING["throughput"] for name in names} - {*_C
 _UTILIZATION = "model_flops_utilization"
 _MONEY = {term.column for term in glossary().values() if term.type == "usd" and term.errs}
 _OF_STEPS = ("step_time", "calendar_time")
+RUNS = "evidence_runs"
 _UNKNOWN = (np.nan, np.nan)
 
 
@@ -46,8 +47,56 @@ def ends_of(column: str) -> tuple[str, str]:
     return f"{stem}_low{unit}", f"{stem}_high{unit}"
 
 
+_CALENDAR, _WHOLE, _STEPS = "calendar_time", "calendar_time_days", "time_to_train_days"
+
+
+def ends_apart(column: str, row: Mapping[str, object]) -> tuple[float, float] | None:
+    """The ends of the 90 % interval of a column by what tells plans apart; None without any.
+
+    What a campaign takes beyond its steps is the same in all plans: it counts nothing. Prices do.
+    """
+    own = _logs(column, row)
+    if own is None:
+        return None
+    value = number_in(row, column)
+    if column in FOLLOWING[_CALENDAR][0]:
+        whole, steps = _logs(_WHOLE, row), _logs(_STEPS, row)
+        if whole is not None and steps is not None:
+            own = [
+                # Money of a fixed term errs by its price alone.
+                one if abs(one) < abs(all_of_it) else math.sqrt(one**2 - all_of_it**2 + step**2)
+                for one, all_of_it, step in zip(own, whole, steps, strict=True)
+            ]
+    low, high = (abs(one) for one in own)
+    return float(value * math.exp(-low)), float(value * math.exp(high))
+
+
+def bad_case(column: str, row: Mapping[str, object], sign: int) -> float:
+    """A column of a row that 9 of 10 runs like it keep, ``sign`` 1 where low is better.
+
+    By what tells plans apart and is a risk of theirs: what other sellers ask is none of a plan at
+    its price. As it is where nothing tells of its errors.
+    """
+    steps = column in FOLLOWING[_CALENDAR][0]
+    logs, value = _logs(_STEPS if steps else column, row), number_in(row, column)
+    if logs is None:
+        return float(value)
+    factor = quantile((math.exp(logs[0]), math.exp(logs[1])), BAD_CASE, sign)
+    return float(value if factor is None else value * factor)
+
+
+def _logs(column: str, row: Mapping[str, object]) -> list[float] | None:
+    """Logarithms of both ends of the interval of a column over its value; None without any."""
+    if any(row.get(name) is None for name in (column, *ends_of(column))):
+        return None
+    value, *ends = (float(number_in(row, name)) for name in (column, *ends_of(column)))
+    if not all(math.isfinite(one) and one > 0 for one in (value, *ends)):
+        return None
+    return [math.log(end / value) for end in ends]
+
+
 def full_columns(table: Columns, sources: Sequence[Source]) -> Columns:
-    """The columns of results; behind them the ends of 90 % intervals, and what was asked."""
+    """The columns of results; behind them evidence, ends of 90 % intervals, what was asked."""
     if not table:
         return {}
     which = _sources_of(table, sources)
@@ -136,6 +185,9 @@ def _with_intervals(table: Columns, sources: Sequence[Source], which: int | Inde
     sure = [sources[one // len(counts)].confidence(counts[one % len(counts)]) for one in pairs]
     most_utilization = np.array([one.most_utilization if one else math.inf for one in sure])[of_row]
     found: dict[str, Column] = dict(table)
+    if any(sure):
+        runs = [one.runs if one else None for one in sure]
+        found[RUNS] = [runs[at] for at in of_row.tolist()]
     for quantity, (same, inverse) in FOLLOWING.items():
         known = [one.factors.get(quantity, _UNKNOWN) if one else _UNKNOWN for one in sure]
         if all(ends is _UNKNOWN for ends in known):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.confidence.intervals import MEDIAN, Confidence, chance_below, quantile
+from planner.confidence.intervals import BAD_CASE, FIXED, MEDIAN, Confidence, chance_below, quantile
 from planner.optimize.result_columns import FOLLOWING
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, percentile_of, term_of_column
@@ -38,6 +39,20 @@ def factor_at(sure: Confidence | None, name: str, confidence: float, sign: int) 
         return 1.0
     ends = _ends(sure, name)
     return None if ends is None else quantile(ends, confidence, sign)
+
+
+def bad_factor(sure: Confidence | None, name: str, sign: int) -> float | None:
+    """The factor on a prediction in the bad case, by what tells plans apart.
+
+    What a campaign takes beyond its steps is the same in all plans, and what other sellers ask is
+    no risk of a plan at its price: neither counts.
+    """
+    if sure is None:
+        return 1.0
+    sure, steps = replace(sure, price=FIXED), sure.factors.get("step_time")
+    if steps is not None:
+        sure = replace(sure, factors={**sure.factors, "calendar_time": steps})
+    return factor_at(sure, name, BAD_CASE, sign)
 
 
 def sure_value(candidates: Candidates, name: str, confidence: float, sign: int) -> FloatArray:

@@ -58,6 +58,8 @@ class Request:
     intra_node_efficiency, inter_node_efficiency : the same of the links inside a node, and of the
         network between nodes; ``gpus_per_node`` : how many GPUs a node has
     mode : ``aggregated``, ``disaggregated`` or both
+    campaign_factor : GPU-hours of a whole campaign of pretraining over those of its steps and
+        failures, at least 1
     reliability : name, alias or path of the figures on failures; ``ideal`` where none count
     specs : folder of own spec files, looked in before the working directory and what is shipped
     """
@@ -118,6 +120,7 @@ class Request:
     inter_node_efficiency: float | str | None = None
     gpus_per_node: int | None = None
     reliability: str | None = None
+    campaign_factor: float | None = None
 
     engine: str | tuple[str, ...] | None = None
     engine_version: str | None = None

@@ -9,12 +9,12 @@ from pathlib import Path
 from planner.specs.cache import kept
 from planner.specs.checked import checked
 from planner.specs.hardware import Loaded, loaded
-from planner.specs.load import BytesPerSecond, GpuSeconds, Seconds, Share, read_toml
+from planner.specs.load import BytesPerSecond, GpuSeconds, Ratio, Seconds, Share, read_toml
 from planner.specs.paths import SpecKind, find
 from planner.specs.profile import profile_table
 
 DEFAULT = "published"
-_FREQUENCIES = ("gpu_hours_per_interruption", "gpu_hours_per_preemption")
+_FREQUENCIES = ("gpu_hours_per_interruption", "gpu_hours_per_preemption", "campaign")
 
 
 @checked
@@ -82,6 +82,29 @@ class Stragglers:
 
 
 @checked
+class Campaign:
+    """GPU-hours of a whole campaign over those of its steps, checkpoints and failures.
+
+    Restarts by hand, evaluations, nodes that are slow for long, parts that are run again, hours
+    that a job holds its GPUs before it trains.
+    """
+
+    typical: Ratio
+    """The median of published campaigns."""
+    low: Ratio
+    """What 1 of 20 stay below."""
+    high: Ratio
+    """What 1 of 20 go beyond."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.typical <= self.high:
+            raise ValueError("low, typical and high must be above 0 and in order")
+
+
+NO_CAMPAIGN = Campaign(typical=1.0, low=1.0, high=1.0)
+
+
+@checked
 class ReliabilitySpec:
     """Failures of a fleet, and how training copes; what is not given does not happen."""
 
@@ -97,6 +120,8 @@ class ReliabilitySpec:
     """Starting again."""
     stragglers: Stragglers | None = None
     """Slow parts."""
+    campaign: Campaign | None = None
+    """Of pretraining, what a campaign takes beyond all this; nothing where not given."""
     spare_share: Share = 0.0
     """Nodes that stand by, as a share of those that train; whole nodes only."""
     aliases: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ from planner.question.terms import terms_of
 from planner.show.views.infeasible import limit_texts
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import name_of
-from planner.sweeps.plan import TERMS, Scenario, SweepPlan, questions_of
+from planner.sweeps.plan import PRECISION, TERMS, Scenario, SweepPlan, questions_of
 from planner.workloads.plan import Plan, make_plan
 
 AGAIN = "Run the sweep again with --fresh."
@@ -207,6 +207,8 @@ def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Value]:
         term = questions.get(name)
         if term is None:
             found[limit_column(name)] = str(value)
+        elif name == PRECISION:
+            found[name] = str(value)
         elif not isinstance(value, Mapping):
             try:
                 known = name_of(catalogue, name, str(value))

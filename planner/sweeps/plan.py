@@ -27,12 +27,14 @@ from planner.workloads.given import NEEDS, Said, make_request
 from planner.workloads.pinned import toml_value
 from planner.workloads.place import read_place
 from planner.workloads.plan import make_plan
-from planner.workloads.registry import known_workload
+from planner.workloads.registry import known_workload, workload_of
 
 MOST_SCENARIOS = 1_000_000
 """More than that nobody reads, and a slip of the keyboard asks for soon."""
 
 SETTINGS, OBJECTIVES = "settings", "objectives"
+PRECISION = "precision"
+"""The question of number formats, whatever parameter of a workload has them."""
 DEFAULT_NAME = "sweep"
 TERMS = "money"
 """The group of questions that say on what terms GPUs run."""
@@ -45,7 +47,9 @@ Values: TypeAlias = tuple[object, ...]
 def questions_of(workload: str) -> dict[str, Term]:
     """What can be asked, the number of GPUs among it."""
     known = terms_of(workload, "question", "parameter")
-    return {n: t for n, t in known.items() if "question" in t.kind or n == "num_gpus"}
+    asked = {n: t for n, t in known.items() if "question" in t.kind or n == "num_gpus"}
+    formats = known.get(workload_of(workload).precision)
+    return asked if formats is None else {**asked, PRECISION: formats}
 
 
 def askable(workload: str) -> dict[str, Term]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.base import text
 from planner.base.cells import Row, Value, number
+from planner.optimize.result_columns import RUNS
 from planner.show.page import (
     BAD,
     BEST,
@@ -351,10 +352,27 @@ def _group_blocks(
     if is_long:
         rows = [(Cell(text=t, mark=BEST), best_words(row)) for t, row in headlines(group)]
         yield grid(("", " "), rows, words=(0, 1))
+        yield said(*proven_lines(group), most=_LINES)
     else:
         yield from _short_bests_blocks(group)
     yield said(*money_lines(group), most=ALL)
     yield from found_blocks(group, front, is_long=is_long, has_matrix=has_matrix, most=most)
+
+
+def proven_lines(group: Group) -> Iterator[str]:
+    """Of each best plan that nobody measured the like of the best one that somebody did."""
+    for measure, row in group.best.items():
+        if row.get(RUNS) != 0:
+            continue
+        missing = (
+            f"The {TITLES[measure]} is not proven: no published run of its software on its GPU"
+        )
+        proven = group.proven.get(measure)
+        if proven is None:
+            yield f"{missing}, nor of any other plan here."
+        else:
+            words = " ".join(best_words(proven).split())
+            yield f"{missing}. {TITLES[measure].capitalize()} proven: {words}"
 
 
 def found_blocks(

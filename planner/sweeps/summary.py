@@ -10,9 +10,21 @@ from typing import NamedTuple, TypeAlias
 
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
+from planner.confidence.intervals import are_tied
+from planner.optimize.result_columns import RUNS, bad_case, ends_apart
 from planner.question.terms import terms_about
 from planner.show.views.told import label
-from planner.sweeps.columns import COST, PLACES, TIME, VALUE, better, measured, measured_ends
+from planner.sweeps.columns import (
+    COST,
+    MEASURES,
+    PLACES,
+    TIME,
+    VALUE,
+    better,
+    column_of_measure,
+    measured,
+    measured_ends,
+)
 from planner.sweeps.plan import SweepPlan, work_questions
 
 Place: TypeAlias = tuple[str, ...]
@@ -30,7 +42,7 @@ _NO_ENDS = (math.nan, math.nan)
 
 
 class Found(NamedTuple):
-    """A measure of a scenario; ``low`` and ``high`` are the ends of its 90 % interval."""
+    """A measure of a scenario, the ends of its 90 % interval, and its ``bad`` case."""
 
     value: float
     low: float
@@ -39,6 +51,7 @@ class Found(NamedTuple):
     kin: tuple[Value, ...]
     tie_factor: float
     time: float
+    bad: float = math.nan
 
 
 _NONE = Found(math.nan, *_NO_ENDS, -1, (), 1.0, math.nan)
@@ -76,8 +89,9 @@ class Group:
     """The scenarios that do the same work, so that they can be weighed against each other.
 
     ``asked`` is what tells the work from that of other groups; ``by`` says in words what places
-    are, and what they are combined with. ``best`` has a row by measure, and ``solid``
-    the best one whose price nobody needs to doubt; ``prices`` have one of each GPU and contract.
+    are, and what they are combined with. ``best`` has a row by measure, that of the best bad case,
+    ``proven`` the same of software that was measured on its GPU, ``solid`` that of a price that
+    nobody needs to doubt; ``prices`` have one of each GPU and contract.
     """
 
     work: str
@@ -90,6 +104,7 @@ class Group:
     feasible: int = 0
     unpriced: set[Place] = field(default_factory=set)
     best: dict[str, Row] = field(default_factory=dict)
+    proven: dict[str, Row] = field(default_factory=dict)
     solid: dict[str, Row] = field(default_factory=dict)
     with_work: tuple[float, Row] | None = None
     prices: dict[tuple[Value, Value], Row] = field(default_factory=dict)
@@ -123,10 +138,27 @@ class Group:
             if math.isnan(known) or better(measure) * (known - value) > 0:
                 plan = plan or _found(row, values[TIME])
                 low, high = _ends(measure, row)
-                here.found[measure] = plan._replace(value=value, low=low, high=high)
-            for best in (self.best, self.solid) if is_solid else (self.best,):
-                if measure in CHOSEN_BY and _is_best(best.get(measure), measure, row):
-                    best[measure] = row
+                bad = _bad_case(measure, row)
+                here.found[measure] = plan._replace(value=value, low=low, high=high, bad=bad)
+            if measure in CHOSEN_BY:
+                order = _bad_case(measure, row), value, values[COST]
+                kinds = (
+                    (self.best, True),
+                    (self.proven, row.get(RUNS) != 0),
+                    (self.solid, is_solid),
+                )
+                for best, counts in kinds:
+                    if counts:
+                        self._keep(best, measure, row, order)
+
+    def _keep(self, best: dict[str, Row], measure: str, row: Row, order: tuple[float, ...]) -> None:
+        """Keep a scenario that is better than all before in a bad case, of equals the cheaper."""
+        known = best.get(measure)
+        if known is not None:
+            own = _chosen_by(measure, known)
+            if not order < (_bad_case(measure, known), own, measured(COST, known)):
+                return
+        best[measure] = row
 
     @property
     def headlines(self) -> list[tuple[str, bool, Row]]:
@@ -166,8 +198,12 @@ class Group:
             for spot, here in self.spots.items()
             if measure in here.found and count in (None, spot[1])
         ]
-        sign = better(measure)
-        return min(known, key=lambda s: sign * self.spots[s].found[measure].value, default=None)
+        return min(known, key=lambda spot: self._order(measure, spot), default=None)
+
+    def _order(self, measure: str, spot: Spot) -> tuple[float, float]:
+        """What spots are chosen by: the bad case, minimized, then the value."""
+        found, sign = self.spots[spot].found[measure], better(measure)
+        return sign * found.bad, sign * found.value
 
     def ties(self, measure: str, spot: Spot | None = None) -> list[Spot]:
         """The spots whose measure published runs do not tell from that of a spot, or the best."""
@@ -231,10 +267,7 @@ class Group:
 
     def _winner(self, measure: str, count: Value, places: Sequence[Place]) -> Place | None:
         known = [place for place in places if self._knows(measure, place, count)]
-        sign = better(measure)
-        return min(
-            known, key=lambda p: sign * self.spots[p, count].found[measure].value, default=None
-        )
+        return min(known, key=lambda place: self._order(measure, (place, count)), default=None)
 
     def nowhere(self) -> dict[str, list[Place]]:
         """The places without a plan for any number of GPUs, by the reason with the most GPUs."""
@@ -339,23 +372,14 @@ def tied(one: Found, other: Found) -> bool:
     if one.kin == other.kin:
         is_same_plan = one.time == other.time
         return not is_same_plan and gap < math.log(max(one.tie_factor, other.tie_factor))
-    faces = (best.high / best.value, worst.value / worst.low if worst.low > 0 else math.nan)
-    if not all(math.isfinite(face) and face >= 1 for face in faces):
+    if not (best.high >= best.value and worst.low <= worst.value):  # unknown ends among them
         return False
-    return gap < math.hypot(*map(math.log, faces))
+    return are_tied((best.value, best.high), (worst.value, worst.low))
 
 
 def _cost_with_work(row: Row) -> float:
     """What a run costs where all hours of its contract have work; NaN where that is unknown."""
     return number(row.get("gpu_hours")) * number(row.get("price_per_gpu_hour_usd"))
-
-
-def _is_best(known: Row | None, measure: str, row: Row) -> bool:
-    """Whether a scenario is better than the best before; of equal ones the cheaper is."""
-    if known is None:
-        return True
-    mine, other = ([_chosen_by(measure, one), measured(COST, one)] for one in (row, known))
-    return mine < other
 
 
 def _chosen_by(measure: str, row: Row) -> float:
@@ -364,9 +388,22 @@ def _chosen_by(measure: str, row: Row) -> float:
     return measured(measure, row)
 
 
+def _bad_case(measure: str, row: Row) -> float:
+    """A measure that 9 of 10 runs like it keep, in its unit."""
+    if measure == VALUE:
+        return _bad_case(COST, row) * _bad_case(TIME, row)
+    column = column_of_measure(measure, row) if measure in MEASURES else measure
+    value = measured(measure, row)
+    own = number(row.get(column))
+    return value * bad_case(column, row, int(better(measure))) / own if own else value
+
+
 def _ends(measure: str, row: Row) -> tuple[float, float]:
     """The ends of the 90 % interval of a measure; NaN where there are none."""
-    return (None if measure == VALUE else measured_ends(measure, row)) or _NO_ENDS
+    if measure == VALUE:
+        return _NO_ENDS
+    column = column_of_measure(measure, row) if measure in MEASURES else measure
+    return ends_apart(column, row) or measured_ends(measure, row) or _NO_ENDS
 
 
 def _found(row: Row, time: float) -> Found:

@@ -10,6 +10,7 @@ from planner.base.enums import (
     Precision,
 )
 from planner.base.records import record
+from planner.base.training_names import TrainingObjective
 from planner.base.units import HOUR, parse_quantity
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.ideal import ideal_hardware, with_compute_share, with_link_share
@@ -33,7 +34,7 @@ from planner.specs.price import (
     rate,
     unknown_gpus,
 )
-from planner.specs.reliability import DEFAULT, IDEAL, ReliabilitySpec
+from planner.specs.reliability import DEFAULT, IDEAL, Campaign, ReliabilitySpec
 from planner.specs.site import Site
 from planner.workloads.assumed import Notes
 from planner.workloads.electricity import owned_place, with_power
@@ -53,7 +54,24 @@ def reliability_of(request: Request, notes: Notes) -> ReliabilitySpec:
         notes.defaults["reliability"] = f"{DEFAULT} (default)"
     loaded = notes.catalogue.load_reliability(request.reliability or DEFAULT)
     notes.spec("reliability", loaded.spec.name, loaded.digest, loaded.provenance)
-    return loaded.spec
+    return _with_campaign(request, loaded.spec, notes)
+
+
+def _with_campaign(request: Request, spec: ReliabilitySpec, notes: Notes) -> ReliabilitySpec:
+    """The figures with the campaign factor of a request; what they have is told."""
+    factor = request.campaign_factor
+    if factor is not None:
+        own = Campaign(typical=factor, low=factor, high=factor)
+        return replace(spec, campaign=None if factor == 1 else own)
+    plain = str(TrainingObjective.PRETRAIN), "none"
+    asked = (request.training_objective or plain[0]).lower(), str(request.adapter).lower()
+    known = spec.campaign
+    if known is not None and asked == plain:
+        notes.defaults["campaign_factor"] = (
+            f"{known.typical:.3g} [{known.low:.2g} to {known.high:.2g}] for restarts, evaluations "
+            "and reruns, --campaign-factor 1 switches it off (default)"
+        )
+    return spec
 
 
 _MOST = 1e6

@@ -46,9 +46,7 @@ def shipped_lengths() -> Mapping[str, MeasuredLengths]:
     }
 
 
-def answers_of(
-    question: str, given: str, said: Callable[[str], str] = str
-) -> Mapping[str, object]:
+def answers_of(question: str, given: str, said: Callable[[str], str] = str) -> Mapping[str, object]:
     """What a trace or lengths say of the requests, by term.
 
     Raises

@@ -91,6 +91,44 @@ def test_csv_holds_the_front_and_its_manifest_stands_beside(planner, tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["front.csv", "front.manifest.json"]
 
 
+def test_what_nobody_measured_does_not_win_silently(planner, tmp_path):
+    """A GPU that is as good as given away, which no published run of the software is on."""
+    path = tmp_path / "found.json"
+    asked = ("search", "--model", "llama-3.1-8b", "--gpu", "mi325x,h100", "--gpus", "64",
+             "--tokens", "100B", "--framework", "nemo", "--objective", "cost",
+             "--price", "mi325x=0.1,h100=3.9")  # fmt: skip
+    out = " ".join(planner(*asked, "--json", path).out.split())
+    assert "Recommended: mi325x" in out
+    assert "; not proven" in out
+    assert (
+        "no published run of NeMo on mi325x is known. Best proven: 64 x h100-sxm-80gb, NeMo" in out
+    )
+    document = json.loads(path.read_text())
+    assert document["recommended_row"]["evidence_runs"] == 0
+    assert document["proven_row"]["gpu"] == "h100-sxm-80gb"
+    assert document["proven_row"]["evidence_runs"] > 0
+    # By its bad case the one that is known better wins where both cost nearly the same.
+    one = {"model": "llama-3.1-8b", "num_gpus": 64, "total_tokens": 1e11, "framework": "nemo"}
+    costs = [
+        package.search(**one, gpu=gpu, price=1.0, objectives=("cost",)).recommended_row["cost_usd"]
+        for gpu in ("mi325x", "h100")
+    ]
+    even = [*asked[:-1], f"mi325x={0.97 * 3.9 * costs[1] / costs[0]:.3f},h100=3.9"]
+    assert "Recommended: h100-sxm-80gb" in planner(*even).out
+    assert "not proven" not in planner(*even).out.split("by gpu")[0]
+
+
+def test_the_headline_says_how_surely_limits_hold(planner):
+    asked = ("search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100",
+             "--engine", "vllm", "--request-rate", "20")  # fmt: skip
+    predicted, sure = (
+        re.search(r"(\d+) % likely to keep", " ".join(planner(*asked, *more).out.split()))
+        for more in ((), ("--confidence", "0.9"))
+    )
+    assert int(predicted[1]) < 75
+    assert int(sure[1]) >= 90
+
+
 def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
     path = tmp_path / "front.json"
     assert planner(*SMALL, "--json", path, "--quiet").out == ""
@@ -98,6 +136,7 @@ def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
     assert document.keys() == {
         *("manifest", "rows", "comparisons", "open_facts", "recommended_sure", "recommended_load"),
         *("recommended", "recommended_row", "recommended_limits", "fastest", "fastest_row"),
+        *("proven_row", "levers"),
     }
     manifest = document["manifest"]
     assert {

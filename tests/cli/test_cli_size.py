@@ -57,7 +57,9 @@ def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns):
 
 def test_a_service_is_sized_by_its_rate(planner):
     sure = planner(*SERVE, "--gpu", "h100", "--request-rate", "20", "--confidence", "0.9")
-    plain = planner(*SERVE, "--gpu", "h100", "--request-rate", "20")
+    unsaid = planner(*SERVE, "--gpu", "h100", "--request-rate", "20")
+    plain = planner(*SERVE, "--gpu", "h100", "--request-rate", "20", "--confidence", "0.5")
+    assert unsaid.out == sure.out
     assert "request rate" in words_of(sure.out)
     assert "20.0/s at 90 %" in words_of(sure.out)
     assert "Sized at the predictions: 50 % likely to keep them" in plain.out

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import planner
+from planner.confidence.intervals import quantile
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.result_columns import FOLLOWING, ends_of, full_columns
+from planner.optimize.result_columns import FOLLOWING, bad_case, ends_apart, ends_of, full_columns
 from planner.question.request import Request
 from planner.question.terms import term_of_column
 from planner.workloads.plan import make_plan
@@ -43,7 +46,7 @@ def test_ends_lie_around_each_value_and_are_terms(request_):
 
 
 def test_what_follows_from_the_time_is_as_unsure_as_the_time():
-    problem = make_plan(TRAIN).problem
+    problem = make_plan(replace(TRAIN, campaign_factor=1)).problem
     found = full_columns(exhaustive_search(problem).table, problem.sources)
     slow = found["step_time_high_s"] / found["step_time_s"]
     offer = problem.sources[0].site.offer
@@ -51,6 +54,24 @@ def test_what_follows_from_the_time_is_as_unsure_as_the_time():
     assert found["cost_high_usd"] / found["cost_usd"] == pytest.approx(with_price)
     assert found["gpu_hours_high"] / found["gpu_hours"] == pytest.approx(slow)
     assert found["tokens_per_s"] / found["tokens_per_s_low"] == pytest.approx(slow)
+
+
+def test_what_all_plans_have_in_common_tells_none_apart():
+    """A campaign's spread counts in the interval alone, that of prices in ties, in no bad case."""
+    asked = {"model": "llama-7b", "num_gpus": 8, "gpu": "h100"}
+    (row,) = planner.estimate(**asked, price=2.0).to_frame().to_dict("records")
+    low, high = ends_apart("cost_usd", row)
+    assert row["cost_low_usd"] <= low < row["cost_usd"] < high < row["cost_high_usd"]
+    own = row["time_to_train_high_days"] / row["time_to_train_days"]
+    assert high / row["cost_usd"] == pytest.approx(own)
+    ends = row["step_time_low_s"], row["step_time_high_s"]
+    assert ends_apart("step_time_s", row) == pytest.approx(ends)
+    assert ends_apart("price_date", row) is None
+    (listed,) = planner.estimate(**asked).to_frame().to_dict("records")
+    step = listed["time_to_train_high_days"] / listed["time_to_train_days"]
+    assert ends_apart("cost_usd", listed)[1] / listed["cost_usd"] > 1.2 * step
+    bad = bad_case("cost_usd", listed, 1) / listed["cost_usd"]
+    assert bad == pytest.approx(quantile((1 / step, step), 0.9, 1))
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,48 @@ def test_no_fewer_gpus_serve_the_rate(rate, confidence):
     assert not any(serves(count) for count in range(1, fewest))
 
 
+def test_what_is_bought_is_kept_by_9_of_10_where_nobody_says_how_surely():
+    asked = {**SERVICE, "request_rate": 100}
+    (unsaid,), (sure,), (predicted,) = (
+        planner.size(**asked, **more).sizes
+        for more in ({}, {"confidence": 0.9}, {"confidence": 0.5})
+    )
+    assert [*map(str, unsaid.fewest.row.values())] == [*map(str, sure.fewest.row.values())]
+    assert unsaid.fewest.num_gpus > predicted.fewest.num_gpus
+    told = planner.size(**asked).table
+    assert told["confidence"] == [0.9] * len(told["gpu"])
+
+
+def test_with_a_spare_one_of_each_worker_may_fail():
+    whole, pools = (
+        planner.size(**{**SERVICE, "mode": mode}, request_rate=100).sizes[0].fewest
+        for mode in ("aggregated", "disaggregated")
+    )
+    row = whole.row
+    one = row["tensor_parallel"] * row["pipeline_parallel"]
+    gpus, cost = whole.with_spare
+    assert gpus == whole.num_gpus + one
+    assert cost == pytest.approx(row["cost_per_hour_usd"] * (1 + 1 / row["replicas"]))
+    row = pools.row
+    both = row["tensor_parallel"] * row["pipeline_parallel"]
+    both += row["prefill_tensor_parallel"] * row["prefill_pipeline_parallel"]
+    assert pools.with_spare[0] == pools.num_gpus + both
+
+
+def test_of_plans_of_as_many_gpus_size_takes_the_one_that_search_recommends():
+    """And names it where it takes a little more than the fewest."""
+    asked = {"model": "llama-3-70b", "workload": "serve", "gpu": "mi300x", "request_rate": 20}
+    asked |= {"confidence": 0.5}
+    found = planner.search(**asked)
+    (size,) = planner.size(**asked).sizes
+    simplest = size.simplest or size.fewest
+    row = found.recommended_row
+    names = ("num_gpus", "engine", "mode", "replicas", "tensor_parallel", "prefill_replicas")
+    assert [simplest.row[name] for name in names] == [row[name] for name in names]
+    assert size.fewest.num_gpus < simplest.num_gpus
+    assert "simplest" in {*size.choices}
+
+
 def test_the_margins_of_a_service():
     (size,) = planner.size(**SERVICE, request_rate=100, confidence=0.9).sizes
     margins = {margin.name: margin for margin in size.fewest.margins}
@@ -98,7 +140,7 @@ def test_what_is_predicted_for_one_contract_is_judged_for_all(mode, others, boun
     def table(contract):
         limits = {**SERVICE["constraints"], "cost_per_million_tokens": bound}
         asked = {**SERVICE, "mode": mode, "constraints": limits, "request_rate": 100, **others}
-        found = planner.size(**asked, contract=contract).to_frame()
+        found = planner.size(**asked, contract=contract, confidence=0.5).to_frame()
         return found.sort_values(["contract", "choice"]).reset_index(drop=True)
 
     together = table(contracts)

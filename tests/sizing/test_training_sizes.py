@@ -14,6 +14,7 @@ from planner.decide.sizing.searches import coarse, thinned, whole_nodes
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.exhaustive import search_source
 
+PREDICTED = {"confidence": 0.5}
 RUN = {"model": "llama-7b", "framework": "megatron-lm", "space": "small"}
 GPU = {"gpu": "a100-sxm-80gb"}
 LIMITS = {"confidence": 0.9, "total_tokens": "100B"}
@@ -103,7 +104,7 @@ def test_the_cheapest_gpu_comes_first_and_what_cannot_last():
 @pytest.mark.few(1)
 @pytest.mark.parametrize("count", [128, 336, 720])
 def test_a_budget_has_a_fastest_run_that_no_number_beats(count):
-    asked = {**RUN, **GPU, "total_tokens": "100B", "price": 2.0}
+    asked = {**RUN, **GPU, **PREDICTED, "total_tokens": "100B", "price": 2.0}
     goal = {"objectives": ("calendar_time",)}
     runs = {
         number: planner.search(**asked, **goal, num_gpus=number).fastest
@@ -130,7 +131,7 @@ def test_a_deadline_that_no_number_reaches_is_told_with_the_nearest():
 
 
 def test_the_limit_that_binds_is_told_at_the_number_that_comes_nearest():
-    asked = {**RUN, **GPU, "total_tokens": "100B", "price": 2.0}
+    asked = {**RUN, **GPU, **PREDICTED, "total_tokens": "100B", "price": 2.0}
     days = {
         count: float(np.ravel(planner.search(**asked, num_gpus=count).fastest.calendar_time)[0])
         for count in (16, 32)
@@ -149,6 +150,7 @@ def test_a_budget_below_what_the_deadline_costs_is_the_reason():
         "model": "llama-7b",
         "framework": "megatron-lm",
         **GPU,
+        **PREDICTED,
         "total_tokens": "100B",
         "price": 2.0,
     }
@@ -160,7 +162,8 @@ def test_a_budget_below_what_the_deadline_costs_is_the_reason():
         size.reason,
     )
     assert found
-    assert float(found[1].replace(",", "")) == pytest.approx(within.cheapest.cost, rel=0.03)
+    # Of a budget the fastest plan is told, else the one to launch, which ties with it.
+    assert float(found[1].replace(",", "")) == pytest.approx(within.cheapest.cost, rel=0.05)
     (size,) = planner.size(**asked, constraints=limits, num_gpus=within.fewest.num_gpus).sizes
     assert "where calendar time is kept" in size.reason
     limits["cost"] = 0.9999 * within.cheapest.cost
@@ -169,7 +172,7 @@ def test_a_budget_below_what_the_deadline_costs_is_the_reason():
 
 
 def test_a_bound_that_is_missed_by_a_hair_is_told_so():
-    asked = {**RUN, **GPU, "total_tokens": "100B", "num_gpus": 32}
+    asked = {**RUN, **GPU, **PREDICTED, "total_tokens": "100B", "num_gpus": 32}
     run = planner.search(**asked, objectives=("calendar_time",)).fastest
     seconds = float(np.ravel(run.calendar_time)[0])
     (size,) = planner.size(**asked, constraints={"calendar_time": f"{seconds - 1}s"}).sizes
@@ -247,6 +250,7 @@ def test_what_is_predicted_for_one_contract_is_judged_for_all(monkeypatch, bound
 
     def table(contract):
         asked = {**RUN, **GPU, **LIMITS, "confidence": 0.5, "num_gpus": [16, 32, 64]}
+        asked["campaign_factor"] = 1
         made.clear()
         return planner.size(**asked, constraints=bound, contract=contract).to_frame()
 

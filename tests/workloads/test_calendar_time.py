@@ -15,11 +15,14 @@ from planner.estimators.parameters import count_parameters
 from planner.estimators.training.cost import (
     LOSSES,
     calendar_factors,
+    campaign_of,
     checkpoint_size,
     goodput,
     run_cost,
 )
+from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
+from planner.specs.reliability import NO_CAMPAIGN
 from planner.specs.site import Site
 from planner.workloads.given import make_request
 from planner.workloads.plan import make_plan
@@ -62,7 +65,7 @@ def test_with_ideal_figures_nothing_but_the_steps_counts():
 
 
 def test_published_figures_change_what_is_paid_for_and_no_prediction_of_a_step():
-    ideal, real = row("ideal"), row()
+    ideal, real = row("ideal"), row(campaign_factor=1)
     for name in ("step_time_s", "peak_memory_gib", "time_to_train_days", "tokens_per_s"):
         assert real[name] == ideal[name], name
     assert real["reliability"] == "published"
@@ -151,10 +154,37 @@ def test_a_small_job_loses_next_to_nothing():
         "total_tokens": 1e9,
         "settings": {"tp": 8, "recompute": "full"},
     }
-    found = row(num_gpus=8, global_batch_size=512, **settings)
+    found = row(num_gpus=8, global_batch_size=512, campaign_factor=1, **settings)
     assert found["calendar_time_days"] < 1
     assert found["goodput"] > 0.99
     assert found["num_spare_gpus"] == 0
+
+
+def test_a_campaign_takes_more_than_its_steps_and_failures_and_is_told():
+    own, without = row(), row(campaign_factor=1)
+    campaign = Catalogue().load_reliability("published").spec.campaign
+    assert campaign.typical > 1
+    for name in ("calendar_time_days", *PAID):
+        assert own[name] == pytest.approx(campaign.typical * without[name], rel=1e-9), name
+    assert own["step_time_s"] == without["step_time_s"]
+    assert row(campaign_factor=1.5)["cost_usd"] == pytest.approx(1.5 * without["cost_usd"])
+    # Its spread is independent of that of the steps.
+    for end in ("low", "high"):
+        one, other = (
+            math.log(each[f"cost_{end}_usd"] / each["cost_usd"]) for each in (own, without)
+        )
+        spread = math.log(getattr(campaign, end) / campaign.typical)
+        assert one**2 == pytest.approx(other**2 + spread**2, rel=1e-6), end
+    told = make_plan(make_request({**RUN, "num_gpus": 2048, "settings": LAYOUT})).defaults
+    assert "--campaign-factor 1 switches it off" in told["campaign_factor"]
+
+
+@pytest.mark.parametrize("more", [{"training_objective": "sft"}, {"adapter": "LoRA"}])
+def test_of_fine_tuning_nobody_published_campaigns(more):
+    plan = make_plan(Request(model="llama-2-7b", num_gpus=8, **more))
+    found = plan.problem.sources[0]
+    assert campaign_of(found.setting, found.site) == NO_CAMPAIGN
+    assert "campaign_factor" not in plan.defaults
 
 
 def test_goodput_is_finite_for_a_million_gpus_that_fail_often():

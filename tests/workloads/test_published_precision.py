@@ -70,7 +70,7 @@ LAYOUT = {
     "sequence_parallel": True,
     "recompute": "selective",
 }
-LINE = "in bf16 3.43 million GPU-hours, +24 %"
+LINE = "in bf16 3.84 million GPU-hours, +24 %"
 
 
 def one(**more: Any) -> Any:
@@ -84,7 +84,7 @@ def hours(found: Any) -> float:
 
 
 def test_the_other_precision_stands_beside_it_with_its_gpu_hours() -> None:
-    """As the same layout takes in it: 3.43 of 2.77 million hours."""
+    """As the same layout takes in it: 3.84 of 3.10 million hours."""
     found, other = one(), one(precision="bf16")
     (fact,) = [fact for fact in found.open_facts if fact.name == "precision"]
     assert fact.each["fp8"]["gpu_hours"] == pytest.approx(hours(found))
@@ -115,13 +115,22 @@ def test_explanations_compare_precisions_by_time_and_not_by_shares_of_two_peaks(
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
-    [({}, "does not fit in bf16: --precision bf16 sizes that"), (LAYOUT, "in bf16 ")],
+    ("settings", "more", "words"),
+    [
+        # Of a budget the fastest plan is told, which is fuller than the simplest.
+        ({}, {"cost": 1e9}, "does not fit in bf16: --precision bf16 sizes that"),
+        ({}, {}, "in bf16 "),
+        (LAYOUT, {}, "in bf16 "),
+    ],
 )
-def test_a_size_tells_the_other_precision(settings: dict[str, Any], words: str) -> None:
-    limits = {"time_to_train": 60 * 86400.0}
-    asked = {"model": "deepseek-v3", "gpu": "h800", "framework": "megatron-bridge"}
-    sized = planner.size(**asked, num_gpus=[2048], settings=settings, constraints=limits)
+def test_a_size_tells_the_other_precision(
+    settings: dict[str, Any], more: dict[str, float], words: str
+) -> None:
+    limits = {"time_to_train": 60 * 86400.0, **more}
+    asked = {"model": "deepseek-v3", "gpu": "h800", "framework": "megatron-bridge", "price": 2.0}
+    sized = planner.size(
+        **asked, num_gpus=[2048], settings=settings, constraints=limits, confidence=0.5
+    )
     notes = note_lines(sized)
     (line,) = [line for line in notes if line.startswith("Precision fp8 assumed")]
     assert words in line

@@ -18,7 +18,9 @@ from planner.errors import PlannerError
 from planner.optimize.collector import known_value
 from planner.optimize.source import Setting, Source, first_row
 from planner.question.request import Request
+from planner.question.terms import glossary
 from planner.specs.checked import unchecked
+from planner.specs.price import CONTRACTS
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan, evaluated, one_configuration
 
@@ -135,6 +137,7 @@ def _at(spec: object, keys: Sequence[str], factor: float) -> object:
     return unchecked(spec, **{key: _at(getattr(spec, key), others, factor)})
 
 
+_COSTS = "cost_usd", "cost_per_million_tokens_usd"
 SOFTWARE = "software"
 """The group of what the same software could do otherwise."""
 STEP = 0.1
@@ -215,7 +218,40 @@ def sensitivities(
     facts = [*_FACTS, _software(plan)]
     changed = [_scaled(plan, fact, burst) for fact in facts]
     others = _others(plan, found, row, burst)
-    return [*changed, *others, *_nodes(plan, found, row, burst), *_lengths(plan, burst)]
+    terms = [*_formats(plan, row, burst), *_contracts(plan, burst)]
+    return [*changed, *others, *terms, *_nodes(plan, found, row, burst), *_lengths(plan, burst)]
+
+
+def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
+    """The same layout in the other number formats that runs of today have."""
+    name = plan.workload.precision
+    if name not in row:
+        return
+    others = [one for one in glossary()[name].common.split() if one != str(row.get(name))]
+    outcomes = {
+        f"{name} {other}": outcome(
+            plan, asked(precision=None, settings={**plan.request.settings, name: other}), burst
+        )
+        for other in others
+    }
+    yield Sensitivity(name=name, group="question", outcomes=outcomes)
+
+
+def _contracts(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
+    """The same plan under each other contract that somebody sells its GPU under."""
+    if plan.request.price is not None:
+        return
+    own, outcomes = plan.problem.sources[0].site.contract, {}
+    for contract in CONTRACTS:
+        if contract != own:
+            found = outcome(plan, asked(contract=contract), burst)
+            cost = (
+                next((found.row[n] for n in _COSTS if n in found.row), None) if found.row else None
+            )
+            if math.isfinite(number(cost)):
+                outcomes[f"contract {contract}"] = found
+    if outcomes:
+        yield Sensitivity(name="contract", group="question", outcomes=outcomes)
 
 
 def _others(plan: Plan, found: Evaluation, row: Row, burst: int | None) -> Iterator[Sensitivity]:

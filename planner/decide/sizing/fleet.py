@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,10 @@ from planner.base import text
 from planner.base.arrays import first
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
-from planner.confidence.intervals import MEDIAN
+from planner.confidence.intervals import MEDIAN, are_tied
+from planner.configurations.serving import PREFILL
 from planner.decide.open_facts import MovingFact
-from planner.optimize.result_columns import full_columns
+from planner.optimize.result_columns import RUNS, bad_case, ends_apart, ends_of, full_columns
 from planner.optimize.source import Candidates, first_row
 from planner.optimize.sureness import is_unknown, sure_value
 from planner.question.terms import ENDINGS, glossary, terms_about
@@ -28,9 +29,15 @@ RATE = "request_rate"
 SUFFIXES = {unit: ENDINGS[unit] for unit in ("d", "s", "GiB", "USD")}
 """By the unit of a limit what the names of its columns end with, and their unit."""
 
+COSTS = "cost_usd", "cost_per_hour_usd"
+"""Columns of what a fleet costs: of a run, of an hour of a service."""
+# Experts are on the GPUs that the other degrees make.
+_OF_REPLICAS = [name for name in terms_about("degree", "serve") if name != "expert_parallel"]
+
 # What a plan is made for; prices, networks and software are told by fleet.
 _OF_WORK = terms_about("work")
-FEWEST, CHEAPEST, FASTEST, MOST = "fewest", "cheapest", "fastest", "most"
+FEWEST, CHEAPEST, FASTEST = "fewest", "cheapest", "fastest"
+SIMPLEST, MOST = "simplest", "most"
 
 
 @record(kw_only=True)
@@ -84,6 +91,35 @@ class Fleet:
         return number(self.row.get("cost_usd", self.row.get("cost_per_hour_usd")))
 
     @property
+    def bad_cost(self) -> float:
+        """The same that 9 of 10 runs like it keep."""
+        return bad_cost(self.row)
+
+    @property
+    def with_spare(self) -> tuple[int, float] | None:
+        """GPUs and USD per hour with one more replica, or worker of each kind; None of no service.
+
+        One of each may then fail without a limit being missed. Also None where a row does not
+        tell how many GPUs one has, or workers have GPUs of different prices.
+        """
+        row, sizes = self.row, list[tuple[int, int]]()
+        if row.get(COSTS[1]) is None or row.get("prefill_gpu") not in (None, "", row["gpu"]):
+            return None
+        for worker in ("", PREFILL):
+            if replicas := row.get(f"{worker}replicas"):
+                degrees = (number(row.get(worker + name) or 1) for name in _OF_REPLICAS)
+                sizes.append((int(number(replicas)), int(math.prod(degrees))))
+        if sum(replicas * gpus for replicas, gpus in sizes) != self.num_gpus:
+            return None
+        more = self.num_gpus + sum(gpus for _, gpus in sizes)
+        return more, self.cost * more / self.num_gpus
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether its software was measured on its GPU at such work, or nothing tells of errors."""
+        return self.row.get(RUNS) != 0
+
+    @property
     def tightest(self) -> Margin | None:
         """The limit with the smallest share to spare; None where there is no limit."""
         return min(self.margins, key=lambda margin: margin.share, default=None)
@@ -111,12 +147,55 @@ class Fleet:
         )
 
 
+_CAPACITY = "capacity_requests_per_s"
+
+
+def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
+    """What a row costs, and what tells it from others: the ends of an interval; NaN if unknown.
+
+    An hour of a service costs what it says; what is needed of it errs with what is carried.
+    """
+    run, hour = COSTS
+    column = run if row.get(run) is not None else hour
+    value = number(row.get(column))
+    low, high = ends_apart(column, row) or (math.nan, math.nan)
+    if column == hour and not math.isfinite(low + high):
+        carried = number(row.get(_CAPACITY))
+        least, most = (number(row.get(end)) for end in ends_of(_CAPACITY))
+        if carried > 0 and least > 0:
+            low, high = value * carried / most, value * carried / least
+    return value, low, high
+
+
+def bad_cost(row: Mapping[str, object]) -> float:
+    """The cost in a row that 9 of 10 runs like it keep; NaN where it is unknown.
+
+    A service is sized at its confidence: its cost holds already what may be needed.
+    """
+    run, hour = COSTS
+    return number(row.get(hour)) if row.get(run) is None else bad_case(run, row, 1)
+
+
+def tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
+    """Of rows, the cheapest first, those that published runs do not tell from it by their cost."""
+    ends = [cost_ends(row) for row in rows]
+    best = ends[0]
+    return [
+        place > 0
+        and one[0] >= best[0] > 0
+        and are_tied((best[0], max(best[2], best[0])), (one[0], min(one[1], one[0])))
+        for place, one in enumerate(ends)
+    ]
+
+
 @record(kw_only=True)
 class Size:
     """What it takes of one GPU under one contract.
 
     ``fewest`` has the fewest GPUs, ``cheapest`` the lowest cost, ``fastest`` the shortest time
-    within a budget; None where there is none, or, without any, where ``reason`` says why.
+    within a budget, ``simplest`` the plan one would launch where it takes a few more than the
+    fewest that published runs do not tell from these; None where there is none, or, without any,
+    where ``reason`` says why.
     ``tried`` are the numbers of GPUs that were looked at, ascending, ``not_tried`` whole nodes
     below the fewest that might be enough too. ``is_other_contract``: nobody named a contract, and
     no price is known under the usual one. ``precision`` is that of the cheapest run beside the
@@ -131,6 +210,7 @@ class Size:
     fewest: Fleet | None = None
     cheapest: Fleet | None = None
     fastest: Fleet | None = None
+    simplest: Fleet | None = None
     reason: str = ""
     tried: tuple[int, ...] = ()
     not_tried: tuple[int, ...] = ()
@@ -146,7 +226,7 @@ class Size:
         found: dict[str, Fleet] = {}
         if self.carried is not None:
             return {MOST: self.carried.fleet}
-        for name in (FEWEST, CHEAPEST, FASTEST):
+        for name in (FEWEST, CHEAPEST, FASTEST, SIMPLEST):
             fleet = getattr(self, name)
             if fleet is None:
                 continue
@@ -161,8 +241,14 @@ class Size:
         return found
 
     @property
+    def is_proven(self) -> bool:
+        """Whether the software of the cheapest was measured on its GPU."""
+        best = self.cheapest or self.fewest
+        return best is not None and best.is_proven
+
+    @property
     def order(self) -> tuple[bool, float, float]:
-        """What sizes are sorted by: cost, then GPUs; what has none comes last.
+        """What sizes are sorted by: cost in a bad case, then GPUs; what has none comes last.
 
         Within a limit of power or a budget the most tokens come first.
         """
@@ -171,7 +257,7 @@ class Size:
             return True, math.inf, math.inf
         if self.carried is not None:
             return False, -self.carried.output_tokens, float(best.num_gpus)
-        cost = best.cost if self.day is None else self.day.cost
+        cost = best.bad_cost if self.day is None else self.day.cost
         return False, math.inf if math.isnan(cost) else cost, float(best.num_gpus)
 
     def rows(self, confidence: float) -> Iterator[dict[str, Value]]:

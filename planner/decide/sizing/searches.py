@@ -15,6 +15,7 @@ from planner.estimators.training.share import Setting
 from planner.optimize.constraints import Constraint
 from planner.optimize.other_terms import searched
 from planner.optimize.problem import Problem
+from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
 from planner.question.request import ALL, Request
@@ -145,15 +146,14 @@ class TrainingSizer:
         near = tuple(count for count in others if count <= _DEARER * fewest.num_gpus)
         for count in [*near[:_TRIED_ABOVE], *thinned(near, _TRIED_ABOVE)]:
             self._at(count)
-        is_budget = not {"cost", "power"}.isdisjoint(self.request.constraints)
-        if is_budget:
+        if self._is_budget:
             self._fastest(tuple(others))
         fleets = [fleet for fleet in self.found.values() if fleet is not None]
         priced = [fleet for fleet in fleets if not math.isnan(fleet.cost)]
         return self._size(
             fewest=fewest,
             cheapest=min(priced, key=lambda one: (one.cost, one.num_gpus), default=None),
-            fastest=min(fleets, key=_duration) if is_budget else None,
+            fastest=min(fleets, key=_duration) if self._is_budget else None,
         )
 
     def _size(
@@ -181,7 +181,8 @@ class TrainingSizer:
         if fleet is None:
             return None
         plan, result = self.searches.of(replace(self.request, num_gpus=fleet.num_gpus))
-        facts = () if result.fastest is None else moving_facts(plan, result.fastest)
+        best = result.fastest if self._is_budget else result.recommended
+        facts = () if best is None else moving_facts(plan, best)
         return next((fact for fact in facts if fact.name == "precision"), None)
 
     def _counts(self) -> tuple[int, ...]:
@@ -189,6 +190,10 @@ class TrainingSizer:
         if self._is_given:
             return tuple(sorted({int(count) for count in gpu_counts(self.request.num_gpus)}))
         return whole_nodes(self._cluster.gpus_per_node, self._cluster.max_gpus)
+
+    @property
+    def _is_budget(self) -> bool:
+        return not {"cost", "power"}.isdisjoint(self.request.constraints)
 
     @property
     def _is_given(self) -> bool:
@@ -296,12 +301,16 @@ class TrainingSizer:
         self._first([count for count in reversed(counts) if last < count < end])
 
     def _at(self, count: int) -> Fleet | None:
-        """The fastest plan on so many GPUs that keeps every limit; None if there is none."""
+        """The plan one would launch on so many GPUs that keeps every limit; None without one.
+
+        Within a budget it is the fastest.
+        """
         if count in self.found:
             return self.found[count]
         plan, result = self.searches.of(replace(self.request, num_gpus=count))
         best = result.fastest
-        fleet = None if best is None else Fleet.of(plan, best)
+        chosen = best if self._is_budget else result.recommended
+        fleet = None if chosen is None else Fleet.of(plan, chosen)
         self.found[count] = fleet
         if best is not None:
             self.floor.ran(plan, best, count)
@@ -344,12 +353,15 @@ def serving_size(request: Request, searches: Searches) -> Size:
     fewest, reason = _fewest(request, searches)
     if fewest is None:
         return replace(head, reason=reason)
+    simplest = _simplest(request, searches, fewest)
+    if simplest is not None and simplest.num_gpus <= fewest.num_gpus:
+        fewest, simplest = simplest, None
     cheapest: Fleet | None = fewest
     if math.isnan(fewest.cost):
         cheapest = None
     elif request.prefill_gpu is not None:
         cheapest = _best(*searches.of(replace(request, objectives=_CHEAPEST)))
-    return replace(head, fewest=fewest, cheapest=cheapest)
+    return replace(head, fewest=fewest, cheapest=cheapest, simplest=simplest)
 
 
 def best_of_each(request: Request, searches: Searches) -> list[Fleet]:
@@ -416,6 +428,18 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
             failed = max(open_below, default=best.num_gpus)
         best = fewer or best
     return best, ""
+
+
+def _simplest(request: Request, searches: Searches, fewest: Fleet) -> Fleet | None:
+    """The plan one would launch, where published runs do not tell it from the fewest GPUs."""
+    plan, result = searches.of(replace(request, objectives=_FEWEST))
+    found = result.recommended
+    if found is None:
+        return None
+    chosen = Fleet.of(plan, found)
+    sure = found.source.confidence(chosen.num_gpus)
+    factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
+    return chosen if chosen.num_gpus <= factor * fewest.num_gpus else None
 
 
 def _least(fleet: Fleet, request: Request) -> int:

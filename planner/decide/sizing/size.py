@@ -41,6 +41,8 @@ Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 
 # Without any of them the fewest GPUs are those whose memory is large enough.
 _TRAINING = terms_about("sized")
+SURELY = 0.9
+"""The confidence of sizes where none is given: what is bought is kept by 9 of 10 runs like it."""
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
 COST = "cost"
@@ -50,7 +52,7 @@ _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
 @record(kw_only=True, repr=False)
 class Sizes:
-    """The sizes of a run or a service, the cheapest first, those without a plan last."""
+    """The sizes of a run or a service, the cheapest in a bad case first, without a plan last."""
 
     request: Request
     sizes: tuple[Size, ...]
@@ -75,6 +77,11 @@ class Sizes:
         Within a limit of power or a budget the one that carries most.
         """
         return self.found[0] if self.found else None
+
+    @property
+    def proven(self) -> Size | None:
+        """The cheapest whose software was measured on its GPU; None without any."""
+        return next((size for size in self.found if size.is_proven), None)
 
     @cached_property
     def hours(self) -> Mapping[str, list[Value]]:
@@ -118,7 +125,8 @@ def size_all(
     With a ``load`` the service is sized for its peak, and its day is priced with the contracts;
     GPUs that are had by the hour start ``startup_time`` seconds before they serve. A service
     without a rate is as large as a limit of power, or a ``budget``, lets it be; of a run the latter
-    is the limit of its cost, and both are kept by the fastest.
+    is the limit of its cost, and both are kept by the fastest. Limits hold for `SURELY` of runs
+    like these where the request has no confidence.
 
     Raises
     ------
@@ -128,6 +136,7 @@ def size_all(
     WorkersLost
         Worker processes ended again and again.
     """
+    request = sure(request)
     tasks = tasks_of(
         request, contracts, load=load, startup_time=startup_time, budget=budget, said=said
     )
@@ -184,6 +193,7 @@ def tasks_of(
     SpecError, SearchSpaceError
         As `size_all`, before any is sized.
     """
+    request = sure(request)
     if budget is not None and _trains(request) and budget.period is None:
         bounds = {**request.constraints, COST: budget.amount}
         if COST in request.constraints:
@@ -203,6 +213,11 @@ def tasks_of(
         )
         for gpu in _gpus(request)
     ]
+
+
+def sure(request: Request) -> Request:
+    """The request at the confidence that sizes have where it gives none."""
+    return request if request.confidence is not None else replace(request, confidence=SURELY)
 
 
 def _run(tasks: Sequence[Task], workers: int) -> Iterator[Sizing]:

@@ -12,6 +12,7 @@ from planner.base.enums import (
     Contract,
 )
 from planner.base.records import record
+from planner.base.training_names import TrainingObjective
 from planner.estimators.contract import Charge, charge
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import Estimate
@@ -20,11 +21,12 @@ from planner.estimators.training.share import Setting
 from planner.formulas import goodput as formulas
 from planner.formulas.goodput import calendar_time
 from planner.formulas.money import time_to_train
-from planner.specs.reliability import Checkpoints, ReliabilitySpec
+from planner.formulas.power import range_of_product
+from planner.specs.reliability import NO_CAMPAIGN, Campaign, Checkpoints, ReliabilitySpec
 from planner.specs.site import Site
 
-LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers")
-"""What takes calendar time from training."""
+LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers", "campaign")
+"""What takes calendar time from training; the campaign is what is more than one undisturbed run."""
 
 
 @record(kw_only=True)
@@ -73,11 +75,25 @@ def goodput(setting: Setting, site: Site, num_gpus: FloatArray, end: str = "typi
     first = n.flat[0] if n.size else np.nan
     n = np.asarray(first) if np.all(n == first) else n
     size, node = checkpoint_size(setting), setting.machine.cluster.gpus_per_node
-    return _goodput(site.reliability, site.contract == Contract.SPOT, size, node, n, end)
+    is_spot, campaign = site.contract == Contract.SPOT, campaign_of(setting, site).typical
+    return _goodput(site.reliability, is_spot, size, node, n, end, campaign)
+
+
+def campaign_of(setting: Setting, site: Site) -> Campaign:
+    """What a run takes beyond its steps and failures: of pretraining, of which campaigns are."""
+    work, known = setting.workload, site.reliability.campaign
+    is_pretraining = work.training_objective is TrainingObjective.PRETRAIN and not work.is_frozen
+    return known if known is not None and is_pretraining else NO_CAMPAIGN
 
 
 def _goodput(
-    spec: ReliabilitySpec, is_spot: bool, size: float, node: int, n: FloatArray, end: str
+    spec: ReliabilitySpec,
+    is_spot: bool,
+    size: float,
+    node: int,
+    n: FloatArray,
+    end: str,
+    campaign: float = 1.0,
 ) -> Goodput:
     """The same of n GPUs, so many on a ``node``, with checkpoints of a ``size`` [byte]."""
     rate = formulas.interruption_rate(
@@ -105,7 +121,13 @@ def _goodput(
         blocking_time=blocking,
         checkpoint_interval=interval,
         recovery_time=recovery,
-        left=dict(zip(LOSSES, (*parts, _at_pace_of_slowest(spec, n)), strict=True)),
+        left=dict(
+            zip(
+                LOSSES,
+                (*parts, _at_pace_of_slowest(spec, n), np.asarray(1 / campaign)),
+                strict=True,
+            )
+        ),
     )
 
 
@@ -143,10 +165,13 @@ def checkpoint_size(setting: Setting) -> float:
 
 
 def calendar_factors(setting: Setting, site: Site, num_gpus: float) -> tuple[float, float]:
-    """Between which factors the calendar time lies that published failure rates tell."""
+    """Between which factors the calendar time lies, by published failure rates and campaigns."""
     is_spot, size = site.contract == Contract.SPOT, checkpoint_size(setting)
     node = setting.machine.cluster.gpus_per_node
-    return _calendar_factors(site.reliability, is_spot, size, node, float(num_gpus))
+    failures = _calendar_factors(site.reliability, is_spot, size, node, float(num_gpus))
+    campaign = campaign_of(setting, site)
+    ends = campaign.low / campaign.typical, campaign.high / campaign.typical
+    return range_of_product(failures, ends)
 
 
 @lru_cache(maxsize=1024)

@@ -75,6 +75,7 @@ def finish_search(
             "recommended_load": load_line(plan, best),
             "recommended_sure": _sureness(plan, best),
             "open_facts": _open_facts(plan, best),
+            "proven_row": _proven_row(plan, result),
             "fastest": PinnedPlan.of(plan, fastest.row).to_dict(),
             "fastest_row": full_rows(fastest.columns(), plan.problem.sources)[0],
             "comparisons": {
@@ -106,6 +107,12 @@ def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
         return {}
     factor = float(sure.layout) if plan.problem.has_ties else 1.0
     return {"basis": sure.basis, "tie_factor": factor}
+
+
+def _proven_row(plan: Plan, result: SearchResult) -> dict[str, Any] | None:
+    """The row of the best plan whose software was measured on its GPU; None without any."""
+    best = result.proven
+    return None if best is None else full_rows(best.columns(), plan.problem.sources)[0]
 
 
 def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:

@@ -12,12 +12,13 @@ from planner.base import text
 from planner.base.cells import Row
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
+from planner.decide.levers import Lever
 from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import rows_of
 from planner.optimize.constraints import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
-from planner.optimize.result_columns import full_columns, intervals
+from planner.optimize.result_columns import ends_of, full_columns, intervals
 from planner.optimize.source import Candidates, Columns, first_row
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, glossary, terms_of
@@ -49,11 +50,18 @@ from planner.show.views.overview import (
 )
 from planner.show.views.parts import host_words, paged_words
 from planner.show.views.rows import row_files
-from planner.show.views.sure import reached_pairs, short_open_lines, sure_lines, told_names
+from planner.show.views.sure import (
+    reached_pairs,
+    short_open_lines,
+    sure_lines,
+    told_ends,
+    told_names,
+)
 from planner.show.views.told import (
     ends_in,
     label,
     number_of,
+    plan_of,
     settings_text,
     share,
     short_plan,
@@ -81,10 +89,19 @@ def interrupted_message(plan: Plan, result: SearchResult) -> str:
 
 
 def answer_blocks(
-    plan: Plan, result: SearchResult, top: int, *, is_full: bool = False
+    plan: Plan,
+    result: SearchResult,
+    top: int,
+    *,
+    is_full: bool = False,
+    levers: Sequence[Lever] = (),
 ) -> Iterator[Block]:
-    """What a search found, and that it was interrupted."""
+    """What a search found, which ``levers`` would change it, and that it was interrupted."""
     yield from (_search_blocks if is_full else _brief_blocks)(plan, result, top)
+    if levers:
+        yield GAP
+        yield said("What would change the answer:", mark=TOTAL, indent="")
+        yield said(*lever_lines(levers), most=_LINES)
     if result.interrupted:
         yield Title(text=interrupted_message(plan, result))
     if is_full:
@@ -118,7 +135,9 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
         return
     row = result.recommended_row
     yield GAP
-    yield said(f"Recommended: {short_plan(plan, row)}", mark=BEST, indent="")
+    yield said(headline(plan, result), mark=BEST, indent="")
+    if line := proven_line(plan, result):
+        yield said(line, most=_LINES)
     yield from _reached_blocks(plan, result.recommended, row)
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     best = first_row(result.table)
@@ -175,7 +194,7 @@ def _reached_blocks(
     yield Pairs(pairs=recommended_pairs(plan, row, sure, facts), is_beside=True)
     asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     limits = limit_rows(candidates, asked) if sure is not None else ()
-    basis = "" if sure is None else sure.basis
+    basis = "" if sure is None else sure.basis + ", not proven" * (not sure.is_proven)
     yield said(*signed_lines({**candidates.source.asked, **row}))
     yield said(*sure_lines(basis, limits, facts), *short_open_lines(plan, facts))
 
@@ -198,6 +217,61 @@ def recommended_pairs(
     on_host = host_words(row, machine)
     beside = {"host memory": on_host, "paged": paged_words(row)}
     return pairs | {name: words for name, words in beside.items() if words}
+
+
+def headline(plan: Plan, result: SearchResult) -> str:
+    """The recommended plan, that nobody measured its like, and how surely it keeps its limits."""
+    best = result.recommended
+    if best is None:
+        return ""
+    words = [f"Recommended: {short_plan(plan, best.row)}"]
+    sure = best.source.confidence(number_of(best.row, "num_gpus"))
+    if sure is not None and not sure.is_proven:
+        words.append("not proven")
+    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    chances = [row["probability"] for row in limit_rows(best, asked)] if sure else []
+    known = [float(one) for one in chances if one is not None]
+    if known:
+        words.append(f"{text.chance(min(known))} likely to keep {_limits_words(len(known))}")
+    return "; ".join(words)
+
+
+def _limits_words(number: int) -> str:
+    return "its limit" if number == 1 else "the tightest of its limits"
+
+
+def proven_line(plan: Plan, result: SearchResult) -> str:
+    """Of a recommended plan that nobody measured the like of the best one that somebody did."""
+    best = result.recommended
+    if best is None:
+        return ""
+    sure = best.source.confidence(number_of(best.row, "num_gpus"))
+    if sure is None or sure.is_proven:
+        return ""
+    software = best.row[plan.workload.profile_kind]
+    missing = f"Not proven: no published run of {software} on {best.row['gpu']} is known"
+    if result.proven is None:
+        return f"{missing}, nor of any other choice here."
+    row = first_row(full_columns(result.proven.columns(), plan.problem.sources))
+    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    mine, other = number_of(best.row, column), number_of(row, column)
+    away = "" if not mine else f", {'+' if other > mine else '-'}{share(abs(other / mine - 1))}"
+    reached = told(column, row[column], ends_in(column, row))
+    where = f"{number_of(row, 'num_gpus'):,.0f} x {row['gpu']}, {plan_of(plan.workload, row)}"
+    return f"{missing}. Best proven: {where}; {label(column)} {reached}{away}"
+
+
+def lever_lines(levers: Iterable[Lever]) -> Iterator[str]:
+    """A line for each question, with its other answers, what moves most first."""
+    by_name: dict[str, list[Lever]] = {}
+    for one in levers:
+        by_name.setdefault(one.name, []).append(one)
+    for name, several in by_name.items():
+        first = several[0]
+        reached = told(first.column, first.row[first.column])
+        others = [f"{one.other} {100 * one.change:+.0f} %" for one in several]
+        others[0] += f" ({label(first.column)} {reached})"
+        yield f"{name} ({first.own} here): {', '.join(others)}"
 
 
 def fastest_line(
@@ -287,7 +361,8 @@ def _told(plan: Plan, compared: Comparison) -> list[str]:
     table = full_columns(compared.table, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, table)
     changes = _changes(plan, compared)
-    reached = [told(column, row[column], ends_in(column, row)) for row in rows_of(table)]
+    rows = _with_open_facts(plan, compared, [*rows_of(table)])
+    reached = [told(column, row[column], ends_in(column, row)) for row in rows]
     first, others = changes[:1], zip(changes[1:], reached[1:], strict=False)
     return [*first, *(f"{words}: {value}" for words, value in others)]
 
@@ -316,15 +391,32 @@ def _change(sign: int, loss: float) -> str:
 
 def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int) -> Iterator[Block]:
     table, objective = full_columns(columns, plan.problem.sources), plan.problem.objectives[0]
-    rows = [*rows_of(table)]
+    rows = _with_open_facts(plan, compared, [*rows_of(table)][:most])
+    left = len(compared.losses) - len(rows)
     made = compared_columns(
-        plan.workload, plan.problem.axes, compared.axis, rows, compared.losses,
+        plan.workload, plan.problem.axes, compared.axis, rows, compared.losses[: len(rows)],
         column=of_objective(plan, objective.name, table), goal=objective.name, sign=objective.sign,
     )  # fmt: skip
     cells = [*zip(*(one.cells for one in made), strict=True)]
-    yield grid([one.header for one in made], cells[:most], words=(0, 1), marked=[BEST])
-    if len(rows) > most:
-        yield said(f"and {len(rows) - most} more: --full")
+    yield grid([one.header for one in made], cells, words=(0, 1), marked=[BEST])
+    if left:
+        yield said(f"and {left} more: --full")
+
+
+def _with_open_facts(
+    plan: Plan, compared: Comparison, rows: Sequence[Mapping[str, object]]
+) -> list[Mapping[str, object]]:
+    """Rows of a comparison with the intervals that the recommended plan is told with."""
+    found: list[Mapping[str, object]] = []
+    for at, row in enumerate(rows):
+        ends = told_ends(plan, compared.plans[at]) if at < len(compared.plans) else {}
+        told = {
+            end: value
+            for column, both in ends.items()
+            for end, value in zip(ends_of(column), both, strict=True)
+        }
+        found.append({**row, **told})
+    return found
 
 
 def compared_columns(

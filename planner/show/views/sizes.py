@@ -11,10 +11,19 @@ from planner.base.cells import number
 from planner.base.units import HOUR
 from planner.confidence.intervals import MEDIAN
 from planner.decide.sizing.day import Day
-from planner.decide.sizing.fleet import RATE, SUFFIXES, Fleet, Margin, Size
+from planner.decide.sizing.fleet import (
+    RATE,
+    SUFFIXES,
+    Fleet,
+    Margin,
+    Size,
+    bad_cost,
+    tied_with_first,
+)
 from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.size import Sizes
 from planner.optimize.collector import known_value
+from planner.optimize.result_columns import RUNS
 from planner.question.terms import glossary, term_of_column
 from planner.show.page import (  # fmt: skip
     BEST,
@@ -47,7 +56,7 @@ from planner.workloads.registry import workload_of
 
 _MOST_REASONS = 40
 # What a narrow terminal leaves out comes last.
-_RANKS = {"gpu": 0, "num_gpus": 0, "least spare": 2, "plan": 3}
+_RANKS = {"rank": 0, "gpu": 0, "num_gpus": 0, "least spare": 2, RUNS: 2, "plan": 3}
 _BOTH = {"fewest, cheapest": "both"}
 _TIME = "calendar_time_days"
 _COSTS = ("cost_usd", "cost_per_hour_usd")
@@ -58,6 +67,7 @@ BY_COST = "By cost, then GPUs"
 A_DAY = "A day, by cost"
 HOURLY = "Hour by hour"
 _LIMIT = "limit_"
+_BATCH = "global_batch_size"
 Rows = Sequence[Mapping[str, object]]
 AnyRow = TypeVar("AnyRow", bound=Mapping[str, object])
 _SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
@@ -80,6 +90,7 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
         has_contract = any(size.is_other_contract for size in sizes.found)
         yield Title(text=BY_COST)
         yield choices_table(choice_columns(rows, has_contract=has_contract))
+        yield said(*row_lines(rows))
     yield said(*note_lines(sizes), *reason_lines(sizes))
 
 
@@ -140,6 +151,12 @@ def best_lines(sizes: Sizes) -> list[str]:
         lines.append(
             _best_line("Cheapest at a price without doubts", solid, _cheapest(solid), sure)
         )
+    if not best.is_proven:
+        lines.append(_proven_line(best, sizes.proven, sure))
+    if line := _spare_line(best.cheapest or best.fewest):
+        lines.append(line)
+    if best.simplest is not None:
+        lines.append(_best_line("Simplest that ties with it", best, best.simplest, sure))
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     if _fewest(fewest) is not (best.cheapest or best.fewest):
         lines.append(_best_line("Fewest", fewest, fewest.fewest, sure))
@@ -150,6 +167,26 @@ def best_lines(sizes: Sizes) -> list[str]:
         )
         lines.append(_best_line("Fastest within the budget", fastest, fastest.fastest, sure))
     return lines
+
+
+def _spare_line(fleet: Fleet | None) -> str:
+    """What one more replica costs, so that one may fail; empty where that is not known."""
+    spare = fleet and fleet.with_spare
+    if not spare:
+        return ""
+    gpus, cost = spare
+    hourly = f", {text.significant(cost)} USD per hour" if math.isfinite(cost) else ""
+    return f"With a spare of each worker (N+1): {gpus:,} GPUs{hourly}"
+
+
+def _proven_line(best: Size, proven: Size | None, sure: float) -> str:
+    """That nobody measured the like of the cheapest, and the cheapest that somebody did."""
+    row = _row(best)
+    software = row[_workload(row).profile_kind]
+    missing = f"Not proven: no published run of {software} on {best.gpu} is known"
+    if proven is None:
+        return f"{missing}, nor of any other choice here."
+    return f"{missing}. {_best_line('Best proven', proven, proven.cheapest or proven.fewest, sure)}"
 
 
 def note_lines(sizes: Sizes) -> list[str]:
@@ -237,6 +274,8 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
         return ""
     row, parts = fleet.row, [f"{word}: {fleet.num_gpus:,} x {_named(size)}"]
     parts.append(f"{row[_workload(row).profile_kind]}, {_brief(row)}")
+    if not fleet.is_proven:
+        parts.append("not proven")
     for column in COSTS:
         if column in row and math.isfinite(number(row[column] or None)):
             words = told(column, row[column], ends_in(column, row))
@@ -286,17 +325,35 @@ def _from_to(least: int, most: int) -> str:
 
 
 def by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
-    """Rows of choices, the cheapest first, then those of the fewest GPUs."""
+    """Rows of choices, the cheapest in a bad case first, then those of the fewest GPUs."""
 
     def order(row: Mapping[str, object]) -> tuple[float, float]:
-        cost = next((number_of(row, name) for name in COSTS if row.get(name) is not None), math.nan)
+        cost = bad_cost(row)
         return math.inf if math.isnan(cost) else cost, number_of(row, "num_gpus")
 
     return sorted(rows, key=order)
 
 
+def row_lines(rows: Rows) -> Iterator[str]:
+    """What marks in a table of choices mean, and what its rows do not have in common."""
+    if any(tied_with_first(rows)):
+        yield "= tied with #1: published runs do not tell which is cheaper"
+    if any(row.get(RUNS) == 0 for row in rows):
+        yield "runs like it 0: not proven, no published run of this software on this GPU"
+    batches = sorted({number_of(row, _BATCH) for row in rows} - {math.nan})
+    if len(batches) > 1 and all(map(math.isfinite, batches)):
+        least, most = text.count(batches[0]), text.count(batches[-1])
+        yield (
+            f"Batches differ by row, {least} to {most} sequences, as GPUs share them: "
+            "--global-batch-size sizes all at one"
+        )
+
+
 def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column]:
     """Cells of every choice: rows of a size as its files have them."""
+    tied = tied_with_first(rows)
+    ranks = [f"{place}{'=' * is_tied}" for place, is_tied in enumerate(tied, start=1)]
+    yield Column("rank", ranks, "#", numeric=False)
     yield Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False)
     contracts = [str(row.get("contract") or "") for row in rows]
     if len(set(contracts)) > 1 or has_contract:
@@ -316,6 +373,11 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
         if column.startswith(_LIMIT) and (stem := column.removeprefix(_LIMIT))
         if (term := term_of_column(stem)) is not None
     }
+    batches = [number_of(row, _BATCH) for row in rows]
+    if len({*batches}) > 1 and all(map(math.isfinite, batches)):
+        yield Column(_BATCH, _counts(rows, _BATCH), "batch")
+    if any(row.get(RUNS) == 0 for row in rows):
+        yield Column(RUNS, _counts(rows, RUNS), "runs like it")
     if _TIME in rows[0] and not {*limited} & set(DEADLINES):
         yield Column("time", [told_cell(_TIME, row, told(_TIME, row[_TIME])) for row in rows])
     for name, (stem, scale) in limited.items():

@@ -1,0 +1,144 @@
+"""What a buyer can change, and what the answer then is: each lever searched anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from planner.base.cells import Row, number
+from planner.base.enums import Contract
+from planner.base.records import record
+from planner.base.units import HOUR
+from planner.confidence.intervals import MEDIAN
+from planner.decide.open_facts import MOVES
+from planner.errors import PlannerError
+from planner.optimize.collector import known_value
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.result_columns import full_columns
+from planner.optimize.source import first_row
+from planner.question.request import ALL, Request
+from planner.question.terms import glossary
+from planner.specs.price import CONTRACTS
+from planner.workloads.plan import Plan, make_plan
+from planner.workloads.registry import workload_of
+
+if TYPE_CHECKING:
+    from planner.optimize.result import SearchResult
+
+# Costs, of which a plan has one at least; by the load where there is one.
+_COSTS = "cost_usd", "cost_per_hour_usd", "cost_per_million_tokens_usd"
+_HALVES = 0.5, 2.0
+_SURE = 0.9
+
+
+@record(kw_only=True)
+class Lever:
+    """One answer of a question changed, and the plan that one would then launch.
+
+    ``name`` is the question, ``own`` and ``other`` its answers. ``row`` has the result columns of
+    the other plan; empty where there is none. ``change`` is that of ``column`` as a share.
+    """
+
+    name: str
+    own: str
+    other: str
+    column: str
+    row: Row
+    change: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain words and numbers, as JSON takes them."""
+        return {
+            "lever": self.name,
+            "own": self.own,
+            "other": self.other,
+            "column": self.column,
+            "value": known_value(self.row.get(self.column)),
+            "change": known_value(self.change),
+        }
+
+
+def levers(plan: Plan, result: SearchResult) -> list[Lever]:
+    """What moves the cost of a recommended plan by more than a tenth, most first.
+
+    Number formats, software, numbers of GPUs and the confidence are tried one at a time where the
+    question has one answer to each, by a search of its own; contracts by their prices. What cannot
+    be planned is left out.
+    """
+    if result.recommended is None:
+        return []
+    own = first_row(full_columns(result.recommended.columns(), plan.problem.sources))
+    column = _column(plan.request, own)
+    tried = [*_contracts(plan.request, own, column)]
+    for name, mine, other, answers in _trials(plan.request, own):
+        row = _searched(plan.request.changed(**answers))
+        tried.append(_lever((name, mine, other), column, own, row))
+    found = [one for one in tried if math.isfinite(one.change) and abs(one.change) > MOVES]
+    return sorted(found, key=lambda one: -abs(math.log1p(max(one.change, -0.999))))
+
+
+def _column(request: Request, own: Row) -> str:
+    """The cost that levers are told by; the time where no price is known."""
+    order = _COSTS if request.request_rate is not None else (_COSTS[0], _COSTS[2], _COSTS[1])
+    known = (name for name in order if math.isfinite(number(own.get(name))))
+    return next(known, "time_to_train_days" if "time_to_train_days" in own else "num_gpus")
+
+
+def _trials(request: Request, own: Row) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
+    """Each lever with the plan's answer, another one, and the fields of the request for it."""
+    workload = workload_of(request.workload)
+    parameter = workload.precision
+    mine = str(own.get(parameter, ""))
+    if parameter in own and parameter not in request.settings:
+        for other in glossary()[parameter].common.split():
+            if other != mine:
+                yield "precision", mine, other, {"precision": other}
+    software = workload.profile_kind
+    if isinstance(getattr(request, software), str) and getattr(request, software) != ALL:
+        yield software, str(own[software]), "any", {software: None}
+    count = request.num_gpus
+    if isinstance(count, int):
+        for factor in _HALVES:
+            other_count = int(count * factor)
+            if other_count >= 1 and other_count != count:
+                yield "number of GPUs", f"{count:,}", f"{other_count:,}", {"num_gpus": other_count}
+    if request.request_rate is not None or request.constraints:
+        sure = request.limit_confidence
+        other_sure = _SURE if sure == MEDIAN else MEDIAN
+        yield "confidence", f"{sure:g}", f"{other_sure:g}", {"confidence": other_sure}
+
+
+def _contracts(request: Request, own: Row, column: str) -> Iterator[Lever]:
+    """The same plan at the prices of other contracts."""
+    if request.price is not None or column not in _COSTS:
+        return
+    mine = str(own.get("contract", Contract.ON_DEMAND))
+    for contract in CONTRACTS:
+        if contract == mine:
+            continue
+        try:
+            sources = make_plan(request.changed(contract=contract, gpu=own["gpu"])).problem.sources
+        except PlannerError:
+            continue
+        offers = {source.site.offer.value * HOUR for source in sources if source.site.offer}
+        if len(offers) == 1 and own.get("prefill_gpu") in (None, "", own["gpu"]):
+            scale = offers.pop() / number(own["price_per_gpu_hour_usd"])
+            row = {**own, column: number(own[column]) * scale}
+            yield _lever(("contract", mine, str(contract)), column, own, row)
+
+
+def _searched(request: Request) -> Row:
+    """The result columns of the plan that a search recommends; empty without one."""
+    try:
+        best = exhaustive_search(make_plan(request).problem).recommended
+    except PlannerError:
+        return {}
+    return {} if best is None else best.row
+
+
+def _lever(words: tuple[str, str, str], column: str, own: Row, row: Row) -> Lever:
+    name, mine, other = words
+    value, before = number(row.get(column)), number(own.get(column))
+    change = value / before - 1 if before > 0 else math.nan
+    return Lever(name=name, own=mine, other=other, column=column, row=row, change=change)

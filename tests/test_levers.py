@@ -1,0 +1,64 @@
+"""Levers: what another answer to one question makes of the cost, against searches of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+import planner
+from planner.decide.levers import Lever, levers
+from planner.optimize.exhaustive import exhaustive_search
+from planner.question.request import Request
+from planner.workloads.plan import make_plan
+
+TRAIN = Request(
+    model="llama-3.1-70b",
+    gpu="h100",
+    num_gpus=256,
+    total_tokens=1e12,
+    framework="megatron-bridge",
+    objectives=("cost",),
+)
+SERVE = Request(
+    workload="serve", model="llama-3.1-8b", gpu="h100", engine="vllm", request_rate=20.0
+)
+
+
+def found(request: Request) -> dict[tuple[str, str], Lever]:
+    plan = make_plan(request)
+    return {(one.name, one.other): one for one in levers(plan, exhaustive_search(plan.problem))}
+
+
+def test_a_number_format_that_costs_less_is_told_as_a_search_has_it() -> None:
+    own, fp8 = (
+        planner.search(base=TRAIN, precision=name).recommended_row for name in ("bf16", "fp8")
+    )
+    lever = found(TRAIN)["precision", "fp8"]
+    assert lever.own == "bf16"
+    assert lever.change == pytest.approx(fp8["cost_usd"] / own["cost_usd"] - 1)
+    assert lever.change < -0.1
+
+
+def test_contracts_are_levers_by_their_prices() -> None:
+    known = {one.other: one for one in found(TRAIN).values() if one.name == "contract"}
+    assert known
+    for name, lever in known.items():
+        other = planner.estimate(base=TRAIN, contract=name, settings={"tp": 8, "zero": 1})
+        own = planner.estimate(base=TRAIN, settings={"tp": 8, "zero": 1})
+        price = "price_per_gpu_hour_usd"
+        (mine,), (theirs,) = (one.to_frame()[price] for one in (own, other))
+        assert lever.change == pytest.approx(theirs / mine - 1), name
+    priced = Request(**vars(TRAIN) | {"price": 2.0})
+    assert not any(name == "contract" for name, _ in found(priced))
+
+
+def test_the_confidence_is_a_lever_of_what_is_served_at_a_rate() -> None:
+    lever = found(SERVE)["confidence", "0.9"]
+    assert lever.change > 0.1
+    assert lever.to_dict()["column"] == "cost_per_hour_usd"
+
+
+def test_levers_come_by_how_much_they_move_and_small_ones_not_at_all() -> None:
+    changes = [abs(one.change) for one in found(TRAIN).values()]
+    assert min(changes) > 0.1
+    several = Request(**vars(TRAIN) | {"num_gpus": (128, 256)})
+    assert not any(name == "number of GPUs" for name, _ in found(several))
