@@ -23,7 +23,7 @@ from planner.base.records import record
 from planner.base.version import __version__
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
 from planner.question.terms import Term, terms_of
-from planner.show.html import environment, plotly_script, static, style
+from planner.show.html import environment, static, style
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.specs.price import CONTRACTS
@@ -432,7 +432,6 @@ class Pages:
         made: dict[str, tuple[Callable[[], str], str]] = {
             "page.css": (style, "text/css"),
             "page.js": (lambda: static("page.js"), "text/javascript"),
-            "plotly.js": (plotly_script, "text/javascript"),
             "ui.css": (lambda: static("ui.css", _PACKAGE), "text/css"),
             "ui.js": (lambda: static("ui.js", _PACKAGE), "text/javascript"),
         }
@@ -572,7 +571,6 @@ class Pages:
             job=found.name if isinstance(found, Asked) else "",
             title="" if answer is None else answer.title,
             content="" if answer is None else Markup(answer.content),
-            data="" if answer is None else Markup(answer.data),
         )
         busy = isinstance(error, Refused) and error.status == 503
         return HTMLResponse(text, 503 if busy else 200)  # a form that tells what is wrong is one

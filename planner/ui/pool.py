@@ -24,7 +24,7 @@ from planner.errors import InfeasibleError, PlannerError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.pages.document import Document
 from planner.pages.read import document_page
-from planner.show.html import environment, page_data
+from planner.show.html import environment
 from planner.show.views.documents import add_estimate, finish_search, object_text
 from planner.show.views.infeasible import infeasible_message
 from planner.show.views.rows import RowFiles, result_blocks
@@ -274,19 +274,16 @@ _WHERE = "the answer"
 
 @record(kw_only=True)
 class Answer:
-    """The object of ``--json`` as text; as a page its content and what its script draws, as HTML
-    and JSON.
-    """
+    """The object of ``--json`` as text, and as a page its content as HTML."""
 
     title: str
     object: str
     content: str
-    data: str
 
     @property
     def size(self) -> int:
         """Characters of all."""
-        return len(self.object) + len(self.content) + len(self.data)
+        return len(self.object) + len(self.content)
 
 
 def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -> Answer:
@@ -301,10 +298,8 @@ def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -
     if len(text) > limits.answer_bytes:
         raise Refused(_too_large(limits), 413)
     page = document_page(Document.of(json_of(text, _WHERE), _WHERE), Catalogue(specs))
-    templates = environment()
-    content = templates.get_template("content.html").render(page=page)
-    data = templates.from_string("{{ data|tojson }}").render(data=page_data(page))
-    made = Answer(title=page.title, object=text, content=content, data=data)
+    content = environment().get_template("content.html").render(page=page)
+    made = Answer(title=page.title, object=text, content=content)
     if made.size > limits.answer_bytes:
         raise Refused(_too_large(limits), 413)
     return made
