@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from planner.base import text
 from planner.base.reading import RESULT, read_json
@@ -21,6 +22,7 @@ from planner.pages.assumptions import (
     predicted_anew,
     used_specs,
 )
+from planner.pages.comparison import bounds_section, comparison_page
 from planner.pages.document import (
     ESTIMATE,
     SEARCH,
@@ -83,6 +85,7 @@ from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration, result_of
 
 _OF_PLAN = {"workload", "answers", "parameters"}
+_OF_COMPARISON, _OF_EXPLANATION = {"plans", "results", "sentences"}, {"plan", "row", "steps"}
 
 
 def page_of(path: Path, specs: Path | None = None) -> Page:
@@ -103,12 +106,27 @@ def page_of(path: Path, specs: Path | None = None) -> Page:
     table = read_json(path, RESULT)
     if isinstance(table, Mapping) and set(table) >= _OF_PLAN:
         return plan_page(PinnedPlan.from_dict(table, str(path)), str(path), catalogue)
+    if isinstance(table, Mapping) and isinstance(table.get("manifest"), Mapping):
+        if set(table) >= _OF_COMPARISON or "specs" in table:
+            return comparison_page(table, str(path))
+        if set(table) >= _OF_EXPLANATION:
+            return _explanation_page(table, str(path), catalogue)
     document = Document.of(table, str(path))
     page = document_page(document, catalogue)
     recommended = document.part("recommended", dict)
     if not recommended:
         return page
     return predicted_anew(page, PinnedPlan.from_dict(recommended, f"{path}: recommended"))
+
+
+def _explanation_page(table: Mapping[str, Any], where: str, catalogue: Catalogue) -> Page:
+    """The page of an explained plan: estimated anew, and what bounds it."""
+    page = plan_page(PinnedPlan.from_dict(table["plan"], where), where, catalogue)
+    return replace(
+        page,
+        title=f"Why does {page.subject} take what it takes?",
+        sections=[bounds_section(table, where), *page.sections],
+    )
 
 
 def document_page(document: Document, catalogue: Catalogue) -> Page:
@@ -406,6 +424,8 @@ def _operators(where: str, operators: Sequence[object]) -> Section:
         for name in names
         for words, is_time in [(name.removesuffix("_s").replace("_", " "), name.endswith("_s"))]
     ]
+    if "total_s" in names:
+        rows.sort(key=lambda one: -sum(numbers([one.get("total_s")])))
     cells = [[_cell(name, one.get(name)) for name in names] for one in rows]
     table = Table(name="operators", caption="Time by operator, of a step", heads=heads, rows=cells)
     return Section(title="Which operators take the time?", blocks=[table])

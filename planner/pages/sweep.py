@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from planner.base import text
+from planner.base.cells import Row as SweepRow
 from planner.base.cells import Value
 from planner.pages.assumptions import (
     assumptions,
@@ -44,6 +45,7 @@ from planner.show.page import (
     Page,
     Ranks,
     Section,
+    Table,
 )  # fmt: skip
 from planner.show.views.sure import fits_words
 from planner.specs.catalogue import Catalogue
@@ -97,9 +99,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         Section(
             title=f"What wins for {group_title(group)}?",
             blocks=[
-                *found_blocks(
-                    group, fronts.get((group.work, group.model), ()), name=f"matrix{number}"
-                ),
+                *_found(group, fronts.get((group.work, group.model), ()), f"matrix{number}"),
                 *_parts(group, rows, number),
             ],
         )
@@ -142,7 +142,19 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     )
 
 
-def _headline(groups: Sequence[Group], row: Row) -> str:
+def _found(group: Group, front: Sequence[SweepRow], matrix: str) -> list[Block]:
+    """What the command says of a group; the rows of its matrix with the best first."""
+    blocks = [*found_blocks(group, front, name=matrix)]
+    for at, block in enumerate(blocks):
+        if isinstance(block, Table) and block.name == matrix:
+            best = [max((cell.shade or 0.0 for cell in row), default=0.0) for row in block.rows]
+            order = sorted(range(len(best)), key=lambda n: -best[n])
+            rows = [block.rows[n] for n in order]
+            blocks[at] = replace(block, rows=rows, marked=[BEST] if any(best) else [])
+    return blocks
+
+
+def _headline(groups: Sequence[Group], row: SweepRow) -> str:
     """The cheapest scenario of one work; of several how often each GPU is the cheapest."""
     if len(groups) == 1:
         workload = workload_of(groups[0].workload)

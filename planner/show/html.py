@@ -92,6 +92,15 @@ def css(head: Head, cell: Cell) -> Markup:
     return Markup(' class="{}"').format(" ".join(names)) if names else Markup()
 
 
+def percent_of(value: float, whole: float) -> str:
+    """A length as CSS writes it.
+
+    >>> percent_of(1, 8)
+    '12.50%'
+    """
+    return f"{100 * value / whole:.2f}%"
+
+
 def hint_text(hints: Mapping[str, str]) -> str:
     """Names and what they are, a line each."""
     return "\n".join(f"{name}: {value}" for name, value in hints.items() if value)
@@ -112,9 +121,11 @@ def environment(*others: str) -> Environment:
         lstrip_blocks=True,
     )
     made.globals["version"] = __version__
-    filters = (joined, colors_of, explained, hint_text, part_label)
+    filters: tuple[Callable[..., object], ...] = (
+        joined, colors_of, explained, hint_text, part_label, percent_of,
+    )  # fmt: skip
     made.filters |= {one.__name__: one for one in filters}
-    made.globals |= {"percent": lambda value, whole: f"{100 * value / whole:.2f}%", "css": css}
+    made.globals |= {"css": css}
     return made
 
 
