@@ -47,7 +47,7 @@ def assumptions(
     if sources := [*_sources(specs, catalogue)]:
         heads, caption = ("spec", "figures", "source"), "Where the figures come from"
         table = grid(heads, sources, words=range(3), name="sources", caption=caption)
-        blocks.append(replace(table, is_small=False))
+        blocks.append(replace(table, is_small=False, is_folded=True))
     return Section(title="What does it rest on?", blocks=blocks)
 
 

@@ -52,7 +52,8 @@ def comparison_page(table: Written, where: str) -> Page:
     manifest = table["manifest"]
     sections = [*page.sections, manifest_section(manifest)]
     question = [*page.question, *version_notes(str(manifest.get("version")))]
-    return with_meanings(replace(page, question=question, sections=sections))
+    page = replace(page, question=question, sections=sections)
+    return with_meanings(page, str(table.get("plans", [{}])[0].get("workload", "")))
 
 
 def _specs_page(table: Written) -> Page:

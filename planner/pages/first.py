@@ -154,9 +154,10 @@ def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
     for name in dict.fromkeys([*workload.wording.told, *_COSTS, _MEMORY]):
         if math.isfinite(number_of(row, name)) and not says_nothing(name, row):
             found[label(name)] = told(name, row[name], ends_in(name, row))
+    badge = evidence(row.get("basis"))
     if math.isfinite(number_of(row, _FITS)):
         found["fits"] = text.chance(number_of(row, _FITS))
-    return found | {"price": price_words(row), "evidence": str(row.get("basis") or "")}
+    return found | {"price": price_words(row), "evidence": badge.text if badge else ""}
 
 
 def _where(row: AnyRow) -> str:
@@ -218,16 +219,16 @@ def ranking(
     return Ranks(name="answers", caption=caption, unit=f"{of}, {unit}" if unit else of, rows=made)
 
 
-def with_meanings(page: Page) -> Page:
-    """The page with what the terms on it mean."""
-    return replace(page, glossary=_meanings(page))
+def with_meanings(page: Page, workload: str) -> Page:
+    """The page with what the terms on it mean, which are those of a workload."""
+    return replace(page, glossary=_meanings(page, workload))
 
 
-def _meanings(page: Page) -> dict[str, str]:
+def _meanings(page: Page, workload: str) -> dict[str, str]:
     """What terms that stand on a page mean, by the name that it has for them."""
     known: dict[str, str] = {}
     for term in glossary().values():
-        if term.description:
+        if term.description and (not term.of or workload in term.of):
             known |= {n: term.description for n in (term.short, label(term.term)) if n}
     tables = [block for block in page.blocks if isinstance(block, Table)]
     heads = {head.text for table in tables for head in table.heads}

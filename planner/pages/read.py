@@ -197,7 +197,7 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
         answer=[*page.answer, *([f"{better}."] if better else [])],
         chart=_best_of_each(document, row, goals, compared, factor) if goals else None,
     )
-    return with_meanings(page)
+    return with_meanings(page, document.workload.name)
 
 
 def _asked(document: Document) -> str:
@@ -410,7 +410,7 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
             replace(one, blocks=rest) if one.title == _PARTS else one for one in page.sections
         ]
         page = replace(page, chart=bars[0], sections=sections)
-    return with_meanings(page)
+    return with_meanings(page, document.workload.name)
 
 
 def _operators(where: str, operators: Sequence[object]) -> Section:

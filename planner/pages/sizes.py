@@ -112,7 +112,7 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
         ],
     )
     if not rows:
-        return with_meanings(page)
+        return with_meanings(page, document.workload.name)
     row, column = rows[0], next(name for name in COSTS if name in rows[0])
     chart = None
     if _HOUR not in row:
@@ -122,7 +122,7 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
     first = ["num_gpus", column]
     sure = [{"probability": row["confidence"]}] if row.get("confidence") else []
     page = replace(page, figures=figures(row, ends_of_row(row), sure, first), chart=chart)
-    return with_meanings(replace(page, evidence=evidence(row.get("basis"))))
+    return with_meanings(replace(page, evidence=evidence(row.get("basis"))), document.workload.name)
 
 
 def _of_choice(document: Document, row: Row, days: Sequence[object]) -> str:

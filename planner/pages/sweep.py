@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections import Counter
@@ -26,6 +27,7 @@ from planner.pages.first import (
     evidence,
     figures,
     headline,
+    hints,
     ranking,
     with_meanings,
 )
@@ -73,9 +75,11 @@ from planner.sweeps.screen import (
     plan_in_short,
     where,
 )
-from planner.sweeps.summary import Group, summarize
+from planner.sweeps.summary import Group, Summary, summarize
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
+
+_MOST_WITHOUT = 200
 
 
 def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
@@ -90,10 +94,9 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     summary = summarize(sweep.rows(), plan)
     groups = summary.groups
     fronts = by_group(sweep.front_rows(), groups)
-    first = itertools.islice(sweep.rows(), MOST_ROWS + 1)
-    rows = [Row(dict(row.items()), where) for row in first]
     best = [row for group in groups for row in group.best.values()]
     numbers = {row["scenario"] for row in best}
+    rows = [Row(dict(row.items()), where) for row in _first_rows(sweep, numbers)]
     lines = [line for group in groups for line in _answers(group, is_named=len(groups) > 1)]
     sections = [
         Section(
@@ -108,7 +111,10 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     ]
     if rows:
         sections.append(
-            Section(title="What does every scenario take?", blocks=_scenarios(rows, plan, numbers))
+            Section(
+                title="What does every scenario take?",
+                blocks=_scenarios(rows, plan, numbers, summary),
+            )
         )
     used = specs_of_rows(best[:1])
     how = {"version": sweep.version, "command": f"planner sweep show {where}"}
@@ -125,7 +131,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         sections=[*sections, assumptions(used, catalogue), manifest_section(how)],
     )
     if not best:
-        return with_meanings(replace(page, headline="No scenario has a plan."))
+        return replace(page, headline="No scenario has a plan.")
     group, row = priced[0] if priced else (groups[0], best[0])
     workload = workload_of(group.workload)
     ends = {name: ends for name in row if (ends := measured_ends(name, row)) is not None}
@@ -138,8 +144,21 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
             ),
             evidence=evidence(row.get("basis")),
             chart=_ranking(workload, rows, priced) if priced else None,
-        )
+        ),
+        workload.name,
     )
+
+
+def _first_rows(sweep: Sweep, best: Collection[object]) -> list[SweepRow]:
+    """The best scenarios, then those that cost the least, and the first without a plan."""
+
+    def order(row: SweepRow) -> tuple[bool, float]:
+        cost = measured(COST, row)
+        return row["scenario"] not in best, cost if math.isfinite(cost) else math.inf
+
+    found = (row for row in sweep.rows() if row["feasible"])
+    others = (row for row in sweep.rows() if not row["feasible"])
+    return [*heapq.nsmallest(MOST_ROWS, found, order), *itertools.islice(others, _MOST_WITHOUT)]
 
 
 def _found(group: Group, front: Sequence[SweepRow], matrix: str) -> list[Block]:
@@ -217,9 +236,21 @@ def _parts(group: Group, rows: Sequence[Row], number: int) -> list[Block]:
     return breakdowns(labels, chosen, f"group{number}_") if chosen else []
 
 
-def _scenarios(rows: Sequence[Row], plan: SweepPlan, best: Collection[object]) -> list[Block]:
-    """Every scenario as a table, one for each workload, and cost against time as a chart."""
+def _scenarios(
+    rows: Sequence[Row], plan: SweepPlan, best: Collection[object], summary: Summary
+) -> list[Block]:
+    """The first scenarios as a table, one for each workload, and cost against time as a chart;
+    those without a plan are folded.
+    """
     blocks: list[Block] = []
+    notes = ["Marked: the best of each kind, as above."]
+    shown = sum(bool(row["feasible"]) for row in rows)
+    if shown < summary.feasible:
+        notes.append(
+            f"The {text.count(shown)} that cost the least of {text.count(summary.feasible)} with a "
+            "plan; the files of the sweep have all."
+        )
+    without = summary.scenarios - summary.feasible
     measures = [name for one in (COST, TIME) for name in MEASURES[one]]
     for workload in map(workload_of, dict.fromkeys(work.workload for work in plan.works)):
         those = [row for row in rows if row["workload"] == workload.name]
@@ -231,22 +262,18 @@ def _scenarios(rows: Sequence[Row], plan: SweepPlan, best: Collection[object]) -
         columns = ["scenario", *shown_columns(workload, those, goals, among)]
         name = f"scenarios_{workload.name}"
         found = [row for row in those if row["feasible"]]
-        found.sort(key=lambda row: (row["scenario"] not in best, _cost(row)))
         if found:
             table = make_table(
                 name, f"Scenarios of {workload.name}, the best first", workload, found, columns,
                 [BEST if row["scenario"] in best else "" for row in found],
-                ["Marked: the best of each kind, as above."],
+                notes,
             )  # fmt: skip
+            table = replace(table, hints=[hints(workload, row) for row in found])
             blocks += [*front_chart(name, columns, goals), table]
         if others := [row for row in those if not row["feasible"]]:
             names = ["scenario", *dict.fromkeys([*varied, "gpu", "num_gpus", "reason"])]
-            caption = f"{text.count(len(others))} scenarios without a plan, and why"
+            some = f"{text.count(len(others))} of " if len(others) < without else ""
+            caption = f"{some}{text.count(without)} scenarios without a plan, and why"
             no_plan = make_table(f"no_plan_{workload.name}", caption, workload, others, names)
             blocks.append(replace(no_plan, is_folded=True))
     return blocks
-
-
-def _cost(row: Row) -> float:
-    value = measured(COST, row)
-    return value if math.isfinite(value) else math.inf

@@ -19,7 +19,7 @@ from planner.workloads.base import Workload
 
 Rows = Sequence[Mapping[str, object]]
 
-MOST_ROWS = 2000
+MOST_ROWS = 1000
 """A page with more rows nobody reads, and few browsers sort."""
 
 PLAN = "plan"
@@ -266,6 +266,7 @@ def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> lis
     if len(axes) < 2:
         return []
     by = next((name for name in PLACES if name in columns and name != "num_gpus"), "")
+    shape = next((name for name in terms_about("terms") if name in columns and name != by), "")
     return [
         Scatter(
             name=f"{table}_chart",
@@ -274,6 +275,6 @@ def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> lis
             x=axes[1],
             y=axes[0],
             by=by,
-            label=PLAN,
+            shape=shape,
         )
     ]

@@ -125,7 +125,8 @@ def environment(*others: str) -> Environment:
         joined, colors_of, explained, hint_text, part_label, percent_of,
     )  # fmt: skip
     made.filters |= {one.__name__: one for one in filters}
-    made.globals |= {"css": css}
+    made.filters["short"] = "{:.8g}".format
+    made.globals["css"] = css
     return made
 
 

@@ -105,8 +105,8 @@ class Table:
 class Scatter:
     """Points whose axes the reader may choose among the columns of a table on the page.
 
-    ``table`` is its name, ``x``, ``y``, ``by`` and ``label`` those of columns: what is drawn first,
-    what has a colour of its own, and what a point is called.
+    ``table`` is its name, ``x``, ``y``, ``by`` and ``shape`` those of columns: what is drawn first,
+    what has a colour of its own, and what a shape.
     """
 
     kind: ClassVar[str] = "scatter"
@@ -116,7 +116,7 @@ class Scatter:
     x: str
     y: str
     by: str
-    label: str
+    shape: str = ""
 
 
 @record(kw_only=True)

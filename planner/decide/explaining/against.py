@@ -322,6 +322,7 @@ class ComparedPlans:
             "plans": [
                 {
                     "name": seen.name,
+                    "workload": seen.plan.workload.name,
                     "impossible": seen.reason,
                     "asked": seen.asked,
                     "basis": None if seen.reason or seen.sure is None else seen.sure.basis,

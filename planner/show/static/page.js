@@ -147,13 +147,14 @@
 
   const MOST_ENDS = 60;  // of more points the intervals hide each other
   const SERIES = 7;
+  const SHAPES = ["M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0Z", "M-4.4,-4.4H4.4V4.4H-4.4Z", "M0,-5.5L5.5,4H-5.5Z", "M0,-6L5,0L0,6L-5,0Z"];
   const STAR = "M0,-9L2.6,-3.2L8.6,-2.8L4,1.2L5.4,7.3L0,4L-5.4,7.3L-4,1.2L-8.6,-2.8L-2.6,-3.2Z";
 
   class Scatter {
     constructor(figure, sheet) {
       const place = (name) => sheet.names.indexOf(name);
-      const { x, y, by } = figure.dataset;
-      this.at = { x: place(x), y: place(y), by: place(by) };
+      const { x, y, by, shape } = figure.dataset;
+      this.at = { x: place(x), y: place(y), by: place(by), shape: place(shape) };
       this.sheet = sheet;
       this.drawn = figure.querySelector(".drawn");
       this.legend = figure.querySelector(".legend");
@@ -224,10 +225,11 @@
       const { sheet, at } = this;
       const named = (row) => (at.by < 0 ? "" : bare(row.cells[at.by]));
       const every = [...new Set(sheet.rows.map(named))];
+      const shapes = at.shape < 0 ? [] : [...new Set(sheet.rows.map((row) => bare(row.cells[at.shape])))];
       const rows = sheet.rows.filter((row) => !row.hidden && !this.hidden.has(named(row))
         && !Number.isNaN(number(row.cells[at.x])) && !Number.isNaN(number(row.cells[at.y])));
       const width = Math.max(this.drawn.clientWidth, 240);
-      const height = width > 700 ? 440 : 340;
+      const height = rows.length > 5 && width > 700 ? 440 : 340;
       const hasEnds = rows.length <= MOST_ENDS;
       const x = this.axis(rows, at.x, 64, width - 14, hasEnds);
       const y = this.axis(rows, at.y, height - 46, 26, hasEnds);
@@ -255,11 +257,11 @@
           element(group, "line", { x1: wide[0], x2: wide[1], y1: up, y2: up });
           element(group, "line", { x1: left, x2: left, y1: tall[0], y2: tall[1] });
         }
-        if (isBest(row)) element(group, "path", { d: STAR, transform: `translate(${left},${up})` });
-        else element(group, "circle", { cx: left, cy: up, r: 5 });
+        const shape = at.shape < 0 ? 0 : shapes.indexOf(bare(row.cells[at.shape])) % SHAPES.length;
+        element(group, "path", { d: isBest(row) ? STAR : SHAPES[shape], transform: `translate(${left},${up})` });
       }
       this.drawn.replaceChildren(svg);
-      this.tell(every);
+      this.tell(every, shapes);
     }
 
     // All that is known of a row: its hints, then its cells.
@@ -273,7 +275,7 @@
     }
 
     // Colours and their names, which hide their points when pressed.
-    tell(every) {
+    tell(every, shapes) {
       const buttons = every.length < 2 ? [] : every.map((name, n) => {
         const button = document.createElement("button");
         button.type = "button";
@@ -286,9 +288,13 @@
         });
         return button;
       });
-      const star = document.createElement("span");
-      star.textContent = "\u2605 the answer";
-      this.legend.replaceChildren(...buttons, star);
+      const signs = shapes.map((name, n) => `${"\u25cf\u25a0\u25b2\u25c6"[n % SHAPES.length]} ${name}`);
+      const notes = [...(shapes.length > 1 ? signs : []), "\u2605 the answer"].map((words) => {
+        const made = document.createElement("span");
+        made.textContent = words;
+        return made;
+      });
+      this.legend.replaceChildren(...buttons, ...notes);
     }
   }
 
@@ -301,10 +307,10 @@
     document.body.append(box);
     const hide = () => { box.hidden = true; };
     const show = (target, left, top) => {
-      const lines = target.dataset.tip.split("\n").map((line) => {
+      const lines = target.dataset.tip.split("\n").map((line, n, all) => {
         const made = document.createElement("div");
         const [name, ...rest] = line.split(": ");
-        if (rest.length && name.length < 30) {
+        if (all.length > 1 && rest.length && name.length < 30) {
           const strong = document.createElement("b");
           strong.textContent = name;
           made.append(strong, " ", rest.join(": "));
