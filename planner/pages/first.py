@@ -64,8 +64,8 @@ def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
     """The answer as a sentence: on what a model ``verb``, how long it takes, what it costs."""
     software = next((str(row[name]) for name in terms_about("software") if row.get(name)), "")
     contract = str(row.get("contract") or "")
-    places = [row["gpu"], "" if contract == "on-demand" else contract]
-    where = f"{row['model']} {verb} on {text.count(row[_GPUS])} x {' '.join(filter(None, places))}"
+    gpus = f"{_where(row)}{f' {contract}' if contract not in ('', 'on-demand') else ''}"
+    where = f"{row.get('model') or 'It'} {verb} on {gpus}"
     said = [
         words.format(told(name, row[name]))
         for phrases in (_TIMES, _COSTS)
@@ -149,6 +149,8 @@ def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
     """All that matters of a row: GPUs, plan, batch, results, memory, price, evidence."""
     if not row.get("feasible", True):
         return {"GPUs": _where(row), "no plan": str(row.get("reason") or "")}
+    if _GPUS not in row:  # a day, whose hours have plans
+        return {name.replace("_", " "): told(name, value) for name, value in row.items()}
     found = {"GPUs": _where(row), "plan": plan_of(workload, row)}
     found |= {label(name): text.value(row[name]) for name in _BATCHES if row.get(name)}
     for name in dict.fromkeys([*workload.wording.told, *_COSTS, _MEMORY]):

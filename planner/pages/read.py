@@ -39,6 +39,7 @@ from planner.pages.first import (
     figures,
     headline,
     hints,
+    price_words,
     ranking,
     verb,
     with_meanings,
@@ -249,7 +250,11 @@ def _page(
     return Page(
         title=f"How fast is {_asked(document)}, and what does it cost?",
         subject=model,
-        question=[*map(str, manifest.get("question") or ()), *document.notes],
+        question=[
+            *map(str, manifest.get("question") or ()),
+            *([f"Price: {words}."] if (words := price_words(row)) else []),
+            *document.notes,
+        ],
         headline=headline(document.workload, row, "runs best" if of else "runs"),
         figures=figures(row, ends, limits),
         evidence=evidence(sure.get("basis")),

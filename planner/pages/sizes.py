@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from planner.base import text
 from planner.pages.assumptions import (
@@ -23,6 +24,7 @@ from planner.pages.first import (
     figures,
     headline,
     hints,
+    price_words,
     ranking,
     verb,
     with_meanings,
@@ -42,6 +44,7 @@ from planner.show.page import (
     BEST,
     Block,
     Column,
+    Figure,
     Page,
     Section,
     grid,
@@ -57,11 +60,11 @@ from planner.show.views.sizes import (
     days_table,
     hour_columns,
 )  # fmt: skip
-from planner.show.views.told import layout_of, number_of
+from planner.show.views.told import layout_of, number_of, told
 from planner.specs.catalogue import Catalogue
 from planner.workloads.base import Workload
 
-_HOUR = "time"
+_HOUR, _COST = "time", "cost_usd"
 _OF_DAY = ("hours", "base_contract", "hourly_contract", "cost_usd")
 _GPU, _CONTRACT, _NUMBER = terms_about("priced")
 _AMONG = (_GPU, _CONTRACT, "choice", _NUMBER)
@@ -98,11 +101,11 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
         )
     asked = document.part("question", list)
     given = document.manifest.get("model")
-    model = str(rows[0]["model"] if rows else given or "the model")
+    model = str(rows[0].get("model") if rows and "model" in rows[0] else given or "the model")
     page = Page(
         title=f"How many GPUs does it take to {verb(document.workload)} {model}?",
         subject=model,
-        headline="No GPU does." if not rows else _of_choice(document, rows[0], days),
+        headline="No GPU does.",
         question=[*map(str, asked), *document.notes],
         answer=[*map(str, answer)] or ["No GPU does."],
         sections=[
@@ -111,27 +114,61 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
             manifest_section(document.manifest),
         ],
     )
-    if not rows:
-        return with_meanings(page, document.workload.name)
-    row, column = rows[0], next(name for name in COSTS if name in rows[0])
-    chart = None
-    if _HOUR not in row:
-        caption = "The cost on each GPU, the cheapest first"
-        names = lambda one: f"{text.count(one['num_gpus'])} x {_named(one)}"  # noqa: E731
-        chart = ranking(document.workload, rows, column, names, caption)
-    first = ["num_gpus", column]
-    sure = [{"probability": row["confidence"]}] if row.get("confidence") else []
-    page = replace(page, figures=figures(row, ends_of_row(row), sure, first), chart=chart)
-    return with_meanings(replace(page, evidence=evidence(row.get("basis"))), document.workload.name)
+    first = (
+        page
+        if not rows
+        else _of_days(page, document, days)
+        if days
+        else _of_choice(page, document, rows)
+    )
+    return with_meanings(first, document.workload.name)
 
 
-def _of_choice(document: Document, row: Row, days: Sequence[object]) -> str:
-    """The cheapest choice, and how surely it keeps its limits."""
-    if days:
-        return str(next(iter(document.part("answer", list)), ""))
+def _of_choice(page: Page, document: Document, rows: Sequence[Row]) -> Page:
+    """The page with the cheapest choice on its first screen, and how surely it keeps its limits."""
+    row, column = rows[0], next((name for name in COSTS if name in rows[0]), _NUMBER)
     sure = number_of(row, "confidence")
-    kept = f" {text.chance(sure)} of runs like this keep the limits." * math.isfinite(sure)
-    return f"{headline(document.workload, row, 'is cheapest')}{kept}"
+    kept = f" {text.chance(sure)} of runs like this keep the limits." if math.isfinite(sure) else ""
+    limits = [{"probability": sure}] if math.isfinite(sure) else []
+    cheapest = {_named(one): one for one in reversed(rows)}
+    each = [one for one in rows if cheapest[_named(one)] is one]
+    return replace(
+        page,
+        question=[*page.question, *([f"Price: {words}."] if (words := price_words(row)) else [])],
+        headline=f"{headline(document.workload, row, 'is cheapest')}{kept}",
+        figures=figures(row, ends_of_row(row), limits, [_NUMBER, column]),
+        evidence=evidence(row.get("basis")),
+        chart=ranking(
+            document.workload, each, column,
+            lambda one: f"{text.count(one[_NUMBER])} x {_named(one)}",
+            "The cost on each GPU, the cheapest first",
+        ),
+    )  # fmt: skip
+
+
+def _of_days(page: Page, document: Document, days: Sequence[object]) -> Page:
+    """The page with the cheapest day on its first screen."""
+    read = [Row(read_row(document.where, day), document.row_name) for day in days]
+    day, basis = read[0], [one.get("basis") for one in document.rows if one.get("basis")]
+    base, cost = text.count(day["base_gpus"]), told(_COST, day[_COST])
+    return replace(
+        page,
+        headline=f"A day of {page.subject} is cheapest on {day[_GPU]}: "
+        f"{text.count(day['most_gpus'])} GPUs at its peak, {base} held all day, {cost}.",
+        figures=[
+            Figure(name="GPUs at the peak", text=text.count(day["most_gpus"])),
+            Figure(
+                name="cost of a day", text=cost, between=f"{text.count(day['gpu_hours'])} GPU-hours"
+            ),
+            Figure(
+                name="used", text=text.percent(day["utilization"]), between="of what is paid for"
+            ),
+        ],
+        evidence=evidence(basis[0] if basis else ""),
+        chart=ranking(
+            document.workload, read, _COST, lambda one: str(one[_GPU]), "The cost of a day"
+        ),
+    )
 
 
 def _day(document: Document, rows: Sequence[Row], days: Sequence[object]) -> list[Block]:
@@ -165,6 +202,6 @@ def _choices(workload: Workload, rows: Sequence[Row]) -> list[Block]:
     return [*front_chart("choices", axes, [*costs[:1], "num_gpus"]), table, *bars]
 
 
-def _named(row: Row) -> str:
+def _named(row: Mapping[str, Any]) -> str:
     """The GPU of a row and on what terms it is had."""
     return f"{row.get('gpu', '')} {row.get('contract') or ''}".strip()
