@@ -26,7 +26,9 @@ from planner.show.page import (
 from planner.show.terminal import terminal_text
 from planner.show.views.told import told
 
-NAMES = ("train.json", "serve.json", "estimate.json", "size.json", "plan.toml", "sweep")
+NAMES = (
+    "train.json", "serve.json", "estimate.json", "size.json", "plan.toml", "explain.json", "sweep",
+)  # fmt: skip
 EVIL = "<img src=x onerror=alert(1)>|`*_[a](b)"
 
 

@@ -11,7 +11,10 @@ import pytest
 from planner.pages.read import page_of
 from planner.show.html import page_html
 
-NAMES = ("train.json", "serve.json", "estimate.json", "size.json", "sweep")
+NAMES = (
+    "train.json", "serve.json", "estimate.json", "size.json", "compare.json", "explain.json",
+    "sweep",
+)  # fmt: skip
 EVIL = "<b>bold</b><img src=x onerror='document.title=\"run\"'>"
 
 
