@@ -40,7 +40,7 @@ def test_a_form_becomes_a_command_an_answer_and_a_link(opened, address):
     assert "?model=llama-7b&num_gpus=8&space=small&settings=tp" in page.url
     assert page.locator("#command").text_content() == command
     assert page.locator("[name=settings]").input_value() == "tp=1,2 zero=1"
-    _wait_for(page, "document.querySelectorAll('.drawn .plot-container').length > 2")
+    _wait_for(page, "document.querySelectorAll('.chart :is(svg, .ranking, .stack)').length > 2")
     again = opened(page.url, 400, "dark")
     _wait_for(again, _ANSWERED)
     told = ".sentence >> nth=0"
