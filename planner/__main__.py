@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from planner.base.distribution import warn_of_others
-from planner.base.files import INTERRUPTED, install_handlers
+from planner.base.interrupts import INTERRUPTED, install_handlers
 
 _CLOSED_PIPE = 141
 # What a standard stream fails with; a file is named in its error.

@@ -1,19 +1,17 @@
-"""Files that are written whole or not at all, also where SIGINT or SIGTERM ends the process."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
-import signal
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import BinaryIO, TextIO, TypeVar
 
+from planner.base.interrupts import removed_if_ended
 from planner.errors import OutputError
 
 STDOUT = Path("-")
@@ -191,105 +189,3 @@ def _failed(path: Path, error: OSError | ValueError) -> OutputError:
         f"{path}: cannot be written ({reason}). "
         "Make room or choose another path; a file that was there is unchanged."
     )
-
-
-def cache_file(name: str) -> str:
-    """The place of a file or folder among the user's caches."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(home, "planner", name)
-
-
-def read_lines(file: str) -> list[str]:
-    """The lines of a file; none where it cannot be read."""
-    try:
-        with open(file, encoding="utf-8", errors="replace") as stream:
-            return stream.read().split("\n")
-    except OSError:
-        return []
-
-
-def keep_lines(file: str, lines: Iterable[str]) -> None:
-    """Replace a file whole; where that is not possible, nothing is kept.
-
-    Drafts of others are removed: their writers were killed, or keep nothing this time.
-    """
-    home, draft = os.path.dirname(file), f"{file}.{os.getpid()}"
-    with contextlib.suppress(OSError, UnicodeError):
-        os.makedirs(home, exist_ok=True)
-        for name in os.listdir(home):
-            if name.startswith(f"{os.path.basename(file)}."):
-                os.unlink(os.path.join(home, name))
-        with open(draft, "w", encoding="utf-8") as stream:
-            stream.write("\n".join(lines) + "\n")
-        os.replace(draft, file)
-
-
-INTERRUPTED = 130
-_WORDS = {signal.SIGINT: "Interrupted.\n", signal.SIGTERM: "Terminated.\n"}
-_SHOW_CURSOR = "\x1b[?25h"
-
-
-class _State:
-    """The process that the handlers belong to, its unfinished files, and a wish to end."""
-
-    def __init__(self) -> None:
-        self.owner = 0
-        self.unfinished: set[str] = set()
-        self.is_patient = False
-        self.is_asked = False
-
-
-_state = _State()
-
-
-def install_handlers() -> None:
-    """End the process in good order on SIGINT and SIGTERM; one that is ignored stays so."""
-    _state.owner = os.getpid()
-    for number in _WORDS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _handle)
-
-
-@contextlib.contextmanager
-def removed_if_ended(path: str) -> Iterator[None]:
-    """A file that is removed if the process is ended before this is over."""
-    _state.unfinished.add(path)
-    try:
-        yield
-    finally:
-        _state.unfinished.discard(path)
-
-
-@contextlib.contextmanager
-def patient() -> Iterator[None]:
-    """The first SIGINT is only noted, for `is_asked_to_stop`; the second ends the process."""
-    _state.is_patient, _state.is_asked = True, False
-    try:
-        yield
-    finally:
-        _state.is_patient = False
-
-
-def is_asked_to_stop() -> bool:
-    """Whether there was a SIGINT since `patient` began."""
-    return _state.is_asked
-
-
-def _handle(number: int, frame: FrameType | None) -> None:
-    if number == signal.SIGINT and _state.is_patient and not _state.is_asked:
-        _state.is_asked = True
-        return
-    if os.getpid() == _state.owner:  # a worker process has its own end, and no files
-        for path in _state.unfinished:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-        _say(_WORDS[signal.Signals(number)])
-    # An exception could be swallowed by the code it is raised in, an import above all.
-    os._exit(128 + number)
-
-
-def _say(words: str) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        if sys.stderr is not None and sys.stderr.isatty():
-            words = _SHOW_CURSOR + "\n" + words  # after the bar of a search
-        os.write(2, words.encode())

@@ -149,8 +149,7 @@ def _made(given: Given, status: Status, meaning: str) -> Line:
     return Line(line=given.line, option=given.option, text=text, status=status, meaning=meaning)
 
 
-# What a plan needs and a launch file may leave open, with what it is called in a message.
-_NEEDED = {"model": "the model", "gpu": "the GPU", "num_gpus": "the number of GPUs"}
+_NEEDED = terms_about("needed")
 _OF_GPUS = ("gpu", "cluster")
 _FOLDERS = ("/", "./", "../", "~", "$")
 _TO_FILL_IN = re.compile(
@@ -298,8 +297,9 @@ class Imported:
         """
         if not lacking:
             return
+        whole = {name: glossary()[name].description for name in lacking}
         words = ", ".join(
-            f"{_NEEDED.get(name, name.replace('_', ' '))} ({said(name)})" for name in lacking
+            f"{re.split('[,;:]', text)[0]} ({said(name)})" for name, text in whole.items()
         )
         reasons = "".join(f"\n  {line}" for line in self.of(Status.OPEN))
         named = f" Its text names {', '.join(likely[:_MOST_LIKELY])}." if likely else ""

@@ -15,6 +15,7 @@ from planner.documents.python import Call, Untold, Value
 from planner.documents.yaml_places import Place, documents
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import gpu_limit, gpu_of_nodes
+from planner.launch.option_table import OptionTable
 
 CONFIG = "LLMConfig"
 _SERVICE = "RayService"
@@ -24,7 +25,6 @@ _VARIABLES = {
     "TENSOR_PARALLELISM": "tensor_parallel_size",
     "PIPELINE_PARALLELISM": "pipeline_parallel_size",
 }
-_OF_VLLM = {"model", "tensor_parallel_size", "max_model_len", "gpu_memory_utilization", "dtype"}
 _SPLITS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "tp_size")
 
 
@@ -65,7 +65,8 @@ def _own_application(application: Place) -> Call | None:
     """
     arguments, variables = application.get("args"), application.get("runtime_env", "env_vars")
     given = {key.replace("-", "_"): _value(below) for key, below in arguments.items()}
-    kwargs = given if {"model"} < {*given} & _OF_VLLM else {}
+    known = OptionTable.load("vllm").options & {f"--{key.replace('_', '-')}" for key in given}
+    kwargs = given if {"--model"} < known else {}
     for name, option in _VARIABLES.items():
         if (text := variables.get(name).text) is not None:
             kwargs = {**kwargs, option: int(text) if text.isdigit() else text}

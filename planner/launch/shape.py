@@ -16,10 +16,8 @@ from planner.base.enums import (
     AttentionKind,
     PositionEmbedding,
 )
-from planner.base.files import (
-    cache_file,
-    written_whole,
-)
+from planner.base.files import written_whole
+from planner.base.user_cache import cache_file
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.specs.catalogue import Catalogue, load_model
 from planner.specs.hugging_face_families import FAMILIES

@@ -64,6 +64,7 @@ texts are made from it. Its columns:
       run of training whose log is read; ``rare``, ``rare_word``: what few runs tell
     - ``run`` of training, ``promise``, ``output``, ``carried`` load and ``cache`` of what serves:
       its results in the order of their columns; ``amount``, ``as_asked``: of the work of a run
+    - ``needed``: what every plan runs on, and a file may leave open
     - ``samples`` that do not fill sequences; ``low_rank``, ``of_adapter``: of adapters;
       ``variation`` of lengths; ``loads``: what requests share; ``offloading`` of weights and
       cache; ``message``: between GPUs

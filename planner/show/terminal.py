@@ -19,7 +19,7 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from planner.base.files import is_asked_to_stop, patient
+from planner.base.interrupts import is_asked_to_stop, patient
 from planner.base.text import printable
 from planner.errors import OutputError
 from planner.optimize.exhaustive import StopSearch

@@ -13,7 +13,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Protocol
 
-from planner.base.files import is_asked_to_stop
+from planner.base.interrupts import is_asked_to_stop
 from planner.base.records import record
 from planner.errors import MissingDependencyError, WorkersLost
 from planner.optimize.exhaustive import StopSearch

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from planner.base.cells import Row, Value
-from planner.base.files import is_asked_to_stop, written_bytes, written_whole
+from planner.base.files import written_bytes, written_whole
+from planner.base.interrupts import is_asked_to_stop
 from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.text import count
 from planner.errors import OutputError, WorkersLost

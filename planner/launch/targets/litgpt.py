@@ -31,9 +31,7 @@ _MATRICES = {
     "lora_projection": (False, ("o_proj",)),
     "lora_mlp": (False, ("gate_proj", "up_proj", "down_proj")),
 }
-# Batch, micro-batch, epochs, tokens where a command is given none.
-_PRETRAINED = {"global_batch_size": 512, "micro_batch_size": 4}
-_TUNED = {"global_batch_size": 16, "micro_batch_size": 1, "epochs": 5}
+# Tokens where a command is given none.
 _TOKENS = 3_000_000_000_000
 _FORMATS = {"bf16": "bf16", "16": "fp16", "32": "fp32"}
 _RANK = 8
@@ -86,8 +84,9 @@ def answers(reading: Reading) -> Answers:
     named = [word for word in words if word not in ("litgpt", command, "lora", "full")]
     model = next(filter(None, (*models, *named)), None)
     found.need("model", model and model.removeprefix("checkpoints/"))
-    for name, size in (_PRETRAINED if is_new else _TUNED).items():
-        found.assume(name, size, f"{size:,} is LitGPT's")
+    for row in TARGET.table.defaults:
+        if row.text == ("pretrain" if is_new else "finetune"):
+            found.assume(row.parameter, int(row.value), row.note.format(value=row.value))
     _gpus(reading, found, is_new)
     _adapter(reading, found, is_whole)
     _kind(reading, found, is_new)

@@ -125,13 +125,8 @@ def _supervised(reading: Reading, found: Gathered) -> Answers:
     found.need("model", next(filter(None, map(reading.text, _OF_SFT["model"])), None))
     if rank := number(reading, *_OF_SFT["rank"]):
         put_lora(found, rank)
-    values["tensor_parallel"] = values["pipeline_parallel"] = 1
-    values["context_parallel"] = number(reading, *_OF_SFT["ulysses"]) or 1
-    values |= {"framework": fsdp_profile(values), "zero_stage": 3, "training_objective": "sft"}
-    values["offload"] = "optimizer_weights" if flag(reading, *_OF_SFT["offload"]) else "none"
-    values["recompute"] = "full" if flag(reading, *_OF_SFT["repeats"], default=True) else "none"
-    if not reading.has(_OF_SFT["repeats"][0]):
-        found.defaults["recompute"] = "full: verl repeats every layer without an option"
+    values["training_objective"] = "sft"
+    _shard(reading, found, _OF_SFT)
     names = {"length": "sequence_length", "batch": "global_batch_size", "micro": "micro_batch_size"}
     for key, name in names.items():
         size = number(reading, *_OF_SFT[key])
@@ -153,20 +148,29 @@ _MOVED = ("param_offload", "optimizer_offload", "grad_offload")
 
 
 def _on_fsdp(reading: Reading, found: Gathered) -> None:
-    """Weights, gradients and states sharded by FSDP; sequences by Ulysses."""
+    """Weights, gradients and states of the policy sharded by FSDP."""
+    name = "ulysses_sequence_parallel_size"
+    options = {
+        "ulysses": (f"{_ACTOR}{name}", f"{_FSDP}{name}"),
+        "offload": (f"{_FSDP}offload_policy",),
+        "repeats": (f"{_MODEL}enable_gradient_checkpointing",),
+    }
+    _shard(reading, found, options)
+    if not flag(reading, f"{_FSDP}reshard_after_forward", default=True):
+        found.values["zero_stage"] = 2
+
+
+def _shard(reading: Reading, found: Gathered, options: Mapping[str, Sequence[str]]) -> None:
+    """All sharded by FSDP, sequences by Ulysses, as the options of each say."""
     values = found.values
     values["tensor_parallel"] = values["pipeline_parallel"] = 1
-    name = "ulysses_sequence_parallel_size"
-    values["context_parallel"] = number(reading, f"{_ACTOR}{name}", f"{_FSDP}{name}") or 1
-    values["framework"] = fsdp_profile(values)
+    values["context_parallel"] = number(reading, *options["ulysses"]) or 1
+    values |= {"framework": fsdp_profile(values), "zero_stage": 3}
     if values["context_parallel"] > 1:
         values |= {"cp_comm_type": "a2a", "framework": "HF Trainer FSDP"}
-    keeps = not flag(reading, f"{_FSDP}reshard_after_forward", default=True)
-    values["zero_stage"] = 2 if keeps else 3
-    values["offload"] = "optimizer_weights" if flag(reading, f"{_FSDP}offload_policy") else "none"
-    repeats = f"{_MODEL}enable_gradient_checkpointing"
-    if reading.has(repeats):
-        values["recompute"] = "full" if flag(reading, repeats) else "none"
+    values["offload"] = "optimizer_weights" if flag(reading, *options["offload"]) else "none"
+    if any(map(reading.has, options["repeats"])):
+        values["recompute"] = "full" if flag(reading, *options["repeats"]) else "none"
     found.assume("recompute", "full", "full: verl repeats every layer without an option")
 
 

@@ -1,0 +1,83 @@
+"""What SIGINT and SIGTERM do to a command: it ends at once, and leaves no half-written file.
+
+Imports almost nothing, so that it is in force before anything large is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+INTERRUPTED = 130
+_WORDS = {signal.SIGINT: "Interrupted.\n", signal.SIGTERM: "Terminated.\n"}
+_SHOW_CURSOR = "\x1b[?25h"
+
+
+class _State:
+    """The process that the handlers belong to, its unfinished files, and a wish to end."""
+
+    def __init__(self) -> None:
+        self.owner = 0
+        self.unfinished: set[str] = set()
+        self.is_patient = False
+        self.is_asked = False
+
+
+_state = _State()
+
+
+def install_handlers() -> None:
+    """End the process in good order on SIGINT and SIGTERM; one that is ignored stays so."""
+    _state.owner = os.getpid()
+    for number in _WORDS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _handle)
+
+
+@contextlib.contextmanager
+def removed_if_ended(path: str) -> Iterator[None]:
+    """A file that is removed if the process is ended before this is over."""
+    _state.unfinished.add(path)
+    try:
+        yield
+    finally:
+        _state.unfinished.discard(path)
+
+
+@contextlib.contextmanager
+def patient() -> Iterator[None]:
+    """The first SIGINT is only noted, for `is_asked_to_stop`; the second ends the process."""
+    _state.is_patient, _state.is_asked = True, False
+    try:
+        yield
+    finally:
+        _state.is_patient = False
+
+
+def is_asked_to_stop() -> bool:
+    """Whether there was a SIGINT since `patient` began."""
+    return _state.is_asked
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    if number == signal.SIGINT and _state.is_patient and not _state.is_asked:
+        _state.is_asked = True
+        return
+    if os.getpid() == _state.owner:  # a worker process has its own end, and no files
+        for path in _state.unfinished:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        _say(_WORDS[signal.Signals(number)])
+    # An exception could be swallowed by the code it is raised in, an import above all.
+    os._exit(128 + number)
+
+
+def _say(words: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None and sys.stderr.isatty():
+            words = _SHOW_CURSOR + "\n" + words  # after the bar of a search
+        os.write(2, words.encode())
