@@ -13,6 +13,8 @@ import math
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from gzip import GzipFile
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
@@ -37,10 +39,28 @@ _SHOWN = 60
 # Arrays hold whole numbers of 64 bits.
 _LARGEST = 2**63 - 1
 _FAULTS = (ValueError, RecursionError)
+_readable: ContextVar[tuple[str, ...] | None] = ContextVar("readable", default=None)
+
+
+@contextmanager
+def only_within(folders: Iterable[Path]) -> Iterator[None]:
+    """Inside, files are read from these folders alone, wherever a name or a link leads.
+
+    Whether there is another file is not told.
+    """
+    token = _readable.set(tuple(os.path.realpath(folder) for folder in folders))
+    try:
+        yield
+    finally:
+        _readable.reset(token)
 
 
 def opened(path: Path, error: Error = SpecError) -> BufferedReader:
     """A regular file, open for reading; one that nobody writes to is not waited for."""
+    if (folders := _readable.get()) is not None:
+        place = os.path.realpath(path)
+        if not any(os.path.commonpath((place, folder)) == folder for folder in folders):
+            raise error(f"{path}: is read from no place outside what was given.")
     try:
         file = open(path, "rb", opener=_at_once)  # noqa: SIM115
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):

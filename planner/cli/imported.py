@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.base.cells import Row, number
+from planner.base.cells import Row
 from planner.cli import options
 from planner.cli.options import draw_plan, picture_of
 
@@ -27,11 +27,12 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     """Say what the file means, how it runs, and what to change in it."""
     from planner.base.files import check_outputs
     from planner.errors import InfeasibleError, LaunchError
-    from planner.launch.judge import full_row, judged
+    from planner.launch.judge import changes_of, full_row, judged
     from planner.show.terminal import make_console, write
     from planner.show.views.infeasible import headline, infeasible_message
     from planner.show.views.load import refuse_overload
     from planner.show.views.search import write_estimate
+    from planner.workloads.given import parse_settings
     from planner.workloads.plan import result_of
 
     imported: Imported = given["imported"]
@@ -39,7 +40,8 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     picture = picture_of("estimate", given)
     plan, found, notes = judged(request, given["burst"])
     row = full_row(found)
-    changes = _changes(given, request, plan, found, row)
+    beside = parse_settings(given["settings"] or [])
+    changes = changes_of(imported, request, plan, found, row, beside)
     change, rewritten, is_whole = _chosen(given, plan, found, changes)
     if not found.rejected_by:
         more = _told(imported, change, rewritten)
@@ -78,30 +80,6 @@ def _another_plan(given: options.Given, plan: Plan, found: Evaluation, row: Row)
         plan, found, target.profiles, lambda name, value: value is not None and can_say(name, value)
     )
     yield from another_blocks(best, row)
-
-
-def _changes(
-    given: options.Given, request: Request, plan: Plan, found: Evaluation, row: Row
-) -> list[Change]:
-    """What is better near the plan, and can be said in its file."""
-    from planner.decide.improve import best_changes
-    from planner.launch.judge import most_asked
-    from planner.workloads.given import parse_settings
-
-    imported: Imported = given["imported"]
-    beside = parse_settings(given["settings"] or [])
-    most = most_asked(request, row, imported.defaults.keys() - beside.keys())
-    can_say = imported.target.table.can_say
-    # The target can say it, and the load stays.
-    return best_changes(
-        plan,
-        found,
-        lambda name, value: (
-            value is not None
-            and can_say(name, value)
-            and (name != "concurrency" or number(value) <= most)
-        ),
-    )
 
 
 def _chosen(

@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from planner.base.cells import Row, Value
+from planner.base.cells import Row, Value, number
+from planner.decide.improve import Change, best_changes
 from planner.optimize.collector import full_rows
 from planner.question.request import Request
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan, evaluated, one_configuration
+
+if TYPE_CHECKING:
+    from planner.launch.imported import Imported
 
 _OUT = "out_of_memory"
 _CAP = "concurrency"
@@ -58,6 +63,29 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
     plan = one_configuration(_with_cap(request, room), burst)
     note = f"Its cache has room for {room:,} requests at once, not for {int(_first(cap)):,}."
     return plan, evaluated(plan, burst), (note,)
+
+
+def changes_of(
+    imported: Imported,
+    request: Request,
+    plan: Plan,
+    found: Evaluation,
+    row: Row,
+    beside: Collection[str] = (),
+) -> list[Change]:
+    """What is better near the plan of a launch file, can be said in it, and keeps its load.
+
+    ``beside`` are the parameters that the user said beside the file.
+    """
+    most = most_asked(request, row, imported.defaults.keys() - {*beside})
+    can_say = imported.target.table.can_say
+    return best_changes(
+        plan,
+        found,
+        lambda name, value: (
+            value is not None and can_say(name, value) and (name != _CAP or number(value) <= most)
+        ),
+    )
 
 
 def most_asked(

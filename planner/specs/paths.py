@@ -84,12 +84,17 @@ def price_files(folder: Path | None = None) -> list[Path]:
     return beside_specs("prices.csv", folder)
 
 
-def data_files(folder: Path | None = None) -> list[Path]:
-    """Every file that a plan may read, sorted by its place in its folder."""
+def data_folders(folder: Path | None = None) -> list[Path]:
+    """The folders of all files that a plan may read."""
     roots = [*_user_roots(folder), Path("search_spaces")]
     roots += [_data_folder("hardware_specs"), _data_folder("search_spaces")]
     roots += [_shipped(kind) for kind in (SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)]
-    found = [path for root in _existing(roots) for path in sorted(root.rglob("*"))]
+    return _existing(roots)
+
+
+def data_files(folder: Path | None = None) -> list[Path]:
+    """Every file that a plan may read, sorted by its place in its folder."""
+    found = [path for root in data_folders(folder) for path in sorted(root.rglob("*"))]
     return [path for path in found if path.suffix in (".toml", ".csv") and os.path.isfile(path)]
 
 

@@ -3,279 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
-import secrets
-import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any
+from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from markupsafe import Markup
 from starlette.requests import ClientDisconnect
 
-from planner.base.enums import ComputePrecision, Quantization
 from planner.base.records import record
 from planner.base.version import __version__
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
-from planner.question.terms import Term, terms_of
+from planner.launch import WRAPPERS
 from planner.show.html import environment, static, style
-from planner.specs.catalogue import Catalogue
-from planner.specs.paths import SpecKind
-from planner.specs.price import CONTRACTS
-from planner.sweeps.plan import SPECS
+from planner.show.page import PICTURES
+from planner.ui.answers import Answer, Made
+from planner.ui.fixes import fixes_of
+from planner.ui.form import choices, groups_of, sliders_of
 from planner.ui.guard import Guard, Limits, Refused
-from planner.ui.pool import Answer, Job, Pool
+from planner.ui.kept import Asked, Kept, Uploads
+from planner.ui.pool import Job, Pool
 from planner.ui.question import (
     COMMANDS,
-    OBJECTIVES,
-    PRECISION,
-    SETTINGS,
+    FILE,
+    THINGS,
     WORKLOAD,
     Question,
-    fields_of,
-    option_of,
 )
+from planner.ui.schema import SUMMARIES, described_fields, question_schema
 from planner.workloads.registry import workload_names
 
-FIRST = "first"
-"""The group of fields that are always seen."""
-
-_FORM_TITLES = {
-    FIRST: "",
-    "question": "The work",
-    "hardware": "Hardware and software",
-    "money": "Money, failures, energy",
-    "limits": "Limits",
-    "search": "The configuration",
-}
-_LISTS = {**SPECS, "draft_model": SpecKind.MODELS, "reliability": SpecKind.RELIABILITY}
-_TITLED = {
-    PRECISION: ("number format of the matrix products, several, or all", "search"),
-    SETTINGS: ("parameters that are pinned or narrowed, such as tp=4,8 mbs=1", "search"),
-    OBJECTIVES: ("what is best: one to three names", "search"),
-}
-_LONG = "long"
-_EXAMPLES = {
-    "second": "30s, 2h, 30d",
-    "byte": "4GiB",
-    "usd": "2M",
-    "watt": "800kW",
-    "kg": "10t",
-    "share": "0.9",
-    SETTINGS: "tp=4,8 mbs=1",
-    OBJECTIVES: "throughput,memory_headroom",
-}
-
-
-@record(kw_only=True)
-class Field:
-    """A field of a form: the text that it has, what may be chosen, what its option is called.
-
-    ``is_long``: it needs a line for itself.
-    """
-
-    name: str
-    option: str
-    label: str
-    title: str
-    value: str
-    example: str
-    is_flag: bool
-    is_long: bool
-    choices: str
-
-
-@record(kw_only=True)
-class Group:
-    """Fields that are seen or opened together."""
-
-    name: str
-    title: str
-    fields: Sequence[Field]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether something in it was given."""
-        return self.name == FIRST or any(field.value for field in self.fields)
-
-
-def groups_of(question: Question) -> list[Group]:
-    """The fields of a question's command, in groups, with what it answers."""
-    found: dict[str, list[Field]] = {name: [] for name in _FORM_TITLES}
-    asked = {question.workload, question.command}
-    for name, term in fields_of(question.command, question.workload).items():
-        group = _TITLED[name][1] if term is None else term.group
-        is_first = term is not None and bool(asked & {*term.form})
-        place = FIRST if is_first else group if group in found else "question"
-        found[place].append(_field(name, term, question.fields.get(name, "")))
-    return [
-        Group(name=name, title=_FORM_TITLES[name], fields=fields)
-        for name, fields in found.items()
-        if fields
-    ]
-
-
-def _field(name: str, term: Term | None, value: str) -> Field:
-    title = _TITLED[name][0] if term is None else term.description
-    kind = "" if term is None else term.type
-    limit = ""
-    if term is not None and "limit" in term.kind and "question" not in term.kind:
-        limit = "at most: " if term.sign > 0 else "at least: "
-    return Field(
-        name=name,
-        option=option_of(name),
-        label=_label(name, term),
-        title=f"{limit}{title}",
-        value=value,
-        example=_EXAMPLES.get(name)
-        or (term and term.example)
-        or _EXAMPLES.get(kind)
-        or (term.default if term else ""),
-        is_flag=kind == "flag",
-        is_long=name in (SETTINGS, OBJECTIVES) if term is None else _LONG in term.form,
-        choices=name if name in _LISTS or name in ("contract", PRECISION, OBJECTIVES) else "",
-    )
-
-
-def _label(name: str, term: Term | None) -> str:
-    words = name.replace("_", " ").replace("num gpus", "number of GPUs")
-    words = words.replace("gpu", "GPU") if words in ("gpu", "prefill gpu", "max gpus") else words
-    is_limit = term is not None and "limit" in term.kind and "question" not in term.kind
-    side = "" if not is_limit or term is None else (" at most" if term.sign > 0 else " at least")
-    return f"{words}{side}"
-
-
-@cache
-def choices(specs: Path | None, workload: str) -> Mapping[str, Sequence[str]]:
-    """What fields propose: names of specs, contracts, formats, objectives."""
-    catalogue = Catalogue(specs)
-    lists: dict[str, Sequence[str]] = {n: catalogue.names(kind) for n, kind in _LISTS.items()}
-    formats = ComputePrecision if workload == "train" else Quantization
-    return lists | {
-        "contract": CONTRACTS,
-        PRECISION: [one.word for one in formats],
-        OBJECTIVES: [*terms_of(workload, "objective")],
-    }
-
-
-Key: TypeAlias = tuple[str, str, int]
-
-_LEFT_S = 30.0
-_KEPT_FAULTS = 200
-
-
-@dataclass
-class Asked:
-    """A job of one client: how many connections watch it, and when somebody last asked for it."""
-
-    name: str
-    job: Job
-    asked: float
-    watchers: int = 0
-
-
-class Kept:
-    """What was answered, by question, the latest last; and what is being worked on, by client.
-
-    All of it is used by one thread, that of the event loop.
-    """
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._answers: OrderedDict[Key, Answer] = OrderedDict()
-        self._faults: OrderedDict[Key, PlannerError] = OrderedDict()
-        self._asked: dict[str, Asked] = {}
-        self._size = 0
-
-    def answer(self, question: Question) -> Answer | PlannerError | None:
-        """The answer to a question, or what is wrong with it; None where it is not known.
-
-        That something lasted too long or was lost is told once: the next time it is tried again.
-        """
-        key = self._key(question)
-        if key in self._answers:
-            self._answers.move_to_end(key)
-            return self._answers[key]
-        fault = self._faults.get(key)
-        if isinstance(fault, Refused):
-            del self._faults[key]
-        return fault
-
-    def ask(self, question: Question, client: str) -> Asked:
-        """The job of a client's question: one that is worked on, or a new one.
-
-        Raises
-        ------
-        Refused
-            Too many wait already.
-        """
-        self.settle()
-        for asked in self._asked.values():
-            if asked.job.client == client and asked.job.question == question:
-                asked.asked = time.monotonic()
-                return asked
-        name, job = secrets.token_urlsafe(12), self._pool.submit(question, client)
-        self._asked[name] = Asked(name=name, job=job, asked=time.monotonic())
-        return self._asked[name]
-
-    def find(self, name: str) -> Asked | None:
-        """A job by its name."""
-        return self._asked.get(name)
-
-    def cancel(self, asked: Asked) -> None:
-        """Nobody waits for a job any more."""
-        asked.job.cancel()
-        self._asked.pop(asked.name, None)
-
-    def settle(self) -> None:
-        """Keep what has been answered since; cancel what nobody watches or asked for in a while."""
-        now = time.monotonic()
-        for name, asked in [*self._asked.items()]:
-            if asked.job.future.done():
-                del self._asked[name]
-                self._keep(asked.job)
-            elif not asked.watchers and now - asked.asked > _LEFT_S:
-                self.cancel(asked)
-
-    def _keep(self, job: Job) -> None:
-        key, error = self._key(job.question), job.future.exception()
-        if error is None:
-            found = job.future.result()
-            old = self._answers.pop(key, None)
-            self._size -= 0 if old is None else old.size
-            self._answers[key] = found
-            self._size += found.size
-            while self._size > self._pool.limits.kept_bytes and len(self._answers) > 1:
-                _, oldest = self._answers.popitem(last=False)
-                self._size -= oldest.size
-        elif isinstance(error, PlannerError):
-            self._faults[key] = error
-            while len(self._faults) > _KEPT_FAULTS:
-                self._faults.popitem(last=False)
-
-    def _key(self, question: Question) -> Key:
-        """A question, and when the folder of own specs was changed last."""
-        return question.command, question.query, changed(self._pool.specs)
-
-
-def changed(folder: Path | None) -> int:
-    """When the last of a folder's files was changed [ns]; 0 without one."""
-    if folder is None:
-        return 0
-    times = (path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file())
-    return max(times, default=0)
-
-
-_SUMMARIES = {
-    "search": "The Pareto front and the plan one would launch, as planner search --json",
-    "estimate": "One configuration in full, as planner estimate --json",
-    "size": "The fewest and the cheapest GPUs that keep limits, as planner size --json",
-}
 _STATUSES = {
     "200": "the object that --json writes",
     "400": "something is unknown, faulty or impossible",
@@ -284,11 +47,6 @@ _STATUSES = {
     "422": "nothing is feasible; the message says what came closest",
     "503": "too many questions wait, or there are too many connections",
     "504": "it took too long",
-}
-_OTHERS = {
-    SETTINGS: "parameters and their values, pinned or narrowed; in a query tp=4,8 mbs=1",
-    OBJECTIVES: "one to three names, the first one counts first",
-    "precision": "number format of the matrix products, several, or all",
 }
 
 
@@ -304,61 +62,32 @@ def openapi(limits: Limits) -> Mapping[str, object]:
             f"and {limits.question_bytes:,} bytes a question. Values are as on the command line: "
             "8k, 40%, 30d, several with commas.",
         },
-        "paths": {f"/api/{command}": _path(command) for command in COMMANDS},
+        "paths": {f"/api/v1/{command}": _path(command) for command in COMMANDS},
     }
 
 
 def _path(command: str) -> dict[str, object]:
-    terms: dict[str, Term | None] = {WORKLOAD: None}
-    for workload in workload_names():
-        terms |= fields_of(command, workload)
-    fields = {name: _described(name, term) for name, term in terms.items()}
-    limits = {n: one for n, (one, is_limit) in fields.items() if is_limit}
-    others = {n: one for n, (one, is_limit) in fields.items() if not is_limit}
-    properties: dict[str, object] = {**others}
-    if limits:
-        properties["constraints"] = {"type": "object", "properties": limits}
-    body = {"type": "object", "required": ["model"], "properties": properties}
     return {
         "get": {
-            "summary": f"{_SUMMARIES[command]}; the query is that of a page's link",
+            "summary": f"{SUMMARIES[command]}; the query is that of a page's link",
             "operationId": f"{command}_of_query",
             "parameters": [
                 {"name": name, "in": "query", "schema": {"type": "string"}}
                 | {"description": one["description"]}
-                for name, (one, _) in fields.items()
+                for name, (one, _) in described_fields(command).items()
             ],
             "responses": _responses(),
         },
         "post": {
-            "summary": _SUMMARIES[command],
+            "summary": SUMMARIES[command],
             "operationId": command,
             "requestBody": {
                 "required": True,
-                "content": {"application/json": {"schema": body}},
+                "content": {"application/json": {"schema": question_schema(command)}},
             },
             "responses": _responses(),
         },
     }
-
-
-def _described(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
-    """The schema of a field, and whether it is a limit."""
-    if name == WORKLOAD:
-        words = {"type": "string", "enum": [*workload_names()], "default": "train"}
-        return {**words, "description": "training, static batches, or serving requests"}, False
-    if term is None:
-        kind = {"type": ["object", "string"]} if name == SETTINGS else {"type": ["array", "string"]}
-        return {**kind, "description": _OTHERS[name]}, False
-    of = f" ({', '.join(term.of)})" if term.of else ""
-    is_limit = "limit" in term.kind and "question" not in term.kind
-    bound = ("at most: " if term.sign > 0 else "at least: ") if is_limit else ""
-    kinds = ["number", "string", "array"] if "parameter" in term.kind else ["number", "string"]
-    if term.type == "flag":
-        kinds = ["boolean", "string"]
-    elif term.is_word:
-        kinds = ["string", "array"]
-    return {"type": kinds, "description": f"{bound}{term.description}{of}"}, is_limit
 
 
 def _responses() -> dict[str, object]:
@@ -376,8 +105,32 @@ def _responses() -> dict[str, object]:
 
 _PACKAGE = "planner.ui"
 _LOOK_S = 0.25
-_TITLES = {"search": "Search", "estimate": "Estimate", "size": "Size"}
+_TITLES = {
+    "search": "Search",
+    "size": "Size",
+    "sweep": "Sweep",
+    "compare": "Compare",
+    "estimate": "Estimate",
+    "explain": "Explain",
+    "max-batch": "Max batch",
+    "launch": "Launch files",
+}
+_ASKS = {
+    "search": "Give a model and GPUs: the best layout, its time, memory and cost.",
+    "size": "Give a model and what must be reached: the fewest and the cheapest GPUs.",
+    "sweep": "List several GPUs, numbers or contracts: every combination, as a matrix and a chart.",
+    "compare": "Name two GPUs, models, frameworks or engines: who wins where, and what is a tie.",
+    "estimate": "Give a model, GPUs and settings, or upload a launch script: one plan in full.",
+    "explain": "Why a plan takes the time and memory it takes; move its sliders to see what "
+    "changes.",
+    "max-batch": "The largest batch, or the most requests at once, that fits.",
+    "launch": "The files that start the best plan, or yours in another tool.",
+}
 _WORKLOADS = {"train": "Training", "inference": "Static batches", "serve": "Serving"}
+_AT_ONCE = ("search", "estimate", "explain", "max-batch", "launch")
+"""Commands that are quick enough to be asked while somebody types."""
+_ALONE = (THINGS, FILE)
+"""What may be asked without a model."""
 _LASTING = {"cache-control": "public, max-age=86400"}
 
 
@@ -387,7 +140,7 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.pool = pool
-    pages = Pages(Kept(pool), pool, specs)
+    pages = Pages(Kept(pool), pool, specs, Uploads(limits))
     app.add_middleware(Guard, token=token, question_bytes=limits.question_bytes)
     app.exception_handler(PlannerError)(_told)
     paths: dict[str, Callable[..., object]] = {
@@ -397,12 +150,17 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
         "/api": pages.described,
         "/api/openapi.json": pages.openapi,
         "/api/{command}": pages.object_of_query,
+        "/api/v1/{command}": pages.object_of_query,
+        "/answers/{command}": pages.part,
+        "/files/{command}/{name}": pages.file,
         "/{command}": pages.page,
     }
     for path, function in paths.items():
         app.get(path)(function)
     app.delete("/jobs/{name}")(pages.cancel)
-    app.post("/api/{command}")(pages.object_of_body)
+    for path in ("/api/{command}", "/api/v1/{command}"):
+        app.post(path)(pages.object_of_body)
+    app.post("/uploads")(pages.upload)
     return app
 
 
@@ -419,13 +177,16 @@ async def _told(_: Request, error: Exception) -> Response:
 class Pages:
     """What is handed out for every path."""
 
-    def __init__(self, kept: Kept, pool: Pool, specs: Path | None) -> None:
-        self._kept, self._pool, self._specs = kept, pool, specs
+    def __init__(self, kept: Kept, pool: Pool, specs: Path | None, uploads: Uploads) -> None:
+        self._kept, self._pool, self._specs, self._uploads = kept, pool, specs, uploads
         self._templates = environment(_PACKAGE)
 
     async def home(self) -> Response:
-        """The first page asks for a search."""
-        return RedirectResponse("/search", 307)
+        """Examples to begin with, and what was saved."""
+        text = self._templates.get_template("home.html").render(
+            examples=examples(), titles=_TITLES, asks=_ASKS, command="", workload="train"
+        )
+        return HTMLResponse(text)
 
     async def static(self, name: str) -> Response:
         """Styles and scripts."""
@@ -445,22 +206,98 @@ class Pages:
         if command not in COMMANDS:
             return self._note(f"There is no page /{command}.", 404)
         pairs = [(name, value) for name, value in request.query_params.multi_items()]
-        try:
-            question = Question.of(command, pairs)
-        except PlannerError as error:
-            return self._page(Question.draft(command, pairs), error)
-        if any(not value.strip() for _, value in pairs):  # a form sends fields left empty, too
+        question, found = self._asked(command, request)
+        if not isinstance(found, PlannerError) and any(not v.strip() for _, v in pairs):
+            # A form sends fields left empty, too.
             return RedirectResponse(f"/{command}?{question.query}", 303)
+        if isinstance(found, Answer) and found.workload != question.workload and question.files:
+            # What was uploaded is of another workload, whose form has other fields.
+            pairs = [(WORKLOAD, found.workload), *question.fields.items()]
+            other = Question.draft(command, pairs)
+            return RedirectResponse(f"/{command}?{other.query}", 303)
+        text = self._templates.get_template("ask.html").render(
+            **self._told(question, found),
+            titles=_TITLES,
+            workloads={name: _WORKLOADS.get(name, name) for name in workload_names()},
+            choices=choices(self._specs, question.workload),
+            is_live=command in _AT_ONCE,
+        )
+        busy = isinstance(found, Refused) and found.status == 503
+        return HTMLResponse(text, 503 if busy else 200)  # a form that tells what is wrong is one
+
+    async def part(self, command: str, request: Request) -> Response:
+        """What stands beside a form, for the script that asks while somebody types."""
+        question, found = self._asked(_known(command), request)
+        told = self._told(question, found)
+        table = {
+            "html": self._templates.get_template("main.html").render(**told),
+            "title": told["title"],
+            "job": told["job"],
+            "query": question.query,
+            "assumed": dict(found.assumed) if isinstance(found, Answer) else {},
+        }
+        return Response(json.dumps(table), media_type="application/json")
+
+    def _asked(
+        self, command: str, request: Request
+    ) -> tuple[Question, Answer | PlannerError | Asked | None]:
+        """The question of a query, and its answer, its fault, or the job that works on it."""
+        pairs = [(name, value) for name, value in request.query_params.multi_items()]
+        try:
+            question = self._uploads.placed(Question.of(command, pairs))
+        except PlannerError as error:
+            return Question.draft(command, pairs), error
         if not question.is_asked:
-            return self._page(question, None)
+            return question, None
         self._kept.settle()
         found = self._kept.answer(question)
         if found is None:
             try:
-                return self._page(question, self._kept.ask(question, _client(request)))
+                return question, self._kept.ask(question, _client(request))
             except Refused as error:
-                return self._page(question, error)
-        return self._page(question, found)
+                return question, error
+        return question, found
+
+    def _told(
+        self, question: Question, found: Answer | PlannerError | Asked | None
+    ) -> dict[str, object]:
+        """What the templates of a form and of an answer are given."""
+        answer = found if isinstance(found, Answer) else None
+        message = str(found) if isinstance(found, PlannerError) else ""
+        plan = None
+        if answer is not None and answer.plan:
+            plan = Question.draft("estimate", parse_qsl(answer.plan))
+        return {
+            "question": question,
+            "command": question.command,
+            "workload": question.workload,
+            "asks": _ASKS,
+            "groups": groups_of(question, answer.assumed if answer else {}, plan),
+            "message": message,
+            "fixes": fixes_of(question, message) if message else [],
+            "job": found.name if isinstance(found, Asked) else "",
+            "title": answer.title if answer else "",
+            "content": Markup(answer.content) if answer else "",
+            "plan": plan,
+            "sliders": sliders_of(plan) if plan and question.command in _MOVED else [],
+            "files": _files_of(question.command, is_plan=bool(plan)) if answer else {},
+            "targets": answer.targets if answer else (),
+            "wrappers": [*WRAPPERS],
+        }
+
+    async def file(self, command: str, name: str, request: Request) -> Response:
+        """A file of an answer, to be kept by who asks."""
+        question = Question.of(_known(command), request.query_params.multi_items())
+        made = await self._made(self._uploads.placed(question), request, name)
+        headers = {"content-disposition": f'attachment; filename="{made.name}"'}
+        return Response(made.content, 200, headers, made.kind)
+
+    async def upload(self, request: Request) -> Response:
+        """Keep files of a launch or a model; what a question calls them."""
+        table = await _body(request, self._pool.limits.upload_bytes)
+        return Response(
+            json.dumps({"file": self._uploads.keep(table)}), media_type="application/json"
+        )
 
     async def events(self, name: str) -> Response:
         """How far a job is, until it ends; who leaves, ends it."""
@@ -483,6 +320,7 @@ class Pages:
             asked.watchers -= 1
             if not asked.watchers and not job.future.done():
                 self._kept.cancel(asked)
+            future.cancel()  # whoever asks next is told what became of it
 
     def _progress(self, job: Job) -> dict[str, object]:
         return {
@@ -501,7 +339,7 @@ class Pages:
     async def described(self) -> Response:
         """What programs may ask, for people."""
         text = self._templates.get_template("api.html").render(
-            api=openapi(self._pool.limits), command="", workload="train", titles=_TITLES
+            api=openapi(self._pool.limits), command="api", workload="train", titles=_TITLES
         )
         return HTMLResponse(text)
 
@@ -517,32 +355,27 @@ class Pages:
 
     async def object_of_body(self, command: str, request: Request) -> Response:
         """The same for a JSON object."""
-        most, body = self._pool.limits.question_bytes, b""
-        try:
-            async for piece in request.stream():
-                body += piece
-                if len(body) > most:
-                    raise Refused(f"A question has at most {most:,} bytes.", 413)
-        except ClientDisconnect as error:
-            raise Refused("The question did not come whole.", 400) from error
-        try:
-            table = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise SearchSpaceError(f"The question is no JSON ({error}).") from error
+        table = await _body(request, self._pool.limits.question_bytes)
         return await self._object(Question.of_object(_known(command), table), request)
 
-    async def _object(self, question: Question, request: Request) -> Response:
+    async def _object(self, asked: Question, request: Request) -> Response:
+        question = self._uploads.placed(asked)
         self._kept.settle()
         found = self._kept.answer(question)
         if found is None:
-            found = await self._answered(question, request)
+            found = await self._answered(self._pool.submit(question, _client(request)), request)
         if isinstance(found, PlannerError):
             raise found
         return Response(found.object, media_type="application/json")
 
-    async def _answered(self, question: Question, request: Request) -> Answer:
-        """The answer of a worker; nobody works for a program that left."""
-        job = self._pool.submit(question, _client(request))
+    async def _made(self, question: Question, request: Request, name: str) -> Made:
+        made: Made = await self._answered(
+            self._pool.submit(question, _client(request), name), request
+        )
+        return made
+
+    async def _answered(self, job: Job, request: Request) -> Any:
+        """What a worker makes; nobody works for a program that left."""
         future = asyncio.wrap_future(job.future)
         try:
             while not future.done():
@@ -554,31 +387,58 @@ class Pages:
                 job.cancel()
         return await future
 
-    def _page(self, question: Question, found: Answer | PlannerError | Asked | None) -> Response:
-        """A page with a form and, beside it, what was found."""
-        groups = groups_of(question)
-        error = found if isinstance(found, PlannerError) else None
-        answer = found if isinstance(found, Answer) else None
-        text = self._templates.get_template("ask.html").render(
-            question=question,
-            titles=_TITLES,
-            command=question.command,
-            workload=question.workload,
-            workloads={name: _WORKLOADS.get(name, name) for name in workload_names()},
-            groups=groups,
-            choices=choices(self._specs, question.workload),
-            message="" if error is None else str(error),
-            job=found.name if isinstance(found, Asked) else "",
-            title="" if answer is None else answer.title,
-            content="" if answer is None else Markup(answer.content),
-        )
-        busy = isinstance(error, Refused) and error.status == 503
-        return HTMLResponse(text, 503 if busy else 200)  # a form that tells what is wrong is one
-
     def _note(self, words: str, status: int) -> Response:
         template = self._templates.get_template("note.html")
         text = template.render(words=words, titles=_TITLES, command="", workload="train")
         return HTMLResponse(text, status)
+
+
+async def _body(request: Request, most: int) -> object:
+    """The value of a body of JSON."""
+    body = b""
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > most:
+                raise Refused(f"A question has at most {most:,} bytes.", 413)
+    except ClientDisconnect as error:
+        raise Refused("The question did not come whole.", 400) from error
+    try:
+        found: object = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise SearchSpaceError(f"The question is no JSON ({error}).") from error
+    return found
+
+
+_MOVED = ("explain", "estimate", "max-batch")
+"""Commands of one plan, whose sliders move it."""
+_TABLES = ("search", "estimate", "size", "sweep")
+
+
+def _files_of(command: str, *, is_plan: bool) -> dict[str, str]:
+    """The files of an answer: what each is."""
+    found = {"page.html": "page"}
+    found |= {"table.csv": "CSV"} if command in _TABLES else {}
+    found |= {"plan.toml": "plan"} if is_plan else {}
+    found |= {"launch.zip": "all files"} if command == "launch" else {}
+    return found | {f"{name}.png": f"picture: {name}" for name in PICTURES.get(command, ())}
+
+
+@record(kw_only=True)
+class Example:
+    """A question to begin with: what it decides, and its link."""
+
+    title: str
+    words: str
+    command: str
+    query: str
+
+
+@cache
+def examples() -> Sequence[Example]:
+    """The examples of the first page."""
+    lines = files(_PACKAGE).joinpath("examples.csv").read_text(encoding="utf-8").splitlines()
+    return [Example(**row) for row in csv.DictReader(lines)]
 
 
 def _known(command: str) -> str:

@@ -177,8 +177,11 @@ class Limits:
     workers : processes that answer
     seconds : of work on one request
     rows : configurations of one search
+    scenarios : of one sweep
     waiting : requests that wait for a worker
     question_bytes : of a query or a body
+    upload_bytes : of what one client uploads at once
+    uploads_bytes : of all that was uploaded and is kept
     answer_bytes : of one answer
     kept_bytes : of all answers that are kept for those who come again
     memory_bytes : of a worker's address space
@@ -191,8 +194,11 @@ class Limits:
     workers: int = num_cores()
     seconds: float = 60.0
     rows: int = 200_000_000
+    scenarios: int = 1_000
     waiting: int = 100
     question_bytes: int = 16 * 2**10
+    upload_bytes: int = 2**20
+    uploads_bytes: int = 32 * 2**20
     answer_bytes: int = 32 * 2**20
     kept_bytes: int = 64 * 2**20
     memory_bytes: int = 8 * 2**30

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
 import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,26 +16,18 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
-from planner.base.reading import json_of
-from planner.base.records import record
-from planner.decide.sizing.size import contracts_given, size_all, tasks_of
-from planner.errors import InfeasibleError, PlannerError
-from planner.optimize.exhaustive import exhaustive_search
-from planner.pages.document import Document
-from planner.pages.read import document_page
-from planner.show.html import environment
-from planner.show.views.documents import add_estimate, finish_search, object_text
-from planner.show.views.infeasible import infeasible_message
-from planner.show.views.rows import RowFiles, result_blocks
-from planner.show.views.sizes import add_sizes, question_lines, reason_lines
-from planner.specs.catalogue import Catalogue
+from planner.errors import PlannerError
+from planner.optimize.exhaustive import StopSearch
+from planner.ui.answers import answer, file_of
 from planner.ui.guard import Limits, Refused
-from planner.ui.question import Question, option_of
-from planner.workloads.plan import answered, evaluated, make_plan, one_configuration, result_of
+from planner.ui.question import Question
 
 _LOOK_S = 0.05
 _TELL_S = 0.1
+_STOPS = 0.8
+"""The share of its time after which a search ends with what it found."""
 _PRELOADED = ["planner.ui.pool"]
 _GONE = (EOFError, OSError)
 _CANCELLED = "It was cancelled."
@@ -43,11 +35,14 @@ _CANCELLED = "It was cancelled."
 
 @dataclass(eq=False, kw_only=True)
 class Job:
-    """A question that is asked: whether it is worked on, how far, and in the end its answer."""
+    """A question that is asked: whether it is worked on, how far, and in the end its answer, or
+    the ``file`` of it.
+    """
 
     question: Question
     client: str
-    future: Future[Answer] = field(default_factory=Future)
+    file: str = ""
+    future: Future[Any] = field(default_factory=Future)
     done: int = 0
     total: int = 0
     is_running: bool = False
@@ -77,15 +72,15 @@ class Pool:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, question: Question, client: str) -> Job:
-        """Have a question answered.
+    def submit(self, question: Question, client: str, file: str = "") -> Job:
+        """Have a question answered, or a file of its answer made.
 
         Raises
         ------
         Refused
             Too many wait already.
         """
-        job = Job(question=question, client=client)
+        job = Job(question=question, client=client, file=file)
         with self._changed:
             self._waiting = [one for one in self._waiting if not self._is_dropped(one)]
             if len(self._waiting) >= self.limits.waiting or self._is_closed:
@@ -161,7 +156,7 @@ class _Worker:
         """Have a job done; a process that lasts too long, or that nobody waits for, is ended."""
         pipe = self._begun()
         with suppress(*_GONE):  # it is found out below
-            pipe.send(job.question)
+            pipe.send((job.question, job.file))
         started = time.monotonic()
         while True:
             if job.is_cancelled:
@@ -235,28 +230,35 @@ def _context() -> BaseContext:
 def _work(pipe: Connection, specs: Path | None, limits: Limits) -> None:
     """A worker: question after question, until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nobody has the server fetch models
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
     while True:
         try:
-            question = pipe.recv()
-            pipe.send(_answered(question, specs, limits, pipe))
+            asked = pipe.recv()
+            pipe.send(_answered(asked, specs, limits, pipe))
         except _GONE:
             return
 
 
 def _answered(
-    question: Question, specs: Path | None, limits: Limits, pipe: Connection
+    asked: tuple[Question, str], specs: Path | None, limits: Limits, pipe: Connection
 ) -> tuple[str, object]:
-    last = 0.0
+    question, name = asked
+    began, last = time.monotonic(), 0.0
 
     def tell(done: int, total: int) -> None:
         nonlocal last
-        if time.monotonic() - last > _TELL_S:
-            last = time.monotonic()
+        now = time.monotonic()
+        if now - began > _STOPS * limits.seconds:
+            raise StopSearch
+        if now - last > _TELL_S:
+            last = now
             pipe.send(("done", (done, total)))
 
     try:
+        if name:
+            return "answer", file_of(question, name, specs, limits, tell)
         return "answer", answer(question, specs, limits, tell)
     except PlannerError as error:
         return "error", error
@@ -264,93 +266,3 @@ def _answered(
         return "error", Refused("There is not enough memory for this: narrow the question.", 413)
     except Exception as error:
         return "error", Refused(f"internal error: {type(error).__name__}: {error}", 500)
-
-
-Tell = Callable[[int, int], None]
-"""Is told how much is done, and of how much."""
-
-_WHERE = "the answer"
-
-
-@record(kw_only=True)
-class Answer:
-    """The object of ``--json`` as text, and as a page its content as HTML."""
-
-    title: str
-    object: str
-    content: str
-
-    @property
-    def size(self) -> int:
-        """Characters of all."""
-        return len(self.object) + len(self.content)
-
-
-def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -> Answer:
-    """Answer a question.
-
-    Raises
-    ------
-    PlannerError
-        It is unknown, impossible, infeasible, or beyond a limit.
-    """
-    text = _ANSWERS[question.command](question, specs, limits, tell)
-    if len(text) > limits.answer_bytes:
-        raise Refused(_too_large(limits), 413)
-    page = document_page(Document.of(json_of(text, _WHERE), _WHERE), Catalogue(specs))
-    content = environment().get_template("content.html").render(page=page)
-    made = Answer(title=page.title, object=text, content=content)
-    if made.size > limits.answer_bytes:
-        raise Refused(_too_large(limits), 413)
-    return made
-
-
-def _too_large(limits: Limits) -> str:
-    most = limits.answer_bytes / 2**20
-    return f"The answer has more than {most:g} MB: narrow the question, or use the command line."
-
-
-def _search(question: Question, specs: Path | None, limits: Limits, tell: Tell) -> str:
-    plan = make_plan(question.request(specs))
-    total = plan.problem.num_rows
-    if total > limits.rows:
-        raise Refused(
-            f"That is {total:,} configurations; here a search has at most {limits.rows:,}. Narrow "
-            "it with settings, or use the command line.",
-            413,
-        )
-    result = exhaustive_search(plan.problem, progress=lambda done: tell(done, total))
-    plan = answered(plan, result)
-    if result.fastest is None:
-        raise InfeasibleError(infeasible_message(plan, result))
-
-    def add(files: RowFiles) -> None:
-        files.add(result_blocks(plan, result.scaled(result.table)))
-        finish_search(files, plan, result, question.words, {"driver": "exhaustive"})
-
-    return object_text(add)
-
-
-def _estimate(question: Question, specs: Path | None, limits: Limits, tell: Tell) -> str:
-    plan = one_configuration(question.request(specs))
-    found = evaluated(plan)
-    if found.rejected_by:
-        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
-    return object_text(lambda files: add_estimate(files, plan, found, question.words))
-
-
-def _size(question: Question, specs: Path | None, limits: Limits, tell: Tell) -> str:
-    fields = dict(question.fields)
-    contracts = contracts_given(fields.pop("contract", None), option_of("contract"))
-    asked = Question(command="size", workload=question.workload, fields=fields)
-    request = asked.request(specs)
-    total = len(tasks_of(request, contracts, said=option_of))
-    tell(0, total)
-    sizes = size_all(request, contracts, said=option_of, progress=lambda done: tell(done, total))
-    if sizes.best is None:
-        lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
-        raise InfeasibleError("\n".join(lines))
-    return object_text(lambda files: add_sizes(files, sizes, question.words))
-
-
-_ANSWERS = {"search": _search, "estimate": _estimate, "size": _size}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,52 +10,81 @@ from typing import Self
 from urllib.parse import urlencode
 
 from planner.base.records import record
-from planner.errors import SearchSpaceError, did_you_mean
+from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.question.inputs import shown
 from planner.question.request import Request
-from planner.question.terms import Term, glossary, terms_of
+from planner.question.terms import Term, glossary, terms_about, terms_of
+from planner.show.views.comparison import kinds_named
+from planner.specs.catalogue import Catalogue
+from planner.specs.price import CONTRACTS
+from planner.sweeps.plan import SPECS
 from planner.workloads.given import make_request, parse_settings
 from planner.workloads.registry import known_workload, workload_names
 
-COMMANDS = ("search", "estimate", "size")
+COMMANDS = (
+    "search", "size", "sweep", "compare", "estimate", "explain", "max-batch", "launch",
+)  # fmt: skip
 SETTINGS, OBJECTIVES, PRECISION, WORKLOAD = "settings", "objectives", "precision", "workload"
+THINGS, AGAINST, TARGET, WRAPPER = "things", "against", "target", "wrapper"
+FILE, PRICES = "file", "prices"
 
-_OTHERS = {SETTINGS: "--set", OBJECTIVES: "--objective", PRECISION: "--precision"}
+_OPTIONS = {
+    SETTINGS: "--set", OBJECTIVES: "--objective", PRECISION: "--precision", FILE: "--from",
+}  # fmt: skip
+PLACED = {THINGS: "", TARGET: ""}
+"""What stands in a command by its place, without an option."""
+_OUTPUT = {"sweep": ("--output", "sweep"), "launch": ("--output", "plan")}
+"""Where a command line has its files written."""
+_OF_COMMANDS = {
+    "compare": (THINGS,), "launch": (TARGET, WRAPPER), "explain": (AGAINST,),
+}  # fmt: skip
+_ONE_PLAN = ("estimate", "explain", "max-batch")
+_FROM_FILE = ("search", "estimate", "explain", "max-batch", "launch")
+_WITH_OBJECTIVES = ("search", "sweep", "compare", "launch")
+_UNLIMITED = ("estimate", "explain")
 # What a file may be named by: names of specs are names here, so that nobody reads the server's
 # files or has it fetch models.
 _PATHS = ("/", "\\", "\0")
 _FILES = (".toml", ".json", ".csv")
-# Questions whose answer is a file.
-_NOT_ASKED = ("prices",)
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_PRICE = re.compile(r"([\w.-]+)(?:\s+([\w-]+))?\s*=\s*(\S+)")
+PRICES_FILE = "prices.csv"
+"""What the list of own prices is called on the command line."""
 
 
 def option_of(name: str) -> str:
     """What a field is called on the command line."""
     term = glossary().get(name)
-    return _OTHERS.get(name) or (term.option_name if term else "--" + name.replace("_", "-"))
+    return _OPTIONS.get(name) or (term.option_name if term else "--" + name.replace("_", "-"))
 
 
 def fields_of(command: str, workload: str) -> dict[str, Term | None]:
     """What can be asked, in the order of the table of terms; None of what is no term."""
-    kinds = ("question",) if command == "estimate" else ("question", "limit")
+    kinds = ("question",) if command in _UNLIMITED else ("question", "limit")
     asked = terms_of(workload, *kinds)
     parameters = terms_of(workload, "parameter")
-    fields: dict[str, Term | None] = {"model": asked["model"], "gpu": asked["gpu"]}
+    fields: dict[str, Term | None] = dict.fromkeys(_OF_COMMANDS.get(command, ()))
+    fields |= {"model": asked["model"], "gpu": asked["gpu"]}
     fields["num_gpus"] = parameters["num_gpus"]
-    fields |= {name: term for name, term in asked.items() if name not in _NOT_ASKED}
-    if command == "estimate":
+    fields |= {FILE: None} if command in _FROM_FILE else {}
+    fields |= asked
+    if command in _ONE_PLAN:
         fields.pop("space", None)
     fields |= {PRECISION: None, SETTINGS: None}
-    return fields | ({OBJECTIVES: None} if command == "search" else {})
+    return fields | ({OBJECTIVES: None} if command in _WITH_OBJECTIVES else {})
 
 
 @record(kw_only=True)
 class Question:
-    """A command and its answers as text, by the names of fields, without those left empty."""
+    """A command and its answers as text, by the names of fields, without those left empty.
+
+    ``files`` are the names and texts of what was uploaded, where the server still has them.
+    """
 
     command: str
     workload: str
     fields: Mapping[str, str]
+    files: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, command: str, pairs: Iterable[tuple[str, str]]) -> Self:
@@ -108,6 +138,24 @@ class Question:
         pairs = [*found.items(), *limits.items()]
         return cls.of(command, [(str(n), _text(n, v)) for n, v in pairs if v is not None])
 
+    @classmethod
+    def of_line(cls, command: str, line: str) -> Self:
+        """The question of a command line of ours, asked by another command."""
+        words = shlex.split(line)[2:]
+        workload = words[words.index("--workload") + 1] if "--workload" in words else ""
+        known = fields_of(command, workload or Request.workload)
+        names = {option_of(name): name for name in known if name not in PLACED}
+        fields: dict[str, str] = {}
+        for at, word in enumerate(words):
+            name = names.get(word)
+            if name is None:
+                continue
+            after = words[at + 1] if at + 1 < len(words) else "--"
+            value = "true" if after.startswith("--") else after
+            is_more = name == SETTINGS and name in fields
+            fields[name] = f"{fields[name]} {value}" if is_more else value
+        return cls.draft(command, [(WORKLOAD, workload), *fields.items()])
+
     @property
     def is_asked(self) -> bool:
         """Whether anything was asked yet."""
@@ -119,27 +167,83 @@ class Question:
         plain = {} if self.workload == Request.workload else {WORKLOAD: self.workload}
         return urlencode({**plain, **self.fields})
 
+    def changed(self, **fields: str) -> Self:
+        """The question with other texts of some fields; empty ones are left out."""
+        texts = {**self.fields, **fields}
+        pairs = [(WORKLOAD, self.workload), *texts.items()]
+        return type(self).draft(self.command, pairs)
+
     @property
     def words(self) -> list[str]:
         """The words of the command that asks the same."""
         words = [self.command]
+        words += [w for n in PLACED if n in self.fields for w in _several(self.fields[n])]
         words += [] if self.workload == Request.workload else ["--workload", self.workload]
         for name, text in self.fields.items():
             term = glossary().get(name)
-            if name == SETTINGS:
-                words += [word for one in text.split() for word in ("--set", one)]
+            if name in PLACED:
+                continue
+            if name in (SETTINGS, AGAINST):
+                words += [word for one in text.split() for word in (option_of(name), one)]
+            elif name == FILE:
+                words += [option_of(name), text.partition(":")[2] or text]
+            elif name == PRICES:
+                words += [option_of(name), PRICES_FILE]
             elif term is not None and term.type == "flag":
                 is_on = text.lower() in ("true", "yes", "on", "1")
                 option = option_of(name)
                 words.append(option if is_on else f"--no-{option[2:]}")
             else:
                 words += [option_of(name), text]
-        return words
+        return words + self.output
+
+    @property
+    def output(self) -> list[str]:
+        """The words that say where files are written."""
+        return [*_OUTPUT.get(self.command, ())]
 
     @property
     def line(self) -> str:
         """The command as it stands in a shell."""
         return "planner " + shlex.join(self.words)
+
+    @property
+    def answers(self) -> dict[str, object]:
+        """What is asked beside limits, settings, objectives, and what is the command's alone."""
+        others = {THINGS, AGAINST, TARGET, WRAPPER, FILE, PRICES, SETTINGS, OBJECTIVES}
+        limits = self.limits
+        return {n: v for n, v in self.fields.items() if n not in others and n not in limits}
+
+    @property
+    def limits(self) -> dict[str, str]:
+        """The limits."""
+        known = terms_of(self.workload, "limit")
+        return {
+            name: text
+            for name, text in self.fields.items()
+            if name in known and "question" not in known[name].kind
+        }
+
+    @property
+    def settings(self) -> dict[str, list[str]]:
+        """The parameters that are pinned or narrowed.
+
+        Raises
+        ------
+        SearchSpaceError
+            A word is no ``name=value``.
+        """
+        return parse_settings(self.fields.get(SETTINGS, "").split())
+
+    def asked(self, specs: Path | None) -> dict[str, object]:
+        """The question as `make_request` takes it."""
+        found: dict[str, object] = {WORKLOAD: self.workload, "specs": specs, **self.answers}
+        found |= {"constraints": self.limits}
+        if self.settings:
+            found[SETTINGS] = self.settings
+        if OBJECTIVES in self.fields:
+            found[OBJECTIVES] = self.fields[OBJECTIVES]
+        return found
 
     def request(self, specs: Path | None) -> Request:
         """The question as that of a search.
@@ -149,17 +253,57 @@ class Question:
         SpecError, SearchSpaceError
             A value is not what its name takes.
         """
-        known = terms_of(self.workload, "limit")
-        asked: dict[str, object] = {WORKLOAD: self.workload, "specs": specs}
-        limits: dict[str, str] = {}
-        for name, text in self.fields.items():
-            if name == SETTINGS:
-                asked[name] = parse_settings(text.split())
-            elif name in known and "question" not in known[name].kind:
-                limits[name] = text
-            else:
-                asked[name] = text
-        return make_request({**asked, "constraints": limits}, said=option_of)
+        return make_request(self.asked(specs), said=option_of)
+
+
+def prices_csv(text: str) -> str:
+    """Own prices, ``h100 reserved-1y=1.9, b200=4``, as the CSV file of ``--prices``.
+
+    Raises
+    ------
+    SpecError
+        A part of it is no price.
+
+    >>> prices_csv("h100 reserved-1y=1.9, b200=4").splitlines()
+    ['gpu,contract,price', 'h100,reserved-1y,1.9', 'b200,on-demand,4']
+    """
+    gpu, terms, _ = terms_about("priced")
+    rows = [f"{gpu},{terms},price"]
+    for one in _several(text):
+        found = _PRICE.fullmatch(one)
+        if found is None:
+            raise SpecError(
+                f"{PRICES} {shown(one)}: write GPU=USD or GPU CONTRACT=USD, such as "
+                "h100 reserved-1y=1.9, several with commas."
+            )
+        contract = found[2] or CONTRACTS[0]
+        if contract not in CONTRACTS:
+            raise SpecError(f"Unknown contract {contract!r}.{did_you_mean(contract, CONTRACTS)}")
+        rows.append(f"{found[1]},{contract},{found[3]}")
+    return "\n".join([*rows, ""])
+
+
+def things_in(text: str, specs: Path | None) -> list[str]:
+    """What is compared, by name.
+
+    Raises
+    ------
+    SearchSpaceError
+        One of them is no GPU, model, framework or engine.
+    """
+    words = _several(text)
+    for word in words:
+        if not any(kinds_named(word, specs)):
+            known = [name for kind in SPECS.values() for name in Catalogue(specs).names(kind)]
+            raise SearchSpaceError(
+                f"Unknown name {word!r}.{did_you_mean(word, known)} GPUs, models, frameworks and "
+                "engines are compared."
+            )
+    return words
+
+
+def _several(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _text(name: str, value: object) -> str:
@@ -176,13 +320,19 @@ def _text(name: str, value: object) -> str:
 
 
 def _refuse_paths(name: str, text: str) -> None:
+    """Refuse what names a file; of a model ORG/NAME is the name that others have for it."""
     term = glossary().get(name)
     is_name = term is None or term.type in ("names", "text")
-    is_path = any(mark in text for mark in _PATHS) or text.lower().endswith(_FILES)
+    if name in (FILE, PRICES):
+        return  # what was uploaded, and prices as such
+    words = [text] if name != "model" else _several(text)
+    left = [one for one in words if not (name == "model" and _REPOSITORY.fullmatch(one))]
+    is_path = any(mark in one for one in left for mark in _PATHS)
+    is_path = is_path or any(one.lower().endswith(_FILES) for one in words)
     if is_name and is_path and name != "pipeline_layout":
         raise SearchSpaceError(
-            f"{name} {shown(text)}: is a path; here specs are asked for by name. `planner ui "
-            "--specs DIR` offers those of a folder."
+            f"{name} {shown(text)}: is a path; here specs are asked for by name, and files of "
+            "yours are uploaded. `planner ui --specs DIR` offers those of a folder."
         )
 
 

@@ -14,9 +14,10 @@ from served import OWN_HOST
 
 from planner.errors import SearchSpaceError
 from planner.ui import pool as pools
-from planner.ui.app import Kept
+from planner.ui.answers import Answer, answer
 from planner.ui.guard import Limits, Refused
-from planner.ui.pool import Answer, Pool, answer
+from planner.ui.kept import Kept
+from planner.ui.pool import Pool
 from planner.ui.question import Question
 
 
@@ -253,7 +254,7 @@ def test_a_worker_has_so_much_memory_and_tells_that_it_is_not_enough(monkeypatch
         raise MemoryError
 
     class Pipe:
-        asked, said = [_question(1)], []
+        asked, said = [(_question(1), "")], []
 
         def recv(self):
             if not self.asked:
@@ -279,7 +280,7 @@ def _answer(question: Question, told: list[int] | None = None, **limits: int) ->
 
 
 def test_a_search_has_so_many_configurations(monkeypatch):
-    monkeypatch.setattr("planner.ui.pool.document_page", _too_late)
+    monkeypatch.setattr("planner.ui.commands.document_page", _too_late)
     with pytest.raises(Refused, match="here a search has at most 1") as refused:
         _answer(SMALL, rows=1)
     num = int(str(refused.value).split()[2].replace(",", ""))
@@ -300,14 +301,14 @@ def _too_late(*_: object) -> None:
 
 def test_an_answer_has_so_many_bytes(monkeypatch):
     whole = _answer(ONE)
-    assert whole.size == len(whole.object) + len(whole.content) + len(whole.data)
-    monkeypatch.setattr("planner.ui.pool._ANSWERS", {"estimate": lambda *_: whole.object})
+    assert whole.size == len(whole.object) + len(whole.content)
+    monkeypatch.setattr("planner.ui.commands.object_text", lambda _: whole.object)
     assert _answer(ONE, answer_bytes=whole.size).size == whole.size
     for most in (whole.size - 1, len(whole.object) - 1):
         with pytest.raises(Refused, match="narrow the question") as refused:
             _answer(ONE, answer_bytes=most)
         assert refused.value.status == 413
-    monkeypatch.setattr("planner.ui.pool.document_page", _too_late)
+    monkeypatch.setattr("planner.ui.commands.document_page", _too_late)
     with pytest.raises(Refused):  # before a page is made of it
         _answer(ONE, answer_bytes=len(whole.object) - 1)
 

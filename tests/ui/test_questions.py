@@ -7,9 +7,9 @@ from urllib.parse import parse_qsl
 import pytest
 
 from planner.errors import PlannerError, SearchSpaceError
-from planner.ui.app import groups_of
+from planner.ui.form import groups_of
 from planner.ui.guard import is_loopback
-from planner.ui.question import COMMANDS, Question, fields_of, option_of
+from planner.ui.question import COMMANDS, PLACED, Question, fields_of, option_of
 from planner.workloads.registry import workload_names
 
 
@@ -65,11 +65,13 @@ def test_an_object_asks_what_a_query_asks():
         ("workload=dream&model=a", "dream"),
         ("model=llama-7b&input_tokens=4", "knows no 'input_tokens'"),
         ("model=/etc/passwd", "is a path"),
-        ("model=meta-llama/Llama-2-7b", "is a path"),
+        ("model=meta-llama/../etc", "is a path"),
+        ("model=a/b/c", "is a path"),
+        ("gpu=a/b", "is a path"),
         ("model=mine.toml", "is a path"),
         ("gpu=..%5Cx&model=a", "is a path"),
         ("cluster=x.json&model=a", "is a path"),
-        ("prices=list.csv&model=a", "knows no 'prices'"),
+        ("load=list.csv&model=a", "knows no 'load'"),
         ("specs=/&model=a", "knows no 'specs'"),
     ],
 )
@@ -103,8 +105,11 @@ def test_every_field_is_in_the_form_once_with_the_option_of_the_command(command,
     question = Question(command=command, workload=workload, fields={"model": "x"})
     fields = [field for group in groups_of(question) for field in group.fields]
     assert sorted(field.name for field in fields) == sorted(fields_of(command, workload))
-    options = {o for p in command_line().commands[command].built.params for o in p.opts}
-    assert {option_of(name) for name in fields_of(command, workload)} <= options
+    built = command_line().commands[command].built
+    built = built.commands["run"] if command == "sweep" else built
+    options = {o for p in built.params for o in p.opts}
+    placed = {option_of(name) for name in PLACED}
+    assert {option_of(name) for name in fields_of(command, workload)} <= options | placed
     assert all(field.title for field in fields)
 
 

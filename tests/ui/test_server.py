@@ -12,6 +12,7 @@ import pytest
 from served import LONG, OWN_HOST, PATIENCE_S, SMALL, server, until
 
 from planner.ui.guard import Limits
+from planner.ui.question import COMMANDS
 
 
 def _answered(asks, path):
@@ -32,6 +33,7 @@ def test_the_object_is_that_of_the_command(client, planner, tmp_path):
     planner(*command.split()[1:], "--quiet", "--json", tmp_path / "a.json")
     written = json.loads((tmp_path / "a.json").read_text())
     assert asked.json()["rows"] == written["rows"]
+    assert client.get(f"/api/v1/search?{SMALL}").json()["rows"] == written["rows"]
     assert asked.json()["recommended_row"] == written["recommended_row"]
     posted = client.post("/api/search", json={"model": "llama-7b", "num_gpus": 8, "space": "small"})
     assert posted.json()["rows"] == written["rows"]
@@ -52,10 +54,10 @@ def test_estimates_and_sizes_are_answered_too(client):
         ("/api/search?model=lama-65b&num_gpus=8", 400, "Did you mean llama-65b"),
         ("/api/search?model=llama-7b&num_gpus=8&x=1", 400, "knows no 'x'"),
         ("/api/search?model=llama-65b&num_gpus=1&space=small", 422, "fits"),
-        ("/api/dream?model=llama-7b", 404, "ask search, estimate, size"),
+        ("/api/dream?model=llama-7b", 404, "ask search, size, sweep"),
         ("/api/search?model=" + "a" * 20_000, 413, "at most 16,384 bytes"),
         ("/search?model=lama-65b&num_gpus=8", 200, "Working"),
-        ("/search?model=a/b&num_gpus=8", 200, "is a path"),
+        ("/search?model=a/b/c&num_gpus=8", 200, "is a path"),
         ("/dream", 404, "There is no page /dream"),
     ],
 )
@@ -79,12 +81,12 @@ def test_bodies_that_are_none_are_told(client):
 
 def test_the_interface_is_described(client):
     table = client.get("/api/openapi.json").json()
-    assert set(table["paths"]) == {"/api/search", "/api/estimate", "/api/size"}
-    body = table["paths"]["/api/search"]["post"]["requestBody"]["content"]["application/json"]
+    assert set(table["paths"]) == {f"/api/v1/{command}" for command in COMMANDS}
+    body = table["paths"]["/api/v1/search"]["post"]["requestBody"]["content"]["application/json"]
     fields = body["schema"]["properties"]
     assert fields["model"]["description"].startswith("the model")
     assert "time_to_train" in fields["constraints"]["properties"]
-    assert "/api/search" in client.get("/api").text
+    assert "/api/v1/search" in client.get("/api").text
 
 
 def test_a_page_asks_nothing_of_others_and_empty_fields_leave_its_link(client):

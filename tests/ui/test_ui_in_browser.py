@@ -27,19 +27,19 @@ _ANSWERED = "document.readyState === 'complete' && document.querySelector('.answ
 
 
 def test_a_form_becomes_a_command_an_answer_and_a_link(opened, address):
-    page = opened(f"{address}/")
-    page.fill("[name=model]", "llama-7b")
-    page.fill("[name=num_gpus]", "8")
+    page = opened(f"{address}/search")
+    page.fill("#ask [name=model]", "llama-7b")
+    page.fill("#ask [name=num_gpus]", "8")
     page.locator("summary", has_text="The configuration").click()
-    page.fill("[name=settings]", "tp=1,2 zero=1")
-    page.fill("[name=space]", "small")
+    page.fill("#ask [name=settings]", "tp=1,2 zero=1")
+    page.fill("#ask [name=space]", "small")
     command = "planner search --model llama-7b --gpus 8 --space small --set tp=1,2 --set zero=1"
     assert page.locator("#command").text_content() == command
     page.keyboard.press("Enter")
     _wait_for(page, _ANSWERED)
     assert "?model=llama-7b&num_gpus=8&space=small&settings=tp" in page.url
     assert page.locator("#command").text_content() == command
-    assert page.locator("[name=settings]").input_value() == "tp=1,2 zero=1"
+    assert page.locator("#ask [name=settings]").input_value() == "tp=1,2 zero=1"
     _wait_for(page, "document.querySelectorAll('.chart :is(svg, .ranking, .stack)').length > 2")
     again = opened(page.url, 400, "dark")
     _wait_for(again, _ANSWERED)
@@ -75,11 +75,84 @@ def test_a_fault_keeps_what_was_filled_in(opened, address):
     page = opened(f"{address}/size?model=llama-65b&num_gpus=8&gpu=a100")
     _wait_for(page, "document.querySelector('.fault') !== null")
     assert "--cost" in page.locator("[role=alert]").text_content()
-    assert page.locator("[name=model]").input_value() == "llama-65b"
+    assert page.locator("#ask [name=model]").input_value() == "llama-65b"
 
 
 def test_another_workload_keeps_the_model(opened, address):
     page = opened(f"{address}/search?workload=serve")
-    page.fill("[name=model]", "llama-3.1-8b")
+    page.fill("#ask [name=model]", "llama-3.1-8b")
     page.locator("a", has_text="Static batches").click()
     page.wait_for_url("**/search?model=llama-3.1-8b&workload=inference")
+
+
+def test_answers_follow_what_is_typed_and_an_earlier_question_is_cancelled(opened, served, address):
+    page = opened(f"{address}/search?space=small")
+    page.fill("#ask [name=model]", "llama-7b")
+    page.locator("#ask [name=num_gpus]").press_sequentially("8")
+    _wait_for(page, _ANSWERED)
+    assert page.url.endswith("/search?model=llama-7b&num_gpus=8&space=small")
+    _wait_for(page, "document.querySelectorAll('.chart :is(svg, .ranking, .stack)').length > 2")
+    assert (
+        page.locator(".field.took [name=sequence_length]").get_attribute("placeholder") == "2,048"
+    )
+    page.fill("#ask [name=model]", "lama-7b")
+    _wait_for(page, "document.querySelector('.old .fault') !== null")
+    page.locator(".fixes a", has_text="→ llama-7b").click()
+    _wait_for(page, _ANSWERED)
+    assert page.locator("#ask [name=model]").input_value() == "llama-7b"
+    page.goto(f"{address}/size?model=llama-65b&gpu=all&total_tokens=1T&calendar_time=60d")
+    page.locator("#live").check()
+    page.fill("#ask [name=num_gpus]", "256,512,1024")
+    until(lambda: len(served.pool._running) == 1)
+    page.fill("#ask [name=num_gpus]", "256,512,2048")
+    _wait_for(page, "document.querySelector('.now button') !== null")
+    page.locator(".now button").click()
+    until(lambda: not served.pool._running and not served.pool._waiting)
+
+
+def test_a_slider_moves_the_plan_and_an_answer_is_saved(opened, address):
+    page = opened(f"{address}/explain?model=llama-7b&num_gpus=8&settings=zero%3D1")
+    _wait_for(page, _ANSWERED)
+    told = "document.querySelector('.headline').textContent.match(/[(](.*)[)]/)[1]"
+    assert page.evaluate(told) == "dp8"
+    page.locator("[data-name=tp]").focus()
+    page.keyboard.press("ArrowRight")
+    _wait_for(page, told, "tp2 dp4")
+    assert page.evaluate("document.activeElement.dataset.name") == "tp"
+    assert "--set tp=2" in page.locator("#command").text_content()
+    page.fill("#save [name=name]", "the small one")
+    page.keyboard.press("Enter")
+    page.goto(f"{address}/")
+    page.locator("#saved a", has_text="the small one").click()
+    _wait_for(page, f"document.querySelector('.headline') && {told}", "tp2 dp4")
+    page.goto(f"{address}/")
+    page.locator("#saved button").click()
+    assert page.locator("#saved").is_hidden()
+
+
+def test_a_script_is_uploaded_and_own_prices_are_kept_with_the_question(opened, address, tmp_path):
+    script = tmp_path / "serve.sh"
+    script.write_text("vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192\n")
+    page = opened(f"{address}/", 400)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.set_input_files("#upload", [script])
+    page.wait_for_url("**workload=serve**")
+    _wait_for(page, _ANSWERED)
+    assert page.locator(".upload output").text_content() == "serve.sh"
+    assert "What the file says" in page.locator("#answered").text_content()
+    page.locator("summary", has_text="Money").click()
+    for name, text in (("GPU", "h100"), ("contract", "on-demand"), ("USD/h", "7.77")):
+        page.locator(".offer").first.get_by_label(name).fill(text)
+    _wait_for(page, "document.querySelector('#answered').textContent.includes('7.77')")
+    assert "prices=h100+on-demand%3D7.77" in page.url
+    assert page.locator("[data-prices]").get_attribute("href").startswith("data:text/csv")
+
+
+def test_every_field_has_a_name_and_its_meaning(opened, address):
+    page = opened(f"{address}/explain?workload=serve")
+    unnamed = """[...document.querySelectorAll('#ask input:not([type=hidden]), #ask select')]
+      .filter((one) => !one.labels.length && !one.getAttribute('aria-label')).length"""
+    assert page.evaluate(unnamed) == 0
+    lost = """[...document.querySelectorAll('[aria-describedby]')]
+      .filter((one) => !document.getElementById(one.getAttribute('aria-describedby'))).length"""
+    assert page.evaluate(lost) == 0

@@ -20,6 +20,7 @@ from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
+from planner.optimize.exhaustive import StopSearch
 from planner.question.inputs import read, several
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_about, terms_of
@@ -39,6 +40,7 @@ Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 _TRAINING = terms_about("sized")
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
+_NOT_REACHED = "not looked at: the time ended before"
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
 
@@ -101,7 +103,8 @@ def size_all(
     """Size for every GPU of a request under every contract.
 
     Without a GPU and a cluster, the GPUs are those of data centers with 60 GiB or more that some
-    list has a current price of. ``progress`` is told how many are done; ``workers`` processes.
+    list has a current price of. ``progress`` is told how many are done and may raise `StopSearch`,
+    after which the others have no plan; ``workers`` processes.
     With a ``load`` the service is sized for its peak, and its day is priced with the contracts.
 
     Raises
@@ -122,8 +125,16 @@ def size_all(
                 gpu = str(tasks[number - 1].request.gpu)
                 outcome = Size(gpu=gpu, contract=contract or "", reason=words)
             found.append(outcome)
-        if progress is not None:
-            progress(number)
+        try:
+            if progress is not None:
+                progress(number)
+        except StopSearch:
+            left = [(task, contract) for task in tasks[number:] for contract in task.contracts]
+            found += [
+                Size(gpu=str(task.request.gpu), contract=contract or "", reason=_NOT_REACHED)
+                for task, contract in left
+            ]
+            break
     if len(errors) == len(found) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     asked = request if load is None else replace(request, request_rate=load.peak)

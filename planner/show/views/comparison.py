@@ -345,7 +345,7 @@ def _thing(text: str, specs: Path | None) -> Thing:
         return Thing(text=text, kind=PLAN, path=path, row=row)
     if text == SHIPPED:
         return Thing(text=text, kind=FOLDER)
-    for kind in _kinds(text, specs):
+    for kind in kinds_named(text, specs):
         return Thing(text=text, kind=kind)
     kinds = ", ".join(kind.singular for kind in _NAMED)
     raise SpecError(
@@ -353,7 +353,8 @@ def _thing(text: str, specs: Path | None) -> Thing:
     )
 
 
-def _kinds(text: str, specs: Path | None) -> Iterator[SpecKind]:
+def kinds_named(text: str, specs: Path | None) -> Iterator[SpecKind]:
+    """The kinds of specs that a name is of."""
     catalogue = Catalogue(specs)
     for kind in _NAMED:
         try:

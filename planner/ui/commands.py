@@ -1,0 +1,614 @@
+"""What each command finds: a page and an object, and what else can be made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from planner.base.cells import number
+from planner.base.reading import json_of, only_within, read_json
+from planner.base.records import record
+from planner.decide.explaining.against import changed_request
+from planner.decide.explaining.largest import has_several, largest_batch, methods_of_layouts
+from planner.decide.improve import recommended_change
+from planner.decide.sizing.size import contracts_given, size_all, tasks_of
+from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
+from planner.launch import TARGETS, WRAPPERS
+from planner.launch.assumed import LaunchFile
+from planner.launch.assumed import Question as LaunchQuestion
+from planner.launch.imported import Imported
+from planner.launch.judge import as_started, changes_of, full_row, judged
+from planner.launch.targets import target_of
+from planner.launch.write import launch_of, translated, with_profiles
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.result_columns import fit_probability
+from planner.optimize.source import first_row
+from planner.pages.comparison import comparison_page
+from planner.pages.document import Document
+from planner.pages.first import evidence, figures, with_meanings
+from planner.pages.first import headline as answer_of
+from planner.pages.read import document_page
+from planner.pages.sweep import sweep_page
+from planner.question.request import Request
+from planner.question.terms import terms_about
+from planner.show.answers import planned, recommended_of
+from planner.show.page import Block, Code, Lines, Page, Pairs, Section, Title, joined, said
+from planner.show.views.comparison import (
+    compared_plans,
+    comparison_dict,
+    things_of,
+)
+from planner.show.views.documents import (
+    add_estimate,
+    command_manifest,
+    finish_search,
+    object_text,
+    plan_manifest,
+)
+from planner.show.views.explanation import explained_plan, explanation_blocks, explanation_dict
+from planner.show.views.imported import (
+    beside_blocks,
+    change_blocks,
+    launch_blocks,
+    misfit_blocks,
+    understood_blocks,
+)
+from planner.show.views.infeasible import headline, infeasible_message, missed_words
+from planner.show.views.largest import (
+    add_methods,
+    check_some,
+    largest_blocks,
+    largest_lines,
+    methods_blocks,
+)
+from planner.show.views.plots.picture import Picture, draw
+from planner.show.views.rows import RowFiles, result_blocks
+from planner.show.views.search import estimate_command, interrupted_message
+from planner.show.views.sizes import add_sizes, question_lines, reason_lines
+from planner.specs.catalogue import Catalogue
+from planner.specs.paths import data_folders
+from planner.sweeps.any_plan import pinned_in
+from planner.sweeps.pictures import draw_shown
+from planner.sweeps.read import make_sweep
+from planner.sweeps.results import Sweep
+from planner.sweeps.run import Stopped, run_sweep
+from planner.sweeps.show import Shown
+from planner.sweeps.summary import summarize
+from planner.ui.guard import Limits, Refused
+from planner.ui.question import (
+    AGAINST,
+    FILE,
+    PRICES,
+    PRICES_FILE,
+    SETTINGS,
+    TARGET,
+    THINGS,
+    WORKLOAD,
+    WRAPPER,
+    Question,
+    option_of,
+    prices_csv,
+    things_in,
+)
+from planner.workloads.base import Evaluation
+from planner.workloads.given import make_request, question_of
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import (
+    Plan,
+    answered,
+    evaluated,
+    make_plan,
+    one_configuration,
+    result_of,
+)
+
+Tell = Callable[[int, int], None]
+"""Is told how much is done, and of how much; raises `StopSearch` when the time is over."""
+
+WHERE = "the answer"
+_PACKAGE = Path(__file__).resolve().parents[1]
+_OF_MODELS = ("architectures", "model_type")
+UPLOADED = "uploaded"
+"""The folder of what was uploaded; a config.json is called by it."""
+
+
+@record(kw_only=True)
+class Found:
+    """What a command found: its object, its page, and what else can be made of it.
+
+    ``told`` says why the values are these that a launch file leaves open.
+
+    ``line`` is the command that estimates its plan; ``draw`` draws a picture; ``texts`` are the
+    files that start it.
+    """
+
+    object: str
+    page: Page
+    line: str = ""
+    pinned: PinnedPlan | None = None
+    draw: Callable[[Picture], None] | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
+    told: Mapping[str, str] = field(default_factory=dict)
+
+
+@record(kw_only=True)
+class Asked:
+    """A question in a folder of its own, which has what was uploaded."""
+
+    question: Question
+    folder: Path
+    specs: Path | None
+    limits: Limits
+    tell: Tell
+
+    @property
+    def file(self) -> Path | None:
+        """The file that was uploaded, of several their folder."""
+        if FILE not in self.question.fields:
+            return None
+        files = self.question.files
+        if not files:
+            raise SpecError("The server has the uploaded file no more: upload it again.")
+        return self.folder / files[0][0] if len(files) == 1 else self.folder
+
+    def given(self) -> dict[str, object]:
+        """The question as `make_request` takes it."""
+        found = self.question.asked(self.specs)
+        if text := self.question.fields.get(PRICES):
+            path = self.folder.with_name(self.folder.name + "-own") / PRICES_FILE
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(prices_csv(text), encoding="utf-8")
+            found[PRICES] = str(path)
+        return found
+
+    def read(self, *, is_search: bool = False) -> tuple[Request, LaunchQuestion | None]:
+        """The request, and the launch file that it is of, if it is."""
+        given, file = self.given(), self.file
+        if file is None:
+            return make_request(given, said=option_of), None
+        if _is_model(file):
+            return make_request({"model": str(file), **given}, said=option_of), None
+        del given[WORKLOAD]
+        if file.suffix == ".toml" and file.is_file():
+            base: Request = PinnedPlan.read(file).request()
+            found = None
+        else:
+            answers = {n: v for n, v in given.items() if n not in ("constraints", "specs")}
+            answers.pop(SETTINGS, None)
+            answers |= self.question.settings
+            launch = LaunchFile(path=file, asked=answers, specs=self.specs, said=option_of)
+            found = launch.question()
+            base = found.request
+        if is_search:
+            return make_request(given, base=question_of(base), said=option_of), found
+        given.pop("constraints")
+        return make_request(given, base=base, said=option_of), found
+
+
+@contextmanager
+def placed(question: Question, specs: Path | None, limits: Limits, tell: Tell) -> Iterator[Asked]:
+    """A question in a folder of its own, beside which specs alone can be read."""
+    with TemporaryDirectory(prefix="planner-") as root:
+        folder = Path(root, UPLOADED)
+        folder.mkdir()
+        for name, text in question.files:
+            (folder / Path(name).name).write_text(text, encoding="utf-8")
+        with only_within((Path(root), _PACKAGE, *data_folders(specs))):
+            yield Asked(question=question, folder=folder, specs=specs, limits=limits, tell=tell)
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a file is a model's ``config.json``."""
+    if path.suffix != ".json":
+        return False
+    try:
+        table = read_json(path)
+    except SpecError:
+        return False
+    return isinstance(table, dict) and any(name in table for name in _OF_MODELS)
+
+
+def found_by(asked: Asked) -> Found:
+    """What the command of a question finds.
+
+    Raises
+    ------
+    PlannerError
+        It is unknown, impossible, infeasible, or beyond a limit.
+    """
+    return _COMMANDS[asked.question.command](asked)
+
+
+def check_size(size: int, limits: Limits) -> None:
+    """Refuse an answer of so many characters.
+
+    Raises
+    ------
+    Refused
+        It is too large.
+    """
+    if size > limits.answer_bytes:
+        most = limits.answer_bytes / 2**20
+        raise Refused(
+            f"The answer has more than {most:g} MB: narrow the question, or use the command line.",
+            413,
+        )
+
+
+def _documented(asked: Asked, text: str, **more: Any) -> Found:
+    """What wrote an object whose page `planner report` writes, too."""
+    check_size(len(text), asked.limits)  # before a page is made of it
+    page = document_page(Document.of(json_of(text, WHERE), WHERE), Catalogue(asked.specs))
+    return Found(object=text, page=page, **more)
+
+
+def _search(asked: Asked) -> Found:
+    request, _ = asked.read(is_search=True)
+    plan = make_plan(request)
+    total = plan.problem.num_rows
+    if total > asked.limits.rows:
+        raise Refused(
+            f"That is {total:,} configurations; here a search has at most {asked.limits.rows:,}. "
+            "Narrow it with settings, or use the command line.",
+            413,
+        )
+    result = exhaustive_search(plan.problem, progress=lambda done: asked.tell(done, total))
+    plan = answered(plan, result)
+    if result.interrupted and result.fastest is None:
+        raise Refused(_late(asked.limits), 504)
+    if result.fastest is None:
+        raise InfeasibleError(infeasible_message(plan, result))
+
+    def add(files: RowFiles) -> None:
+        files.add(result_blocks(plan, result.scaled(result.table)))
+        finish_search(files, plan, result, asked.question.words, {"driver": "exhaustive"})
+
+    def drawn(picture: Picture) -> None:
+        draw(picture, plan, result if picture.name == "front" else result.recommended)
+
+    best = result.recommended
+    found = _documented(
+        asked,
+        object_text(add),
+        draw=drawn,
+        line=estimate_command(plan, best.row) if best is not None else "",
+        pinned=PinnedPlan.of(plan, best.row) if best is not None else None,
+    )
+    if result.interrupted:
+        return replace(found, page=_first(found.page, interrupted_message(plan, result)))
+    return found
+
+
+def _first(page: Page, line: str) -> Page:
+    """A page that begins its answer with a sentence."""
+    return replace(page, answer=[" ".join(line.split()), *page.answer])
+
+
+def _late(limits: Limits) -> str:
+    return f"It takes more than {limits.seconds:g} s: narrow the question, or use the command line."
+
+
+def _estimate(asked: Asked) -> Found:
+    request, launch = asked.read()
+    if launch is not None:
+        return _of_file(asked, request, launch)
+    plan = one_configuration(request)
+    found = evaluated(plan)
+    if found.rejected_by:
+        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
+    return _estimated(asked, plan, found)
+
+
+def _estimated(asked: Asked, plan: Plan, found: Evaluation) -> Found:
+    row = found.candidates.row
+    return _documented(
+        asked,
+        object_text(lambda files: add_estimate(files, plan, found, asked.question.words)),
+        draw=lambda picture: draw(picture, plan, found.candidates),
+        line=estimate_command(plan, row),
+        pinned=PinnedPlan.of(plan, row),
+    )
+
+
+def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
+    """A launch file: what it says, how it runs, what is better near it."""
+    imported: Imported = launch.imported
+    plan, found, notes = judged(request)
+    row = full_row(found)
+    changes = changes_of(imported, request, plan, found, row, {*asked.question.settings})
+    best, runs = recommended_change(changes), not found.rejected_by
+    told = {
+        name: f"{imported.values.get(name, '')} ({why})" for name, why in imported.assumed.items()
+    }
+    about = [
+        *understood_blocks(imported, is_full=True), said(*notes), *beside_blocks(launch),
+    ]  # fmt: skip
+    better = [
+        *change_blocks(plan.workload.name, best, row, is_running=runs, fits=fit_probability(row))
+    ]
+    sections = [
+        Section(title="What would be better", blocks=better),
+        *_sections("What the file says", about),
+    ]
+    if runs:
+        made = _estimated(asked, plan, found)
+        first, *others = made.page.sections
+        page = replace(made.page, sections=[first, *sections, *others])
+        return replace(made, page=page, told=told)
+    result = result_of(plan, found)
+    needs = [*misfit_blocks(plan, row)] if found.rejected_by == "out_of_memory" else []
+    page = Page(
+        title=str(imported.path.name),
+        question=[f"{imported.target.title}, as {imported.path.name} starts it"],
+        answer=[headline(plan, result)],
+        sections=[*_sections("What it needs", needs), *sections],
+    )
+    manifest = plan_manifest(plan, asked.question.words)
+    return Found(
+        object=_json(manifest, rejected_by=found.rejected_by),
+        page=page,
+        line=estimate_command(plan, row),
+        pinned=PinnedPlan.of(plan, row),
+        told=told,
+    )
+
+
+def _size(asked: Asked) -> Found:
+    given = asked.given()
+    contracts = contracts_given(given.pop("contract", None), option_of("contract"))
+    request = make_request(given, said=option_of)
+    total = len(tasks_of(request, contracts, said=option_of))
+    asked.tell(0, total)
+    sizes = size_all(
+        request, contracts, said=option_of, progress=lambda done: asked.tell(done, total)
+    )
+    if sizes.best is None:
+        lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
+        raise InfeasibleError("\n".join(lines))
+
+    def drawn(picture: Picture) -> None:
+        from planner.show.views.plots.curves import size_curves, size_title
+
+        draw(picture, size_title(sizes), [size_curves(sizes)])
+
+    text = object_text(lambda files: add_sizes(files, sizes, asked.question.words))
+    found = _documented(asked, text, draw=drawn)
+    fleet = sizes.best.cheapest or sizes.best.fewest
+    if fleet is None:
+        return found
+    places = {name: fleet.row[name] for name in terms_about("priced") if fleet.row.get(name)}
+    plan = make_plan(sizes.request.changed(**places))
+    pinned, line = PinnedPlan.of(plan, fleet.row), estimate_command(plan, fleet.row)
+    return replace(found, pinned=pinned, line=line, told=fleet.chosen)
+
+
+def _sweep(asked: Asked) -> Found:
+    question = asked.question
+    given = asked.given()
+    limits, settings = question.limits, given.pop(SETTINGS, {})
+    del given["constraints"]
+    del given["specs"]
+    plan = make_sweep({**given, **limits, SETTINGS: settings}, asked.specs, said=option_of)
+    total = plan.num_scenarios
+    if total > asked.limits.scenarios:
+        raise Refused(
+            f"That is {total:,} scenarios; here a sweep has at most {asked.limits.scenarios:,}. "
+            "List fewer values, or use the command line.",
+            413,
+        )
+    folder = asked.folder.with_name("sweep")
+    asked.tell(0, total)
+    notes = ""
+    try:
+        run_sweep(plan, folder, progress=lambda done: asked.tell(done, total))
+    except Stopped:
+        notes = f"The time ended: a part of {total:,} scenarios is answered."
+    sweep = Sweep(folder)
+    rows = [dict(row.items()) for row in sweep.rows()]
+    if not any(row["feasible"] for row in rows):
+        if notes:
+            raise Refused(_late(asked.limits), 504)
+        reasons = dict.fromkeys(str(row["reason"]) for row in rows if row["reason"])
+        raise InfeasibleError("\n".join([f"None of {total:,} scenarios has a plan.", *reasons]))
+    page = replace(sweep_page(sweep, Catalogue(asked.specs)), title=_title(question))
+    manifest = command_manifest(question.words)
+    best = next(iter(summarize(sweep.rows(), plan).groups)).best.values()
+    pinned = next((pinned_in(folder, int(number(row["scenario"]))) for row in best), None)
+    return Found(
+        object=_json(manifest, rows=rows),
+        page=_first(page, notes) if notes else page,
+        pinned=pinned,
+        line=_line_of(pinned) if pinned is not None else "",
+        draw=lambda picture: draw_shown(picture, Shown(folder=folder)),
+    )
+
+
+def _line_of(pinned: PinnedPlan) -> str:
+    """The command that estimates a plan."""
+    plan = one_configuration(pinned.request())
+    return estimate_command(plan, evaluated(plan).candidates.row)
+
+
+def _title(question: Question) -> str:
+    return question.fields.get("model") or "A sweep"
+
+
+def _compare(asked: Asked) -> Found:
+    question = asked.question
+    things = things_of(things_in(question.fields.get(THINGS, ""), asked.specs), asked.specs)
+    given = {name: value for name, value in asked.given().items() if value}
+    found = compared_plans(things, given, _no_file, option_of)
+    text = _json(command_manifest(question.words), **comparison_dict(found))
+    page = comparison_page(json_of(text, WHERE), WHERE)
+    title = f"Which is better: {' or '.join(thing.text for thing in things)}?"
+    return Found(object=text, page=replace(page, title=title))
+
+
+def _no_file(*_: object, **__: object) -> Request:
+    raise SearchSpaceError("Things are compared by name here.")
+
+
+def _explain(asked: Asked) -> Found:
+    request, launch = asked.read()
+    told: Mapping[str, str] = {}
+    if launch is not None:
+        request, _ = as_started(request)
+    elif not asked.question.settings and not asked.question.files:
+        told = make_plan(request).defaults
+        request = recommended_of(request).request()
+    against = None
+    if words := asked.question.fields.get(AGAINST):
+        changes = Question(
+            command="explain", workload=request.workload, fields={SETTINGS: words}
+        ).settings
+        against = changed_request(request, changes, option_of)
+    explained = explained_plan(request, None, against)
+    blocks = joined(explanation_blocks(explained, is_full=True))
+    first = next((at for at, block in enumerate(blocks) if isinstance(block, Title)), len(blocks))
+    lines = [line.strip() for b in blocks[:first] if isinstance(b, Lines) for line in b.lines]
+    title, layout, *others = lines
+    manifest = plan_manifest(explained.plan, asked.question.words)
+    sections = _sections("", blocks[first:])
+    page = Page(
+        title=title,
+        question=[layout],
+        answer=others or [layout],
+        sections=[replace(one, is_folded=at > _OPEN) for at, one in enumerate(sections)],
+    )
+    row, sure = explained.row, explained.seen.sure
+    page = replace(
+        page,
+        headline=answer_of(explained.plan.workload, row),
+        figures=figures(row, explained.seen.ends),
+        evidence=evidence(None if sure is None else sure.basis, row.get("evidence_runs")),
+    )
+    page = with_meanings(page, explained.plan.workload.name)
+    row = explained.found.candidates.row
+    return Found(
+        object=_json(manifest, **explanation_dict(explained)),
+        page=page,
+        line=estimate_command(explained.plan, row),
+        pinned=PinnedPlan.of(explained.plan, row),
+        told=told,
+    )
+
+
+_OPEN = 3
+"""Sections of an explanation that are seen at once."""
+
+
+def _max_batch(asked: Asked) -> Found:
+    request, launch = asked.read()
+    is_open = launch is None and not asked.question.settings
+    if limits := asked.question.limits:
+        request = make_request({"constraints": limits}, base=request, said=option_of)
+    if not is_open and launch is None and has_several(request):
+        methods = methods_of_layouts(request)
+        check_some(methods)
+        text = object_text(lambda files: add_methods(files, methods, asked.question.words))
+        page = _plain_page(asked, [*methods_blocks(methods)])
+        return Found(object=text, page=page)
+    if launch is not None:
+        request, _ = as_started(request)
+    told = make_plan(request).defaults if is_open else {}
+    plan, found = planned(request, is_open=is_open)
+    largest = largest_batch(plan, found)
+    if largest.largest is None:
+        missed = missed_words(plan, result_of(plan, found))
+        raise InfeasibleError(" ".join(largest_lines(plan, largest, missed)))
+    row = first_row(found.table())
+    manifest = plan_manifest(plan, asked.question.words)
+    lines = largest_lines(plan, largest)
+    page = _plain_page(asked, [*largest_blocks(plan, row, [largest])], lines)
+    return Found(
+        object=_json(manifest, largest=largest.to_dict()),
+        page=page,
+        line=estimate_command(plan, found.candidates.row),
+        pinned=PinnedPlan.of(plan, found.candidates.row),
+        told=told,
+    )
+
+
+def _launch(asked: Asked) -> Found:
+    target = asked.question.fields.get(TARGET, "")
+    if not target:
+        raise LaunchError(f"Name the tool whose files are written: {', '.join(TARGETS)}.")
+    tool = target_of(target)
+    question = asked.question
+    if question.workload not in tool.workloads and not question.files:
+        question = replace(question, workload=tool.workloads[0])
+    asked = replace(asked, question=question)
+    request, launch = asked.read()
+    if launch is not None:
+        request, _ = as_started(request)
+    elif not question.settings and not question.files:
+        request = recommended_of(with_profiles(request, target)).request()
+    made = launch_of(translated(request, target), target, question.fields.get(WRAPPER, WRAPPERS[0]))
+    folder = Path("plan")
+    blocks = [one for one in launch_blocks(made, folder) if not isinstance(one, Pairs)]
+    sections = [
+        Section(title=file.name, blocks=[Code(text=file.text)], is_folded=at > 0)
+        for at, file in enumerate(made.files)
+    ]
+    pinned = made.job.pinned
+    page = Page(
+        title=f"{tool.title}: {len(made.files)} files",
+        question=[question.line],
+        answer=[f"{file.name}: {file.meaning}" for file in made.files],
+        sections=[*_sections("What it starts", blocks), *sections],
+    )
+    texts = {file.name: file.text for file in made.files}
+    manifest = command_manifest(question.words)
+    return Found(
+        object=_json(manifest, target=target, files=texts, starts=list(made.starts)),
+        page=page,
+        pinned=pinned,
+        texts=texts,
+    )
+
+
+_COMMANDS: Mapping[str, Callable[[Asked], Found]] = {
+    "search": _search,
+    "estimate": _estimate,
+    "size": _size,
+    "sweep": _sweep,
+    "compare": _compare,
+    "explain": _explain,
+    "max-batch": _max_batch,
+    "launch": _launch,
+}
+
+
+def _json(manifest: Mapping[str, object], **parts: object) -> str:
+    return json.dumps({"manifest": manifest, **parts}, indent=1, default=str) + "\n"
+
+
+def _plain_page(asked: Asked, blocks: Sequence[Block], answer: Sequence[str] = ()) -> Page:
+    """What a terminal shows as a page: its first line is the question, the others the answer, if
+    it is not given.
+    """
+    found = joined(blocks)
+    lines = [line.strip() for b in found if isinstance(b, Lines) for line in b.lines]
+    rest = [block for block in found if not isinstance(block, Lines)]
+    return Page(
+        title=asked.question.fields.get("model", "") or "The largest",
+        question=[line for line in lines if line not in answer] if answer else lines[:1],
+        answer=answer or lines[1:] or lines,
+        sections=_sections("In numbers", rest),
+    )
+
+
+def _sections(title: str, blocks: Iterable[Block]) -> list[Section]:
+    """Blocks under their titles; those before the first title have this one."""
+    found: list[tuple[str, list[Block]]] = [(title, [])]
+    for block in blocks:
+        if isinstance(block, Title):
+            found.append((block.text, []))
+        else:
+            found[-1][1].append(block)
+    return [Section(title=name, blocks=those) for name, those in found if joined(those)]
