@@ -42,10 +42,10 @@ from planner.workloads.registry import workload_names
 _STATUSES = {
     "200": "the object that --json writes",
     "400": "something is unknown, faulty or impossible",
-    "408": "the question did not come whole in time",
+    "408": "the question did not arrive in time",
     "413": "the question or its answer is too large",
-    "422": "nothing is feasible; the message says what came closest",
-    "503": "too many questions wait, or there are too many connections",
+    "422": "nothing is feasible; the message names the nearest misses",
+    "503": "too many questions are queued, or too many connections",
     "504": "it took too long",
 }
 
@@ -402,11 +402,11 @@ async def _body(request: Request, most: int) -> object:
             if len(body) > most:
                 raise Refused(f"A question has at most {most:,} bytes.", 413)
     except ClientDisconnect as error:
-        raise Refused("The question did not come whole.", 400) from error
+        raise Refused("The question did not arrive whole.", 400) from error
     try:
         found: object = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise SearchSpaceError(f"The question is no JSON ({error}).") from error
+        raise SearchSpaceError(f"The question is not JSON ({error}).") from error
     return found
 
 

@@ -39,6 +39,7 @@ from planner.show.views.details import details_of, memory_blocks
 from planner.show.views.documents import add_estimate
 from planner.show.views.front import front_blocks, limited, of_objective, short_front_blocks
 from planner.show.views.load import load_line
+from planner.show.views.money import plan_prices_lines, signed_lines
 from planner.show.views.overview import (
     assumed_blocks,
     counts_blocks,
@@ -75,7 +76,7 @@ def interrupted_message(plan: Plan, result: SearchResult) -> str:
     done, total = result.configurations_evaluated, plan.problem.num_rows
     return (
         f"Interrupted after {text.count(done)} of {text.count(total)} configurations: "
-        "there may be better ones among the others."
+        "the others may include better ones."
     )
 
 
@@ -144,6 +145,7 @@ def _asked_blocks(plan: Plan) -> Iterator[Block]:
     yield from question_blocks(plan)
     if assumed := assumed_line(plan):
         yield said(assumed, most=_MOST_ASSUMED)
+    yield said(*plan_prices_lines(plan), most=_MOST_ASSUMED)
 
 
 def assumed_line(plan: Plan) -> str:
@@ -172,6 +174,7 @@ def _reached_blocks(
     asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     limits = limit_rows(candidates, asked) if sure is not None else ()
     basis = "" if sure is None else sure.basis
+    yield said(*signed_lines({**candidates.source.asked, **row}))
     yield said(*sure_lines(basis, limits, facts), *short_open_lines(plan, facts))
 
 
@@ -213,14 +216,16 @@ def own_line(
     """The user's own plan beside the recommended one, and what it loses."""
     name = f"Yours: {short_plan(plan, own)}"
     if rejected:
-        return f"{name}; it does not run ({rejected})"
+        return f"{name}: does not run ({rejected})"
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     mine, better = number_of(own, column), number_of(row, column)
     if math.isnan(mine) or math.isnan(better) or not better:
         return name
     away = abs(mine / better - 1)
     words = f"{label(column)} {told(column, own[column])}"
-    return f"{name}; {words}, {share(away)} off" if away >= _SAME else f"{name}; {words}, the same"
+    return (
+        f"{name}; {words}, {share(away)} worse" if away >= _SAME else f"{name}; {words}, the same"
+    )
 
 
 def comparisons_blocks(
