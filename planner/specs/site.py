@@ -88,22 +88,24 @@ class Site:
     @property
     def grounds(self) -> Mapping[str, Value]:
         """Result columns that say what the price rests on."""
-        offer = self.offer
-        if offer is None:
-            return dict.fromkeys(columns_about("grounds"))
-        given, rent = self.utilization, offer.on_demand
-        values = (
-            offer.offers,
-            offer.when,
-            offer.basis,
-            "; ".join(offer.doubts),
-            math.nan if rent is None else rent * HOUR,
-            offer.step,
-            offer.term / DAY,
-            offer.in_use,
-            math.nan if given is None else given,
-            math.nan if self.currency is None else self.currency.usd,
-            "" if self.currency is None else self.currency.date,
-        )
-        code = {} if self.currency is None else {"currency": self.currency.code}
-        return code | dict(zip(columns_about("grounds"), values, strict=True))
+        names = columns_about("grounds")
+        found: dict[str, Value] = dict.fromkeys(names)
+        if (offer := self.offer) is not None:
+            rent = offer.value if offer.contract == Contract.ON_DEMAND else offer.on_demand
+            values = (
+                offer.offers,
+                offer.when,
+                offer.basis,
+                "; ".join(offer.doubts),
+                math.nan if rent is None else rent * HOUR,
+                offer.step,
+                offer.term / DAY,
+                offer.in_use,
+            )
+            found = dict(zip(names, values, strict=True))
+        if self.utilization is not None:
+            found["charged_utilization"] = self.utilization
+        if (currency := self.currency) is not None:
+            found |= {"currency": currency.code, "usd_per_currency": currency.usd}
+            found["currency_date"] = currency.date
+        return found

@@ -404,8 +404,8 @@ def headlines(group: Group) -> list[tuple[str, Row]]:
 
 def money_lines(group: Group) -> list[str]:
     """Whose prices the best ones have, what they make one sign, and how contracts compare."""
+    lines = prices_lines([row for _, _, row in group.headlines])
     best = [row for measure, _, row in group.headlines if measure != TIME]
-    lines = [*prices_lines(best)]
     signed = {str(row["scenario"]): row for row in best}
     for row in signed.values():
         place = f"{text.count(number(row['num_gpus']))} x {where(row)}"

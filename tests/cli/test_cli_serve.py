@@ -108,7 +108,7 @@ def test_sizing_ends_where_the_cluster_does(planner, rate, exit_code):
     if exit_code:
         assert "miss max_gpus 8 GPUs (nearest: " in ran.err
     else:
-        frame = pd.read_csv(io.StringIO(ran.out))
+        frame = pd.read_csv(io.StringIO(ran.out), low_memory=False)
         assert set(frame["mode"]) == {"aggregated", "disaggregated"}
         assert frame["num_gpus"].max() == 8
 

@@ -40,6 +40,15 @@ def test_beside_a_winner_with_a_doubtful_price_the_best_solid_one_stands() -> No
     assert doubts == "Ask before signing: a100 owned: old: 2024; b200 owned: old: 2024"
 
 
+def test_the_price_of_the_fastest_is_doubted_too() -> None:
+    solid = {"contract": "on-demand", "price_doubts": "", "price_per_gpu_hour_usd": 2.0}
+    alone = {**solid, "price_doubts": "one seller, x"}
+    group = group_of(
+        row_of(0, "a100", 8, 1.0, 2.0, **solid), row_of(1, "b200", 8, 9.0, 1.0, **alone)
+    )
+    assert "Ask before signing: b200 on-demand: one seller, x" in money_lines(group)
+
+
 def test_solid_winners_stand_alone() -> None:
     group = group_of(row_of(0, "a100", 8, 9.0, 2.0, contract="on-demand", price_doubts=""))
     assert [title for title, _ in headlines(group)] == ["cheapest", "fastest", "best value"]
@@ -59,6 +68,8 @@ def test_what_other_work_in_a_term_would_change_is_said() -> None:
     )
     (line,) = (line for line in money_lines(group_of(*rows)) if "charged whole" in line)
     assert line.endswith("cheapest at a solid price is 8 x b200, reserved-1y: 120 USD")
+    given = group_of(rows[0], row_of(1, "b200", 8, 120.0, 1.9, **signed, charged_utilization=1.0))
+    assert not [line for line in money_lines(given) if "charged whole" in line]
     dear = {**signed, "price_per_gpu_hour_usd": 4.0}
     alone = group_of(rows[0], row_of(1, "b200", 8, 8 * 8760 * 4.0, 1.9, **dear))
     assert not [line for line in money_lines(alone) if "charged whole" in line]

@@ -19,6 +19,7 @@ _MONEY = {
     "cost_per_million_tokens_usd": "a million tokens",
     "outlay_usd": "outlay",
 }
+_NO_TERMS_OF_A_SELLER = (Contract.OWNED, Contract.ON_DEMAND)
 Row = Mapping[str, object]
 
 
@@ -82,7 +83,7 @@ def within_sellers_line(rows: Iterable[Row]) -> str:
         price, rent = (
             number_of(row, name) for name in ("price_per_gpu_hour_usd", "rent_per_gpu_hour_usd")
         )
-        if math.isfinite(rent) and row.get("contract") != Contract.OWNED:
+        if math.isfinite(rent) and row.get("contract") not in _NO_TERMS_OF_A_SELLER:
             change = f"{row['gpu']} {100 * (price / rent - 1):+.0f} %"
             by_contract.setdefault(str(row.get("contract") or ""), {})[change] = None
     if not by_contract:

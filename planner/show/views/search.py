@@ -20,7 +20,7 @@ from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import full_columns, intervals
 from planner.optimize.source import Candidates, Columns, first_row
 from planner.question.request import ALL, Request
-from planner.question.terms import Term, terms_of
+from planner.question.terms import Term, glossary, terms_of
 from planner.show.page import (
     BAD,
     BEST,
@@ -124,6 +124,8 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     best = first_row(result.table)
     if line := fastest_line(column, row, best, short_plan(plan, best)):
         yield said(line)
+    if line := solid_line(plan, result, row):
+        yield said(line)
     yield from comparisons_blocks(plan, result)
     yield from short_front_blocks(plan, result, top, row)
     yield GAP
@@ -208,6 +210,24 @@ def fastest_line(
         return ""
     gained = f"{label(column)} {told(column, best[column])}, {share(gain)} better"
     return f"Best by {label(column)}: {words}; {gained}"
+
+
+def solid_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> str:
+    """Where money decides and the price of the best needs to be asked about: the best without."""
+    goal, compared = plan.problem.objectives[0].name, result.comparisons.get("gpu")
+    if glossary()[goal].type != "usd" or compared is None or not _doubts(plan, row):
+        return ""
+    for other in rows_of(full_columns(compared.table, plan.problem.sources)):
+        if not _doubts(plan, other):
+            column = of_objective(plan, goal, other)
+            words = told(column, other[column], ends_in(column, other))
+            return f"Best at a solid price: {short_plan(plan, other)}; {label(column)} {words}"
+    return ""
+
+
+def _doubts(plan: Plan, row: Mapping[str, object]) -> bool:
+    offers = (site.offer for site in plan.source_of(row).sites)
+    return any(offer is not None and offer.doubts for offer in offers)
 
 
 def own_line(
