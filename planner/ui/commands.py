@@ -28,18 +28,20 @@ from planner.launch.write import launch_of, translated, with_profiles
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
+from planner.pages.comparison import comparison_page
 from planner.pages.document import Document
-from planner.pages.read import document_page, sweep_page
+from planner.pages.first import evidence, figures, with_meanings
+from planner.pages.first import headline as answer_of
+from planner.pages.read import document_page
+from planner.pages.sweep import sweep_page
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.show.answers import planned, recommended_of
 from planner.show.page import Block, Code, Lines, Page, Pairs, Section, Title, joined, said
 from planner.show.views.comparison import (
     compared_plans,
-    comparison_blocks,
     comparison_dict,
     things_of,
-    verdicts,
 )
 from planner.show.views.documents import (
     add_estimate,
@@ -441,22 +443,10 @@ def _compare(asked: Asked) -> Found:
     things = things_of(things_in(question.fields.get(THINGS, ""), asked.specs), asked.specs)
     given = {name: value for name, value in asked.given().items() if value}
     found = compared_plans(things, given, _no_file, option_of)
-    lines = verdicts(found)
-    told = [
-        block
-        for block in joined(comparison_blocks(found, is_full=True))
-        if not (isinstance(block, Lines) and {*block.lines} <= {*lines})
-    ]
-    first = [*map(str.strip, told[0].lines)] if isinstance(told[0], Lines) else []
-    page = Page(
-        title=" or ".join(thing.text for thing in things),
-        question=first,
-        answer=lines or ["They are tied."],
-        sections=_sections("In what they differ", told[1:]),
-    )
-    return Found(
-        object=_json(command_manifest(question.words), **comparison_dict(found)), page=page
-    )
+    text = _json(command_manifest(question.words), **comparison_dict(found))
+    page = comparison_page(json_of(text, WHERE), WHERE)
+    title = f"Which is better: {' or '.join(thing.text for thing in things)}?"
+    return Found(object=text, page=replace(page, title=title))
 
 
 def _no_file(*_: object, **__: object) -> Request:
@@ -490,6 +480,14 @@ def _explain(asked: Asked) -> Found:
         answer=others or [layout],
         sections=[replace(one, is_folded=at > _OPEN) for at, one in enumerate(sections)],
     )
+    row, sure = explained.row, explained.seen.sure
+    page = replace(
+        page,
+        headline=answer_of(explained.plan.workload, row),
+        figures=figures(row, explained.seen.ends),
+        evidence=evidence(None if sure is None else sure.basis, row.get("evidence_runs")),
+    )
+    page = with_meanings(page, explained.plan.workload.name)
     row = explained.found.candidates.row
     return Found(
         object=_json(manifest, **explanation_dict(explained)),

@@ -301,7 +301,7 @@ def _too_late(*_: object) -> None:
 
 def test_an_answer_has_so_many_bytes(monkeypatch):
     whole = _answer(ONE)
-    assert whole.size == len(whole.object) + len(whole.content) + len(whole.data)
+    assert whole.size == len(whole.object) + len(whole.content)
     monkeypatch.setattr("planner.ui.commands.object_text", lambda _: whole.object)
     assert _answer(ONE, answer_bytes=whole.size).size == whole.size
     for most in (whole.size - 1, len(whole.object) - 1):

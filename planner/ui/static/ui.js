@@ -150,21 +150,8 @@
       if (!note) group.querySelector("summary").append(" ", note = element("small", { className: "assumed" }));
       note.textContent = number ? `${number} assumed` : "";
     }
-    drawn(table.data);
+    document.dispatchEvent(new Event("content"));  // its tables and charts
     begin();
-  }
-
-  // The scripts of pages look through the whole page once: they are run again for a new answer.
-  function drawn(data) {
-    const old = document.getElementById("page-data");
-    const fresh = element("script", { type: "application/json", id: "page-data" });
-    fresh.textContent = data || '{"charts":{},"parts":{},"themes":{}}';
-    old.replaceWith(fresh);
-    const scripts = window.Plotly ? ["page.js"] : ["plotly.js", "page.js"];
-    for (const name of scripts) {
-      const script = element("script", { src: `/static/${name}`, async: false });
-      document.body.append(script);
-    }
   }
 
   // A page that was asked for as a whole, while it is worked on.
