@@ -16,21 +16,50 @@ _BUSIEST = 0.8
 
 
 def mean_wait(
-    *, utilization: Numeric, service_time: Numeric, variation: Numeric = 0.0
+    *,
+    utilization: Numeric,
+    service_time: Numeric,
+    variation: Numeric = 0.0,
+    bursts: Numeric = 1.0,
 ) -> FloatArray:
     r"""Mean seconds before service at one server.
 
-    .. math:: \frac{\rho s (1 + c^2)}{2 (1 - \rho)}
+    .. math:: \frac{\rho s (c_a^2 + c^2)}{2 (1 - \rho)}
 
-    Pollaczek and Khinchine's formula for Poisson arrivals [1]_; c is the coefficient of
+    Pollaczek and Khinchine's formula for Poisson arrivals [1]_, of which ``bursts``,
+    :math:`c_a^2`, is 1, and Allen and Cunneen's for others [2]_; c is the coefficient of
     ``variation`` of the service, 0 where it is the same for all.
 
     References
     ----------
     .. [1] L. Kleinrock, "Queueing Systems, volume 1," Wiley, 1975, chapter 5.
+    .. [2] A. Allen, "Probability, Statistics and Queueing Theory," 2nd ed., Academic Press, 1990,
+       section 6.2.
     """
     rho = np.minimum(utilization, 1 - 1e-9)
-    return np.asarray(rho * service_time * (1 + np.square(variation)) / (2 * (1 - rho)))
+    return np.asarray(rho * service_time * (bursts + np.square(variation)) / (2 * (1 - rho)))
+
+
+def queued_wait(*, times: FloatArray, service: FloatArray) -> FloatArray:
+    r"""Seconds that each of some requests waits for one server, first come first served.
+
+    .. math:: W_n = X_n - \min_{k \le n} X_k, \quad X_n = \sum_{i < n} (s_i - u_i)
+
+    Lindley's recursion [1]_ as a sum reflected at zero, u the gaps between the ``times``.
+
+    Parameters
+    ----------
+    times, service : array
+        Of each request, in order [s].
+
+    References
+    ----------
+    .. [1] D. Lindley, "The theory of queues with a single server," 1952, Proceedings of the
+       Cambridge Philosophical Society 48(2).
+    """
+    steps = np.concatenate([[0.0], service[:-1] - np.diff(times)])
+    left = np.cumsum(steps)
+    return np.asarray(left - np.minimum(np.minimum.accumulate(left), 0.0))
 
 
 def wait_variance(*, wait: Numeric, load: Numeric) -> FloatArray:
@@ -113,19 +142,20 @@ def residual_mean(*, mean: Numeric, variation: Numeric) -> FloatArray:
     return np.asarray(mean * (1 + variation**2) / 2)
 
 
-def arrival_noise(*, load: Numeric) -> FloatArray:
+def arrival_noise(*, load: Numeric, bursts: Numeric = 1.0) -> FloatArray:
     r"""By how much of its mean a number of sequences varies that share a processor.
 
-    .. math:: \kappa = \frac{1}{2} \left(1 + \frac{1}{(1 - \rho)^2}\right)
+    .. math:: \kappa = \frac{1}{2} \left(1 + \frac{c_a^2}{(1 - \rho)^2}\right)
 
     One half for the answers that end; a prompt stops all others for its time, so that an arrival
-    counts for 1 / (1 - rho) of one. Derived here, as the noise of a diffusion.
+    counts for 1 / (1 - rho) of one, and varies with :math:`c_a^2`, the ``bursts`` that are 1 of
+    arrivals at random. Derived here, as the noise of a diffusion.
     """
-    return np.asarray(0.5 * (1 + 1 / (1 - np.asarray(load)) ** 2))
+    return np.asarray(0.5 * (1 + bursts / (1 - np.asarray(load)) ** 2))
 
 
 def running_variance(
-    *, running: Numeric, load: Numeric, fixed: Numeric, slope: Numeric
+    *, running: Numeric, load: Numeric, fixed: Numeric, slope: Numeric, bursts: Numeric = 1.0
 ) -> tuple[FloatArray, FloatArray]:
     r"""Variance of the sequences that decode at once under Poisson arrivals, and its noise.
 
@@ -139,7 +169,7 @@ def running_variance(
     ----------
     .. [1] F. Kelly, "Reversibility and Stochastic Networks," 1979, section 3.3.
     """
-    b, noise = running, arrival_noise(load=load)
+    b, noise = running, arrival_noise(load=load, bursts=bursts)
     return np.asarray(noise * b * (fixed + slope * b) / fixed), noise
 
 

@@ -124,6 +124,10 @@ class Request:
     request_rate: float | None = None
     input_variation: float = 0.0
     output_variation: float = 0.0
+    lengths: str | None = None
+    trace: str | None = None
+    arrival_variation: float = 1.0
+    replay: bool = False
     equal_lengths: bool = False
     num_requests: int | None = None
     prefix_cache_hit_rate: float = 0.0

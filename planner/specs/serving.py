@@ -12,6 +12,7 @@ import numpy as np
 from planner.base.arrays import FloatArray
 from planner.base.enums import AdapterTargets
 from planner.base.records import record
+from planner.specs.arrivals import Arrivals
 from planner.specs.checked import Interval, checked
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 
@@ -204,6 +205,7 @@ class ServingWorkload:
     shared_prefix_tokens: Annotated[int, Interval(ge=0, le=10**9)] = 0
     input_variation: Variation = 0.0
     output_variation: Variation = 0.0
+    arrivals: Arrivals = Arrivals()
     draft_tokens: Annotated[int, Interval(ge=0, le=MOST_DRAFTED)] = 0
     acceptance_rate: Share = 0.0
     draft_cost: Annotated[float, Interval(ge=0, le=10)] = 0.0

@@ -29,6 +29,7 @@ from planner.question.inputs import (
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.registry import known_workload, workload_of
+from planner.workloads.traffic import TRAFFIC, answers_of
 
 Said: TypeAlias = Callable[[str], str]
 
@@ -71,6 +72,8 @@ def _read(
     """A request, and the fields that were given."""
     asked = {name: value for name, value in given.items() if value is not None}
     workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
+    if traffic := [name for name in TRAFFIC if asked.get(name) is not None]:
+        asked = {**answers_of(traffic[0], asked[traffic[0]], said), **asked}
     if workload == "train":
         asked |= _trained_for(asked, said)
         asked = {name: value for name, value in asked.items() if value is not None}

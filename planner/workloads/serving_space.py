@@ -42,6 +42,7 @@ from planner.workloads.assumed import Notes
 from planner.workloads.base import Question, Scene
 from planner.workloads.images import image_fields
 from planner.workloads.place import gpu_counts
+from planner.workloads.traffic import arrivals_of, traffic_defaults
 
 _ALL = "all"
 _LARGEST_REPLICA = 64
@@ -328,6 +329,8 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
                 f"{usual.usual:g} (as published for {method or 'drafts'}; {usual.low:g} to "
                 f"{usual.high:g} is usual)"
             )
+    values["arrivals"] = arrivals_of(request)
+    notes.defaults.update(traffic_defaults(request))
     images = image_fields(request, model, lengths["input_tokens"], notes)
     workload = check_spec(ServingWorkload, {**values, **lengths, **images}, where="the workload")
     if request.redundant_experts and not model.num_experts:

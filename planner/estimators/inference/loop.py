@@ -23,7 +23,7 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.inference.waits import Offered, Queue, Work, queue_of, steady_noise
+from planner.estimators.inference.waits import Offered, Queue, Work, queue_of, sharing, steady_noise
 from planner.formulas.queueing import balanced_rate, filling_share, mean_if_any, together_in_waves
 
 
@@ -393,7 +393,10 @@ class _Loop:
         others = self._others * rate * (1 - self.together)
         own = self._own
         if self._is_open:
-            own = costs.fixed + (steady_noise(work, rate) + self._alike) * costs.slope
+            bursts = self.setting.workload.arrivals.dispersion_at(
+                self.running, sharing(self.setting, rate)
+            )
+            own = costs.fixed + (steady_noise(work, rate, bursts) + self._alike) * costs.slope
         crowd = others * work.steps * costs.slope
         stopped = others * self.prompt(others)
         step = (own + self._behind) / np.maximum(1 - crowd - stopped, _LEAST_SHARE)

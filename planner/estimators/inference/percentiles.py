@@ -38,8 +38,14 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     vary = estimate.setting.workload.input_variation > 0
     varied = estimate.served.phases.prefill if vary else np.zeros(())
     mean = served.placed_first - served.burst
-    rest = np.maximum(queue.wait + varied, 0.0)
-    bulk = mean - rest + gamma_quantile(share=share, mean=rest, variance=_first_variance(estimate))
+    rest = np.maximum(queue.wait - queue.backlog + varied, 0.0)
+    spread = gamma_quantile(share=share, mean=rest, variance=_first_variance(estimate)) - rest
+    arrivals = estimate.setting.workload.arrivals
+    if not arrivals.are_random:
+        behind = arrivals.wait_within(queue.backlog, queue.filled, share) - queue.backlog
+        spread = np.sign(spread + behind) * np.hypot(spread, behind)
+        spread = np.maximum(spread, -rest - queue.backlog)
+    bulk = mean + spread
     together = np.maximum(served.together, 1e-12)
     place = np.maximum(1 - (1 - share) / together, 0.0)
     behind = mean + 2 * served.burst / together * place
@@ -123,7 +129,7 @@ def _first_variance(estimate: ServingEstimate) -> FloatArray:
         load=queue.load,
         met=queue.met,
         met_variance=queue.met_variance,
-        wait=queue.wait,
+        wait=np.maximum(queue.wait - queue.backlog, 0.0),
         prompt=prompt,
         variation=estimate.setting.workload.input_variation,
     )

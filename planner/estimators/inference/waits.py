@@ -68,6 +68,8 @@ class Queue:
     wait: FloatArray
     others: FloatArray
     stall: FloatArray
+    backlog: FloatArray
+    filled: FloatArray
     prompts: FloatArray
     running: FloatArray
     place_share: FloatArray
@@ -115,8 +117,8 @@ def queue_of(
         return Queue(
             decode_step=step, load=load, met=met, met_variance=prompts,
             wait=np.minimum(wait, most) * busy, others=others * busy, stall=zero,
-            prompts=prompts, running=zero, place_share=zero, place_time=zero,
-            place_noise=zero, place_rate=zero, place_fill=zero,
+            backlog=zero, filled=load, prompts=prompts, running=zero, place_share=zero,
+            place_time=zero, place_noise=zero, place_rate=zero, place_fill=zero,
         )  # fmt: skip
     return _open_queue(setting, c, work, rate, decoding)
 
@@ -136,6 +138,9 @@ def _open_queue(
     mean, beside = step / (1 - load), step if mixes else np.zeros(())
     second = work.prompt * (1 + w.input_variation**2)
     busy = -np.expm1(-c.concurrency)
+    replicas = sharing(setting, rate)
+    filled = np.minimum(load * (1 + beside / work.per_step / work.prompt), _BUSIEST)
+    bursts = w.arrivals.bursts_at(filled, replicas)
     met, met_variance = (
         what(
             decode_step=step,
@@ -146,9 +151,13 @@ def _open_queue(
         )
         for what in (met_step, met_step_variance)
     )
-    others, wait = _wait(work, beside, load, met, w.input_variation)
+    others, wait = _wait(work, beside, load, met, w.input_variation, bursts)
     variance, noise = running_variance(
-        running=decoding, load=load, fixed=work.fixed, slope=work.slope
+        running=decoding,
+        load=load,
+        fixed=work.fixed,
+        slope=work.slope,
+        bursts=w.arrivals.dispersion_at(decoding, replicas),
     )
     answers = np.asarray(work.steps * (work.fixed + work.slope * work.places))
     most = work.places / (answers + work.places * work.prompt)
@@ -160,6 +169,17 @@ def _open_queue(
         spare_rate=most - rate,
     )
     own = work.prompt + others + beside
+    stall = np.maximum(own - mean, 0.0) * load / (1 - load) * busy
+    backlog = np.zeros(())
+    if not w.arrivals.are_random:
+        backlog = _backlog(work.prompt * filled / load, filled, w.input_variation, bursts)
+        usual = work.steps / np.sqrt(1 + w.output_variation**2)
+        full = beside + work.per_step * work.prompt
+        longest = usual * full if mixes else np.inf
+        stopped = w.arrivals.mean_within(backlog, filled, longest)
+        slower = 1 - mean / full if mixes else 1.0
+        longer = work.steps / np.maximum(usual, 1.0) / (1 + w.output_variation**2)
+        stall = stall + stopped * np.maximum(slower, 0.0) * longer
     return Queue(
         decode_step=step,
         load=load,
@@ -167,7 +187,9 @@ def _open_queue(
         met_variance=met_variance,
         wait=wait * busy,
         others=others * busy,
-        stall=np.maximum(own - mean, 0.0) * load / (1 - load) * busy,
+        stall=stall,
+        backlog=backlog,
+        filled=filled,
         prompts=load * mean * second / (1 - load) ** 2,
         running=variance,
         place_share=share,
@@ -179,7 +201,12 @@ def _open_queue(
 
 
 def _wait(
-    work: Work, step: FloatArray, load: FloatArray, met: FloatArray, variation: float
+    work: Work,
+    step: FloatArray,
+    load: FloatArray,
+    met: FloatArray,
+    variation: float,
+    bursts: Numeric = 1.0,
 ) -> tuple[FloatArray, FloatArray]:
     """What others add to a request's own step, and its wait before and in that step.
 
@@ -193,18 +220,34 @@ def _wait(
     share = step / work.per_step
     alone = work.prompt + share
     busy = np.minimum(load * alone / work.prompt, _BUSIEST)
-    queue = mean_wait(utilization=busy, service_time=alone, variation=variation) + step / 2
+    queue = mean_wait(utilization=busy, service_time=alone, variation=variation, bursts=bursts)
+    queue = queue + step / 2
     gated = met / 2 + before + after
     return before + after, np.maximum(gated, queue + np.minimum(share, 0.5 * step))
 
 
-def steady_noise(work: Work, rate: FloatArray) -> FloatArray:
+def sharing(setting: ServingSetting, rate: FloatArray) -> FloatArray:
+    """Replicas that share the stated load, where each has this ``rate`` [1/s] of it."""
+    whole = setting.workload.request_rate or 0.0
+    return np.maximum(whole / np.maximum(rate, 1e-12), 1.0)
+
+
+def _backlog(prompt: FloatArray, load: FloatArray, variation: float, bursts: Numeric) -> FloatArray:
+    """Mean seconds of prompts before a request's own that bursts add to those of random ones."""
+    waits = [
+        mean_wait(utilization=load, service_time=prompt, variation=variation, bursts=b)
+        for b in (bursts, 1.0)
+    ]
+    return np.maximum(waits[0] - waits[1], 0.0)
+
+
+def steady_noise(work: Work, rate: FloatArray, bursts: Numeric = 1.0) -> FloatArray:
     r"""By how much of itself a sequence lengthens the mean step of an open load.
 
     A replica gains less from more sequences than it loses from fewer, so that their number
     must be larger on average; the second order of the same diffusion as `running_variance`.
     """
-    return arrival_noise(load=np.minimum(rate * work.prompt, _BUSIEST))
+    return arrival_noise(load=np.minimum(rate * work.prompt, _BUSIEST), bursts=bursts)
 
 
 CARRIED = 1e-3

@@ -162,6 +162,10 @@ def _reached_blocks(
 ) -> Iterator[Block]:
     if line := load_line(plan, candidates):
         yield said(line)
+    if plan.request.replay:
+        from planner.show.views.replayed import replay_blocks
+
+        yield from replay_blocks(plan, candidates)
     sure = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
     facts = moving_facts(plan, candidates)
     yield Pairs(pairs=recommended_pairs(plan, row, sure, facts), is_beside=True)

@@ -1,0 +1,247 @@
+"""Traces of requests: when each came, how long its prompt and its answer were.
+
+Published formats and own files are told by the names of their columns or keys: Azure's CSV,
+BurstGPT's, Mooncake's JSONL (which AIPerf and Dynamo read too), Qwen-Bailian's, and others with
+times, lengths of prompts and lengths of answers under usual names.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from gzip import GzipFile
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from planner.base import reading
+from planner.base.arrays import FloatArray
+from planner.base.records import record
+from planner.errors import SpecError, did_you_mean
+from planner.specs.arrivals import Arrivals
+
+_LENGTHS = ("input_tokens", "output_tokens")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+# The keys of Mooncake's format, whose times are in ms, where no chat is told as Bailian's do.
+_IN_MS = ("input_length", "output_length")
+_MOST_ROWS = 20_000_000
+_LONGEST = 1e8
+_ZONE = re.compile(r"(?:Z|\+00:?00)$")
+
+
+@cache
+def _names() -> Mapping[str, tuple[str, ...]]:
+    """What columns are called, by what they hold: ours first."""
+    table = files("planner").joinpath("logs/trace_columns.csv").read_text(encoding="utf-8")
+    return {row["quantity"]: (*row["names"].split(),) for row in csv.DictReader(table.splitlines())}
+
+
+@record(kw_only=True)
+class Trace:
+    """Requests in the order in which they came.
+
+    ``times`` in seconds from the first, empty where the file has lengths alone; ``input_tokens``
+    and ``output_tokens`` of each. ``unanswered``: rows without an answer, which are left out.
+    """
+
+    name: str
+    times: FloatArray
+    input_tokens: FloatArray
+    output_tokens: FloatArray
+    unanswered: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """From the first request to the last."""
+        return float(self.times[-1]) if self.times.size else 0.0
+
+    @property
+    def request_rate(self) -> float | None:
+        """Requests per second; None of lengths alone."""
+        return float(f"{self.input_tokens.size / self.seconds:.4g}") if self.seconds else None
+
+    @cached_property
+    def arrivals(self) -> Arrivals:
+        """What a queue makes of its times, each request's work as long as its prompt."""
+        return Arrivals.of(self.times, self.input_tokens) if self.seconds else Arrivals()
+
+    @property
+    def lengths(self) -> Mapping[str, float]:
+        """Mean lengths and their coefficients of variation, by term."""
+        found: dict[str, float] = {}
+        for kind, each in (("input", self.input_tokens), ("output", self.output_tokens)):
+            mean = float(each.mean())
+            found[f"{kind}_tokens"] = max(round(mean), 1)
+            found[f"{kind}_variation"] = round(float(each.std()) / mean, 3)
+        return found
+
+    def told(self) -> str:
+        """What it is, in a line."""
+        words = f"{self.input_tokens.size:,} requests"
+        if self.seconds:
+            words += f" in {self.seconds / 60:,.4g} min"
+        if self.unanswered:
+            words += f", {self.unanswered:,} more without an answer left out"
+        return words
+
+
+def read_trace(path: Path) -> Trace:
+    """A trace in CSV or JSONL, of gzip too; a million rows in a few seconds.
+
+    Raises
+    ------
+    SpecError
+        It cannot be read, lacks a column, has no requests, or a row has a length or a time that
+        cannot be, or comes before the one above it.
+    """
+    names, rows = _rows(path)
+    places = {role: _place(names, known) for role, known in _names().items()}
+    for role in _LENGTHS:
+        if places[role] is None:
+            hint = did_you_mean(role, names)
+            raise SpecError(
+                f"{path}: has no column of {role}: call one {_names()[role][0]}, as others do "
+                f"{', '.join(_names()[role][1:4])}; it has {', '.join(names[:12])}.{hint}"
+            )
+    chosen = {role: place for role, place in places.items() if place is not None}
+    columns: dict[str, list[object]] = {role: [] for role in chosen}
+    lines: list[int] = []
+    each = [(columns[role].append, place) for role, place in chosen.items()]
+    for line, cells in rows:
+        if len(lines) >= _MOST_ROWS:
+            raise SpecError(f"{path}: has more than {_MOST_ROWS:,} requests; give a part of it.")
+        for put, place in each:
+            if place >= len(cells):
+                raise SpecError(f"{path}:{line}: has {len(cells)} values, not {len(names)}.")
+            put(cells[place])
+        lines.append(line)
+    if not lines:
+        raise SpecError(f"{path}: has no requests.")
+    prompts, answers = (_lengths(columns[role], path, lines, role) for role in _LENGTHS)
+    times = np.zeros(0)
+    if "time" in columns:
+        times = _times(columns["time"], path, lines, _unit(names, chosen["time"]))
+    kept = answers >= 1
+    if not kept.any():
+        raise SpecError(f"{path}: has no request with an answer.")
+    times = times[kept] if times.size else times
+    return Trace(
+        name=path.name,
+        times=times - times[0] if times.size else times,
+        input_tokens=np.maximum(prompts[kept], 1.0),
+        output_tokens=answers[kept],
+        unanswered=int((~kept).sum()),
+    )
+
+
+def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]]:
+    """The names of the columns, and the values of each row with its line."""
+    text = _lines(path)
+    numbered = ((number, line) for number, line in enumerate(text, 1) if line.strip())
+    number, first = next(numbered, (0, ""))
+    if not number:
+        raise SpecError(f"{path}: is empty.")
+    if not first.lstrip().startswith("{"):
+        names = [_plain(name) for _, row in reading.csv_of([first], path) for name in row]
+        return names, ((number + line, row) for line, row in reading.csv_of(text, path) if row)
+    names = list(_object(first, path, number))
+    plain = [_plain(name) for name in names]
+
+    def objects() -> Iterator[tuple[int, Sequence[object]]]:
+        yield number, list(_object(first, path, number).values())
+        for place, line in numbered:
+            found = _object(line, path, place)
+            yield place, [*map(found.get, names)]
+
+    return plain, objects()
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with reading.opened(path) as file:
+        packed = path.suffix == ".gz"
+        stream = GzipFile(fileobj=file) if packed else file
+        yield from reading.lines(stream, path, most=4 * reading.MEBIBYTE)
+
+
+def _object(line: str, path: Path, number: int) -> Mapping[str, object]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as failure:
+        raise SpecError(f"{path}:{number}: is not valid JSON: {failure}.") from failure
+    if not isinstance(found, dict):
+        raise SpecError(f"{path}:{number}: is no object of a request.")
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
+
+
+def _place(names: Sequence[str], known: Sequence[str]) -> int | None:
+    """Where a column stands whose name is known, with a unit behind it or without."""
+    places = {name: place for place, name in reversed([*enumerate(names)])}
+    spelled = (name + unit for name in known for unit in ("", *(f"_{one}" for one in _UNITS)))
+    return next((places[name] for name in spelled if name in places), None)
+
+
+def _unit(names: Sequence[str], place: int) -> float:
+    """Seconds of a unit of time."""
+    end = names[place].rpartition("_")[2]
+    if end in _UNITS:
+        return _UNITS[end]
+    return 1e-3 if {*_IN_MS} <= {*names} and "chat_id" not in names else 1.0
+
+
+def _lengths(given: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
+    """Tokens of each request."""
+    found = _numbers(given, path, lines, role)
+    _refuse((found < 0) | (found > _LONGEST) | (found % 1 > 0), given, path, lines, role)
+    return found
+
+
+def _times(given: list[object], path: Path, lines: Sequence[int], unit: float) -> FloatArray:
+    """Seconds of each request, of numbers in a unit or of dates."""
+    if isinstance(given[0], str) and re.match(r"\d{4}-\d\d-\d\d", given[0].strip()):
+        words = [_ZONE.sub("", str(one).strip()) for one in given]
+        try:
+            times = np.array(words, dtype="datetime64[ns]").astype(np.int64) / 1e9
+        except ValueError as failure:
+            raise SpecError(f"{path}: a time is no date: {failure}.") from failure
+    else:
+        times = _numbers(given, path, lines, "time") * unit
+    early = np.flatnonzero(np.diff(times) < 0)
+    if early.size:
+        raise SpecError(
+            f"{path}:{lines[early[0] + 1]}: comes before the request above it: sort the file by "
+            "its times."
+        )
+    return times
+
+
+def _numbers(given: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
+    try:
+        found = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.array([_number(one) for one in given])
+    _refuse(~np.isfinite(found), given, path, lines, role)
+    return found
+
+
+def _number(given: object) -> float:
+    try:
+        return float(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
+def _refuse(
+    wrong: np.ndarray, given: list[object], path: Path, lines: Sequence[int], role: str
+) -> None:
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        kind = "a time" if role == "time" else "a number of tokens"
+        raise SpecError(f"{path}:{lines[place]}: {role} is {given[place]!r}, not {kind}.")

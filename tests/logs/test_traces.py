@@ -1,0 +1,99 @@
+"""Traces of requests: the published formats, own files, and what is wrong with a file."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.errors import SpecError
+from planner.logs.traces import read_trace
+
+FORMATS = {
+    "azure.csv": """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:17:03.5000000,4808,10
+2023-11-16 18:17:04.0000000,3180,8
+2023-11-16 18:17:05.5000000,110,27
+""",
+    "burstgpt.csv": """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
+5,ChatGPT,4808,10,4818,Conversation log
+5.5,ChatGPT,3180,8,3188,Conversation log
+6,GPT-4,900,0,900,API log
+7,GPT-4,110,27,137,API log
+""",
+    "mooncake.jsonl": """{"timestamp": 0, "input_length": 4808, "output_length": 10, "x": [0]}
+{"timestamp": 500, "input_length": 3180, "output_length": 8}
+
+{"timestamp": 2000, "input_length": 110, "output_length": 27}
+""",
+    "bailian.jsonl": """{"chat_id": 1, "timestamp": 61.0, "input_length": 4808, "output_length": 10}
+{"chat_id": 2, "timestamp": 61.5, "input_length": 3180, "output_length": 8}
+{"chat_id": 1, "timestamp": 63.0, "input_length": 110, "output_length": 27}
+""",
+    "own.csv": """\ufeffid,Arrival Time (ms),prompt_tokens,completion_tokens
+a,1000,4808,10
+b,1500,3180,8
+c,3000,110,27
+""",
+    "zoned.csv": """arrived_at,input_len,output_len
+2026-01-01T00:00:00Z,4808,10
+2026-01-01T00:00:00.5Z,3180,8
+2026-01-01T00:00:02Z,110,27
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_published_formats_and_own_files_tell_the_same_requests(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(FORMATS[name], encoding="utf-8")
+    trace = read_trace(path)
+    assert trace.times.tolist() == pytest.approx([0.0, 0.5, 2.0])
+    assert trace.input_tokens.tolist() == [4808, 3180, 110]
+    assert trace.output_tokens.tolist() == [10, 8, 27]
+    assert trace.unanswered == (1 if name == "burstgpt.csv" else 0)
+    assert trace.request_rate == 1.5
+    assert trace.lengths["input_tokens"] == 2699
+    assert trace.lengths["output_variation"] == round(float(np.std([10, 8, 27])) / 15, 3)
+
+
+def test_packed_files_and_lengths_without_times_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"input_tokens,output_tokens\n10,5\n30,15\n"))
+    trace = read_trace(path)
+    assert (trace.request_rate, trace.told()) == (None, "2 requests")
+    assert (trace.lengths["input_tokens"], trace.lengths["input_variation"]) == (20, 0.5)
+
+
+OBJECT = '{"timestamp": 1, "input_length": 1, "output_length": 1}'
+FAULTS = {
+    "": "is empty",
+    "input_tokens,output_tokens\n": "has no requests",
+    "time,input_tokens\n1,2\n": "has no column of output_tokens",
+    "time,input_tokens,output_tokens\n2,1,1\n1,1,1\n": r":3: comes before the request above it",
+    "time,input_tokens,output_tokens\n1,-5,1\n": ":2: input_tokens is '-5', not a number of tokens",
+    "time,input_tokens,output_tokens\n1,many,1\n": ":2: input_tokens is 'many'",
+    "time,input_tokens,output_tokens\n1,2.5,1\n": ":2: input_tokens is '2.5'",
+    "time,input_tokens,output_tokens\n1,inf,1\n": ":2: input_tokens is 'inf'",
+    "time,input_tokens,output_tokens\nnan,1,1\n": ":2: time is 'nan', not a time",
+    "time,input_tokens,output_tokens\n1,1\n": ":2: has 2 values, not 3",
+    "time,input_tokens,output_tokens\n1,1,0\n": "has no request with an answer",
+    "time,input_tokens,output_tokens\n2023-13-45,1,1\n": "a time is no date",
+    f'{OBJECT}\n{{"timestamp"': ":2: is not valid JSON",
+    f"{OBJECT}\n[1]": ":2: is no object",
+    OBJECT.replace("1}", f"{10**400}}}"): ":1: output_tokens is 1000",
+    "[" * 10**5 + "]" * 10**5: "has no column of input_tokens",
+    '{"a":' + "[" * 10**5: ":1: is not valid JSON",
+    f'{OBJECT}\n{{"timestamp": 2}}': "input_tokens is None",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", FAULTS, ids=range(len(FAULTS)))
+def test_what_is_wrong_with_a_trace_is_said_with_its_place(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(SpecError, match=FAULTS[content]) as failure:
+        read_trace(path)
+    assert str(failure.value).startswith(str(path))

@@ -1,0 +1,155 @@
+"""Bursts of requests: the queue that a trace makes, and the closed form against its replay."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from event_replica import Lengths, Replica
+from event_replica import StepCosts as Costs
+
+import planner
+from planner.decide.replayed import replayed
+from planner.errors import PlannerError
+from planner.estimators.inference.replay import Requests, StepCosts, replay
+from planner.formulas.queueing import arrival_noise, mean_wait, queued_wait
+from planner.optimize.exhaustive import exhaustive_search
+from planner.specs.arrivals import LOADS, Arrivals
+from planner.workloads.given import make_request
+from planner.workloads.plan import make_plan
+from planner.workloads.traffic import shipped_lengths
+
+
+def times_of(variation: float, number: int, rate: float = 1.0, seed: int = 3) -> np.ndarray:
+    """Arrivals [s] whose gaps are gamma of a coefficient of variation."""
+    gaps = np.random.default_rng(seed).gamma(1 / variation**2, variation**2 / rate, number)
+    return np.cumsum(gaps)
+
+
+def test_waits_of_one_server_are_lindleys_recursion() -> None:
+    chance = random.Random(5)
+    service = [chance.expovariate(1.2) for _ in range(500)]
+    times = np.cumsum([chance.expovariate(1.0) for _ in range(500)])
+    waits = [0.0]
+    for (before, after), took in zip(pairwise(times), service, strict=False):
+        waits.append(max(0.0, waits[-1] + took - (after - before)))
+    found = queued_wait(times=times, service=np.array(service))
+    np.testing.assert_allclose(found, waits, atol=1e-9)
+
+
+def test_requests_at_random_are_a_poisson_queue_to_the_last_bit() -> None:
+    load, work = np.array([0.2, 0.9]), 0.05
+    today = load * work * (1 + np.square(0.7)) / (2 * (1 - load))
+    assert (mean_wait(utilization=load, service_time=work, variation=0.7) == today).all()
+    assert (arrival_noise(load=load) == 0.5 * (1 + 1 / (1 - load) ** 2)).all()
+    assert Arrivals().bursts_at(load) == Arrivals().dispersion_at(load) == 1.0
+
+
+@pytest.mark.parametrize("variation", [1.0, 3.0])
+def test_a_trace_tells_its_bursts_at_every_utilization(variation: float) -> None:
+    times = times_of(variation, 200_000)
+    found = Arrivals.of(times, np.ones(times.size))
+    assert len(found.bursts) == len(LOADS)
+    assert float(found.bursts_at(0.8)) == pytest.approx(variation**2, rel=0.1)
+    # Of few requests gamma gaps vary less than of many; of 64 nearly as much.
+    assert float(found.dispersion_at(64.0)) == pytest.approx(variation**2, rel=0.12)
+    # A replica of ten that take requests in turn or at random meets a tenth of what is beyond 1.
+    shared = float(found.bursts_at(0.8, 10.0))
+    assert shared == pytest.approx(1 + (float(found.bursts_at(0.8)) - 1) / 10)
+    cut = found.mean_within(2.0, 0.8, 1.5)
+    waits = [
+        min(float(found.wait_within(2.0, 0.8, share)), 1.5) for share in np.arange(0.005, 1, 0.01)
+    ]
+    assert float(cut) == pytest.approx(sum(waits) / len(waits), rel=0.03)
+
+
+@pytest.mark.parametrize("mixes", [True, False])
+def test_the_replay_is_the_simulation_of_the_tests(mixes: bool) -> None:
+    costs = {"fixed": 0.01, "slope": 1e-4, "start": 0.002, "token": 2e-5, "mixes": mixes}
+    slow = Replica(
+        costs=Costs(**costs), places=24, step_tokens=2048,
+        prompts=Lengths(mean=900, variation=1.0), answers=Lengths(mean=60, variation=1.0),
+    )  # fmt: skip
+    requests = [slow.request(float(at)) for at in times_of(2.0, 600, rate=12.0)]
+    asked = Requests(
+        arrivals=np.array([one.arrival for one in requests]),
+        prompts=np.array([one.prompt for one in requests], dtype=float),
+        answers=np.array([one.answer for one in requests], dtype=float),
+    )
+    seen = replay(asked, StepCosts(**costs), places=24, step_tokens=2048)
+    slow._run(iter(requests), number=len(requests), closed=False)
+    first = [one.first - one.arrival for one in requests]
+    latency = [one.end - one.arrival for one in requests]
+    np.testing.assert_allclose(seen.first, first, atol=1e-6)
+    np.testing.assert_allclose(seen.latency, latency, atol=1e-6)
+    assert np.isnan(seen.per_token).sum() == sum(one.answer == 1 for one in requests)
+
+
+def bursty(path: Path, rate: float) -> Path:
+    """A trace of coding requests whose gaps vary by 6, with lognormal lengths."""
+    chance = np.random.default_rng(11)
+    times = times_of(6.0, 12_000, rate)
+    lines = ["time_s,input_tokens,output_tokens"]
+    for time in times:
+        prompt, answer = chance.lognormal(7.2, 0.8), chance.lognormal(3.0, 0.9)
+        lines.append(f"{time:.4f},{max(round(prompt), 1)},{max(round(answer), 1)}")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+ASKED = {
+    "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "engine": "vllm",
+    "num_gpus": 1, "mode": "aggregated", "precision": "w16a16",
+    "settings": {"kv_cache": "bf16", "max_num_batched_tokens": 8192},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rate", [4.0, 8.0])
+def test_the_closed_form_of_a_bursty_trace_is_near_its_replay(rate: float, tmp_path: Path) -> None:
+    path = str(bursty(tmp_path / "code.csv", rate))
+    request = make_request({**ASKED, "trace": path, "constraints": {}, "replay": True})
+    result = exhaustive_search(make_plan(request).problem)
+    assert result.recommended is not None
+    found = replayed(result.recommended, request)
+    name = "time_to_first_token"
+    predicted, seen = found.predicted[name], found.seen[name]
+    assert found.requests == 12_000
+    assert predicted[None] == pytest.approx(seen[None], rel=0.15)
+    assert predicted[0.99] == pytest.approx(seen[0.99], rel=0.25)
+    # Requests at random with these lengths wait far less.
+    at_random = make_request({**ASKED, "trace": None, "request_rate": rate, "input_tokens": 1845,
+                              "output_tokens": 30, "input_variation": 0.95})  # fmt: skip
+    calm = exhaustive_search(make_plan(at_random).problem).recommended
+    assert calm is not None
+    assert float(calm.row["time_to_first_token_s"]) < seen[None] / 2
+
+
+def test_a_trace_answers_what_is_not_given(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time,input_tokens,output_tokens\n0,100,10\n1,300,30\n2,200,20\n")
+    request = make_request({**ASKED, "trace": str(path), "output_tokens": 50})
+    assert (request.request_rate, request.input_tokens, request.output_tokens) == (1.5, 200, 50)
+    assert request.input_variation == 0.408
+
+
+def test_shipped_lengths_are_named(tmp_path: Path) -> None:
+    request = make_request({**ASKED, "lengths": "azure-code", "request_rate": 2.0})
+    assert (request.input_tokens, request.output_tokens) == (2048, 28)
+    assert request.output_variation == pytest.approx(2.147)
+    assert {"azure-conversation", "servegen-r1"} <= {*shipped_lengths()}
+    with pytest.raises(PlannerError, match="Did you mean azure-code"):
+        make_request({**ASKED, "lengths": "azur-code", "request_rate": 2.0})
+
+
+def test_what_a_replay_needs_is_said(tmp_path: Path) -> None:
+    with pytest.raises(PlannerError, match="trace"):
+        planner.search(**ASKED, replay=True, request_rate=2.0)
+    path = tmp_path / "a.csv"
+    path.write_text("input_tokens,output_tokens\n100,10\n")
+    with pytest.raises(PlannerError, match="has no times of requests"):
+        planner.search(**ASKED, trace=str(path))
+    with pytest.raises(PlannerError, match="cannot be read"):
+        planner.search(**ASKED, trace=str(tmp_path / "none.csv"))
