@@ -458,11 +458,11 @@ async def _body(request: Request, most: int) -> object:
             if len(body) > most:
                 raise Refused(f"A question has at most {most:,} bytes.", 413)
     except ClientDisconnect as error:
-        raise Refused("The question did not come whole.", 400) from error
+        raise Refused("The question did not arrive whole.", 400) from error
     try:
         found: object = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise SearchSpaceError(f"The question is no JSON ({error}).") from error
+        raise SearchSpaceError(f"The question is not JSON ({error}).") from error
     return found
 
 
