@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from planner.base.units import DAY as DAY
 from planner.base.units import GIB, HOUR
@@ -122,6 +122,16 @@ def per_second(rate: float) -> str:
 def gpus(number: float) -> str:
     """A number of GPUs."""
     return f"{count(number)} GPUs"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Words as a sentence has them.
+
+    >>> listed(["cost", "time", "memory"])
+    'cost, time and memory'
+    """
+    *first, last = [*words] or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def value(given: object) -> str:

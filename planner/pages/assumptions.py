@@ -47,8 +47,8 @@ def assumptions(
     if sources := [*_sources(specs, catalogue)]:
         heads, caption = ("spec", "figures", "source"), "Where the figures come from"
         table = grid(heads, sources, words=range(3), name="sources", caption=caption)
-        blocks.append(replace(table, is_small=False))
-    return Section(title="Assumptions and sources", blocks=blocks)
+        blocks.append(replace(table, is_small=False, is_folded=True))
+    return Section(title="What does it rest on?", blocks=blocks)
 
 
 def _sources(specs: Mapping[str, str], catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
@@ -124,7 +124,7 @@ def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
     specs = manifest.get("specs")
     if isinstance(specs, Mapping) and specs:
         blocks.append(Pairs(pairs={f"digest of {name}": str(one) for name, one in specs.items()}))
-    return Section(title="How this was made", blocks=blocks, is_folded=True)
+    return Section(title="How was this made?", blocks=blocks, is_folded=True)
 
 
 def _words(value: object) -> str:
@@ -133,7 +133,7 @@ def _words(value: object) -> str:
     return text.value(value)
 
 
-CHANGES = "What would change the answer"
+CHANGES = "What would change the answer?"
 """The title of the section of open facts and of what other hardware or questions would give."""
 
 _NOTHING = "Nothing that nobody gave moves the answer by more than 10 %."
@@ -182,7 +182,7 @@ def predicted_anew(page: Page, pinned: PinnedPlan) -> Page:
             found, details = evaluated(plan), details_of(plan)
             speed = details.memory_and_speed(plan, found.candidates)
             blocks = [*speed, *details.more(plan, found)]
-            in_full = [Section(title="The plan in full", blocks=blocks, is_folded=True)]
+            in_full = [Section(title="What is the plan in full?", blocks=blocks, is_folded=True)]
             explained = Explanation(plan=plan, found=found)
             changes = [*sensitivities_blocks(explained, is_full=False)]
     except PlannerError as error:  # a file or a folder of specs is no longer there

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from planner.base import text
-from planner.base.cells import Value
 from planner.base.reading import RESULT, read_json
 from planner.decide.open_facts import widened
 from planner.errors import InfeasibleError, PlannerError, SpecError
@@ -20,9 +20,9 @@ from planner.pages.assumptions import (
     facts_section,
     manifest_section,
     predicted_anew,
-    specs_of_rows,
     used_specs,
 )
+from planner.pages.comparison import bounds_section, comparison_page
 from planner.pages.document import (
     ESTIMATE,
     SEARCH,
@@ -33,157 +33,60 @@ from planner.pages.document import (
     read_row,
     version_notes,
 )
-from planner.pages.table import MOST_ROWS, PLACES, PLAN, breakdowns, make_table, shown_columns
-from planner.question.inputs import limit_column
+from planner.pages.first import (
+    ends_of_row,
+    evidence,
+    figures,
+    headline,
+    hints,
+    price_words,
+    ranking,
+    verb,
+    with_meanings,
+)
+from planner.pages.sizes import sizes_page
+from planner.pages.sweep import sweep_page
+from planner.pages.table import (
+    AXES,
+    MOST_BARS,
+    MOST_ROWS,
+    PLACES,
+    PLAN,
+    breakdowns,
+    front_chart,
+    make_table,
+    shown_columns,
+)
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.show.page import (
     BEST,
     TIE,
+    Bars,
     Block,
     Cell,
-    Column,
     Head,
     Page,
     Pairs,
-    Scatter,
+    Ranks,
     Section,
     Table,
-    said,
+    grid,
 )  # fmt: skip
 from planner.show.views.documents import add_estimate, object_text
 from planner.show.views.front import objective_column, percentile_columns
 from planner.show.views.infeasible import infeasible_message
 from planner.show.views.load import start_pairs
-from planner.show.views.search import compared_columns, fastest_line, no_plan_lines
-from planner.show.views.sizes import (
-    A_DAY,
-    BY_COST,
-    COSTS,
-    HOURLY,
-    by_cost,
-    choice_columns,
-    days_table,
-    hour_columns,
-)  # fmt: skip
+from planner.show.views.search import compared_columns, fastest_line
 from planner.show.views.sure import fits_words, reached_pairs, sure_lines, ties, told_names
-from planner.show.views.told import Ends, ends_in, label, layout_of, number_of, plan_of, told
+from planner.show.views.told import Ends, label, layout_of, number_of, plan_of, told
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.columns import COST, MEASURES, TIME
-from planner.sweeps.columns import PLACES as TERMS
-from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
-from planner.sweeps.screen import (
-    BRACKETS,
-    TITLES,
-    best_words,
-    by_group,
-    counts_lines,
-    found_blocks,
-    group_title,
-    marks_lines,
-    nowhere_lines,
-    plan_in_short,
-)
-from planner.sweeps.summary import Group, summarize
 from planner.workloads.base import Workload
 from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration, result_of
-from planner.workloads.registry import workload_of
-
-
-def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
-    """The page of the directory of a sweep, finished or not.
-
-    Raises
-    ------
-    SpecError
-        It cannot be read, or a column is lacking.
-    """
-    plan, where = sweep.plan, str(sweep.folder)
-    summary = summarize(sweep.rows(), plan)
-    groups = summary.groups
-    fronts = by_group(sweep.front_rows(), groups)
-    first = itertools.islice(sweep.rows(), MOST_ROWS + 1)
-    rows = [Row(dict(row.items()), where) for row in first]
-    best = [row for group in groups for row in group.best.values()]
-    numbers = {row["scenario"] for row in best}
-    lines = [line for group in groups for line in _answers(group, is_named=len(groups) > 1)]
-    sections = [
-        Section(
-            title=group_title(group),
-            blocks=[
-                *found_blocks(
-                    group, fronts.get((group.work, group.model), ()), name=f"matrix{number}"
-                ),
-                *_parts(group, rows, number),
-            ],
-        )
-        for number, group in enumerate(groups)
-        if group.best
-    ]
-    if rows:
-        sections.append(Section(title="All scenarios", blocks=_scenarios(rows, plan, numbers)))
-    used = specs_of_rows(best[:1])
-    how = {"version": sweep.version, "command": f"planner sweep show {where}"}
-    asked = [*filter(None, [plan.description]), *counts_lines(sweep, summary)]
-    return Page(
-        title=plan.name,
-        question=[*asked, *version_notes(sweep.version)],
-        answer=lines or ["No scenario has a plan."],
-        sure=[BRACKETS, *marks_lines(groups)] if best else [],
-        sections=[*sections, assumptions(used, catalogue), manifest_section(how)],
-    )
-
-
-def _answers(group: Group, *, is_named: bool) -> list[str]:
-    """The best scenarios of a group, a sentence each."""
-    before = f"{group_title(group)}: " if is_named else ""
-    if not group.best:
-        return [f"{before}no plan at all; {'; '.join(nowhere_lines(group))}"]
-    same: dict[Value, list[str]] = {}
-    for measure, row in group.best.items():
-        same.setdefault(row["scenario"], []).append(TITLES[measure])
-    rows = {row["scenario"]: row for row in group.best.values()}
-    words = {n: [*best_words(row).split("\n"), fits_words(row)] for n, row in rows.items()}
-    return [
-        f"{before}{' and '.join(titles).capitalize()}: {'; '.join(filter(None, words[number]))}."
-        for number, titles in same.items()
-    ]
-
-
-def _parts(group: Group, rows: Sequence[Row], number: int) -> list[Block]:
-    """Time and memory of the best scenarios."""
-    best = {row["scenario"] for row in group.best.values()}
-    chosen = [row for row in rows if row["scenario"] in best]
-    labels = [f"{row['num_gpus']:,} x {row['gpu']}: {plan_in_short(row)}" for row in chosen]
-    return breakdowns(labels, chosen, f"group{number}_") if chosen else []
-
-
-def _scenarios(rows: Sequence[Row], plan: SweepPlan, best: Collection[object]) -> list[Block]:
-    """Every scenario as a table, one for each workload, and cost against time as a chart."""
-    blocks: list[Block] = []
-    measures = [name for one in (COST, TIME) for name in MEASURES[one]]
-    for workload in map(workload_of, dict.fromkeys(work.workload for work in plan.works)):
-        those = [row for row in rows if row["workload"] == workload.name]
-        if not those:
-            continue
-        goals = [name for name in measures if any(row.get(name) is not None for row in those)]
-        varied = [name if name in those[0] else limit_column(name) for name in plan.varied]
-        among = dict.fromkeys(["work", *varied, *TERMS, *PLACES])
-        columns = ["scenario", *shown_columns(workload, those, goals, among)]
-        if any(not row["feasible"] for row in those):
-            columns.append("reason")
-        name = f"scenarios_{workload.name}"
-        table = make_table(
-            name, f"Scenarios of {workload.name}", workload, those, columns,
-            [BEST if row["scenario"] in best else "" for row in those],
-            ["Marked: the best of each kind, as above."],
-        )  # fmt: skip
-        blocks += [*front_chart(name, columns, goals), table]
-    return blocks
-
 
 _OF_PLAN = {"workload", "answers", "parameters"}
+_OF_COMPARISON, _OF_EXPLANATION = {"plans", "results", "sentences"}, {"plan", "row", "steps"}
 
 
 def page_of(path: Path, specs: Path | None = None) -> Page:
@@ -204,12 +107,27 @@ def page_of(path: Path, specs: Path | None = None) -> Page:
     table = read_json(path, RESULT)
     if isinstance(table, Mapping) and set(table) >= _OF_PLAN:
         return plan_page(PinnedPlan.from_dict(table, str(path)), str(path), catalogue)
+    if isinstance(table, Mapping) and isinstance(table.get("manifest"), Mapping):
+        if set(table) >= _OF_COMPARISON or "specs" in table:
+            return comparison_page(table, str(path))
+        if set(table) >= _OF_EXPLANATION:
+            return _explanation_page(table, str(path), catalogue)
     document = Document.of(table, str(path))
     page = document_page(document, catalogue)
     recommended = document.part("recommended", dict)
     if not recommended:
         return page
     return predicted_anew(page, PinnedPlan.from_dict(recommended, f"{path}: recommended"))
+
+
+def _explanation_page(table: Mapping[str, Any], where: str, catalogue: Catalogue) -> Page:
+    """The page of an explained plan: estimated anew, and what bounds it."""
+    page = plan_page(PinnedPlan.from_dict(table["plan"], where), where, catalogue)
+    return replace(
+        page,
+        title=f"Why does {page.subject} take what it takes?",
+        sections=[bounds_section(table, where), *page.sections],
+    )
 
 
 def document_page(document: Document, catalogue: Catalogue) -> Page:
@@ -242,14 +160,11 @@ def _estimated(pinned: PinnedPlan, where: str) -> object:
     return json.loads(object_text(lambda files: add_estimate(files, plan, found, command)))
 
 
-_MOST_BARS = 6
-_AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
+_PARTS = "Where do time and memory go?"
+_SIZE_OF = re.compile(r" \([\d.,]+ \w+ parameters[^)]*\)")
 _FIRST = 3
 _MEMORY = "peak_memory_gib"
-_HOUR = "time"
-_OF_DAY = ("hours", "base_contract", "hourly_contract", "cost_usd")
-_GPU, _CONTRACT, _NUMBER = terms_about("priced")
-_AMONG = (_GPU, _CONTRACT, "choice", _NUMBER)
+_GPU = terms_about("priced")[0]
 
 
 def search_page(document: Document, catalogue: Catalogue) -> Page:
@@ -269,7 +184,7 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
     goals = _goals(document, compared, row)
     factor = float(document.part("recommended_sure", dict).get("tie_factor") or 1.0)
     sections = [
-        *([_alternatives(document, compared, goals)] if compared else []),
+        *([_alternatives(document, compared, goals, factor)] if compared else []),
         _front(document, row, goals, factor),
         _times(document, row, compared),
     ]
@@ -277,7 +192,38 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
     if best is not None and goals:
         better = fastest_line(goals[0], row, best, plan_of(document.workload, best))
     page = _page(document, catalogue, row, goals, sections, "recommended_")
-    return replace(page, answer=[*page.answer, *([f"{better}."] if better else [])])
+    page = replace(
+        page,
+        title=f"What is the best way to {verb(document.workload)} {_asked(document)}?",
+        answer=[*page.answer, *([f"{better}."] if better else [])],
+        chart=_best_of_each(document, row, goals, compared, factor) if goals else None,
+    )
+    return with_meanings(page, document.workload.name)
+
+
+def _asked(document: Document) -> str:
+    """The model and where it runs, as the command says it, without how large it is."""
+    first = next(iter(document.manifest.get("question") or ()), document.manifest.get("model"))
+    return _SIZE_OF.sub("", str(first or "it"))
+
+
+def _best_of_each(
+    document: Document, row: Row, goals: Sequence[str], compared: Compared, factor: float
+) -> Ranks | None:
+    """What is chosen by of the best plan of each GPU, or of what else was compared; of one kind
+    alone the first plans of the front.
+    """
+    workload = document.workload
+    shown = [axis for axis in (_GPU, *compared) if len(compared.get(axis, ((), {}))[0]) > 1]
+    if shown:
+        rows = compared[shown[0]][0]
+        of = f"the best plan of each {AXES.get(shown[0]) or shown[0].replace('_', ' ')}"
+        names = lambda one: str(one[shown[0]])  # noqa: E731
+    else:
+        rows = [row, *(one for one in document.rows if not _is_same(workload, one, row))]
+        of, names = "the first plans", lambda one: layout_of(workload, one)
+    caption = f"The {label(goals[0])} of {of}, and 90 % intervals with what was assumed"
+    return ranking(workload, rows, goals[0], names, caption, factor)
 
 
 def _page(
@@ -294,15 +240,24 @@ def _page(
     """
     facts, manifest = facts_of(document), document.manifest
     sure, limits = document.part(f"{of}sure", dict), document.part(f"{of}limits", list)
-    wording, ends = document.workload.wording, widened(_ends(row), facts)
+    wording, ends = document.workload.wording, widened(ends_of_row(row), facts)
     limited = percentile_columns(manifest.get("constraints") or (), row)
     names = told_names(wording, goals, limited, row, row)
     specs = used_specs(manifest.get("specs") or {}, [row])
     said = ", ".join(f"{name} {words}" for name, words in start_pairs(row).items())
     started = f"At its start the engine says: {said}." if said else ""
+    model = str(manifest.get("model") or "the model")
     return Page(
-        title=str(manifest.get("model") or "Plan"),
-        question=[*map(str, manifest.get("question") or ()), *document.notes],
+        title=f"How fast is {_asked(document)}, and what does it cost?",
+        subject=model,
+        question=[
+            *map(str, manifest.get("question") or ()),
+            *([f"Price: {words}."] if (words := price_words(row)) else []),
+            *document.notes,
+        ],
+        headline=headline(document.workload, row, "runs best" if of else "runs"),
+        figures=figures(row, ends, limits),
+        evidence=evidence(sure.get("basis")),
         answer=[
             _sentence(document, row, goals, ends, "Recommended: " if of else ""),
             *filter(None, (document.part(f"{of}load", str), started)),
@@ -334,13 +289,15 @@ def _comparisons(document: Document) -> Compared:
     return found
 
 
-def _alternatives(document: Document, compared: Compared, goals: Sequence[str]) -> Section:
-    """A table for each axis, the recommended plan first."""
+def _alternatives(
+    document: Document, compared: Compared, goals: Sequence[str], factor: float
+) -> Section:
+    """A table for each axis, the recommended plan first; why others have none is folded."""
     blocks: list[Block] = []
     objectives = document.manifest.get("objectives") or [""]
     term, workload = glossary().get(str(objectives[0])), document.workload
     for axis, (rows, without) in compared.items():
-        words = _AXES.get(axis) or axis.replace("_", " ")
+        words = AXES.get(axis) or axis.replace("_", " ")
         if rows and term is not None:
             first = compared_columns(
                 workload, compared, axis, rows, [number_of(row, "loss") for row in rows],
@@ -349,12 +306,21 @@ def _alternatives(document: Document, compared: Compared, goals: Sequence[str]) 
             shown = {PLAN, *(column.name for column in first)}
             others = shown_columns(workload, rows, goals, dict.fromkeys([axis, *PLACES]))
             names = [name for name in others if name not in shown]
-            caption, marks = f"The best plan of each {words}", [BEST]
-            blocks.append(make_table(f"by_{axis}", caption, workload, rows, names, marks,
-                                     is_small=True, first=first))  # fmt: skip
-        why = [(value, str(reason).replace("_", " ")) for value, reason in without.items()]
-        blocks.append(said(*no_plan_lines(why)))
-    return Section(title="Alternatives", blocks=blocks)
+            tied = ties([number_of(row, goals[0]) for row in rows], factor)
+            caption, marks = f"The best plan of each {words}", [BEST, *_marks(tied[1:])]
+            table = make_table(f"by_{axis}", caption, workload, rows, names, marks,
+                               is_small=True, first=first)  # fmt: skip
+            blocks.append(replace(table, hints=[hints(workload, row) for row in rows]))
+        why = [(str(value), str(reason).replace("_", " ")) for value, reason in without.items()]
+        if why:
+            no_plan = grid((words, "why it has no plan"), why, words=(0, 1), name=f"no_{axis}")
+            caption = f"{text.count(len(why))} without a plan, and why"
+            blocks.append(replace(no_plan, caption=caption, is_folded=True))
+    return Section(title="How do the alternatives compare?", blocks=blocks)
+
+
+def _marks(tied: Iterable[bool]) -> list[str]:
+    return [TIE if one else "" for one in tied]
 
 
 def _front(document: Document, row: Row, goals: Sequence[str], factor: float) -> Section:
@@ -363,36 +329,21 @@ def _front(document: Document, row: Row, goals: Sequence[str], factor: float) ->
     tied = ties([number_of(one, goals[0] if goals else "") for one in rows], factor)
     best = [_is_same(workload, one, row) for one in rows]
     marks = [BEST if b else TIE if tie else "" for b, tie in zip(best, tied, strict=True)]
-    if BEST not in marks:
-        rows, marks = [row, *rows], [BEST, *marks]
+    first = marks.index(BEST) if BEST in marks else None
+    rows = [row, *(one for n, one in enumerate(rows) if n != first)]
+    marks = [BEST, *(mark for n, mark in enumerate(marks) if n != first)]
     columns = shown_columns(workload, rows, goals)
     notes = ["Marked: the recommended plan."]
     if TIE in marks:
-        notes.append(f"~ published runs do not tell it from the best (factor {factor:.2f}).")
+        notes.append(f"~ tied with the best within x{factor:.2f}: runs do not tell them apart.")
     names = " and ".join(label(name) for name in goals)
     table = make_table("front", f"No plan beats these in {names}", workload, rows, columns, marks,
                        notes)  # fmt: skip
-    return Section(title="The front", blocks=[*front_chart(table.name, columns, goals), table])
-
-
-def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> list[Scatter]:
-    """Two columns of a table against each other: at first the goals, else cost or memory."""
-    others = ("cost_usd", "cost_per_million_tokens_usd", "peak_memory_gib")
-    axes = [name for name in dict.fromkeys([*goals, *others]) if name in columns]
-    if len(axes) < 2:
-        return []
-    by = next((name for name in PLACES if name in columns and name != "num_gpus"), "")
-    return [
-        Scatter(
-            name=f"{table}_chart",
-            caption="Each point is a row of the table below, bars are 90 % intervals",
-            table=table,
-            x=axes[1],
-            y=axes[0],
-            by=by,
-            label=PLAN,
-        )
-    ]
+    table = replace(table, hints=[hints(workload, one) for one in rows[:MOST_ROWS]])
+    return Section(
+        title="Which plans does no other beat?",
+        blocks=[*front_chart(table.name, columns, goals), table],
+    )
 
 
 def _is_same(workload: Workload, one: Row, other: Row) -> bool:
@@ -408,10 +359,8 @@ def _times(document: Document, row: Row, compared: Compared) -> Section:
         named.append(("best", fastest))
     for axis, (rows, _) in compared.items():
         named += [(str(one[axis]), one) for one in rows[1:]]
-    labels = [f"{name}: {layout_of(workload, one)}" for name, one in named[:_MOST_BARS]]
-    return Section(
-        title="Time and memory", blocks=breakdowns(labels, [one for _, one in named[:_MOST_BARS]])
-    )
+    labels = [f"{name}: {layout_of(workload, one)}" for name, one in named[:MOST_BARS]]
+    return Section(title=_PARTS, blocks=breakdowns(labels, [one for _, one in named[:MOST_BARS]]))
 
 
 def _goals(document: Document, axes: Collection[str], row: Row) -> list[str]:
@@ -419,12 +368,6 @@ def _goals(document: Document, axes: Collection[str], row: Row) -> list[str]:
     names = document.manifest.get("objectives") or []
     wording = document.workload.wording
     return [objective_column(wording, axes, str(name), row) for name in names]
-
-
-def _ends(row: Row) -> dict[str, Ends]:
-    """The ends of all intervals of a row by column."""
-    found = {column: ends_in(column, row) for column in row}
-    return {column: ends for column, ends in found.items() if ends is not None}
 
 
 def _sentence(
@@ -460,11 +403,19 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
         if row.get(name) is not None and row[name] != term.plain
     }
     sections = [
-        Section(title="The configuration", blocks=[Pairs(pairs=settings)]),
-        Section(title="Time and memory", blocks=breakdowns([layout_of(workload, row)], [row])),
+        Section(title="What is the plan?", blocks=[Pairs(pairs=settings)]),
+        Section(title=_PARTS, blocks=breakdowns([layout_of(workload, row)], [row])),
         *([_operators(document.where, operators)] if operators else []),
     ]
-    return _page(document, catalogue, row, _goals(document, (), row), sections)
+    page = _page(document, catalogue, row, _goals(document, (), row), sections)
+    bars = [block for block in sections[1].blocks if isinstance(block, Bars)]
+    if bars:
+        rest = [block for block in sections[1].blocks if block is not bars[0]]
+        sections = [
+            replace(one, blocks=rest) if one.title == _PARTS else one for one in page.sections
+        ]
+        page = replace(page, chart=bars[0], sections=sections)
+    return with_meanings(page, document.workload.name)
 
 
 def _operators(where: str, operators: Sequence[object]) -> Section:
@@ -478,9 +429,11 @@ def _operators(where: str, operators: Sequence[object]) -> Section:
         for name in names
         for words, is_time in [(name.removesuffix("_s").replace("_", " "), name.endswith("_s"))]
     ]
+    if "total_s" in names:
+        rows.sort(key=lambda one: -sum(numbers([one.get("total_s")])))
     cells = [[_cell(name, one.get(name)) for name in names] for one in rows]
     table = Table(name="operators", caption="Time by operator, of a step", heads=heads, rows=cells)
-    return Section(title="Operators", blocks=[table])
+    return Section(title="Which operators take the time?", blocks=[table])
 
 
 def _cell(name: str, value: object) -> Cell:
@@ -488,78 +441,6 @@ def _cell(name: str, value: object) -> Cell:
         return Cell(text=f"{1e3 * value:,.2f}", number=1e3 * value)
     number = float(value) if isinstance(value, int | float) else None
     return Cell(text="-" if value is None else str(value), number=number)
-
-
-def sizes_page(document: Document, catalogue: Catalogue) -> Page:
-    """The page of what a size wrote.
-
-    Raises
-    ------
-    SpecError
-        It lacks a column.
-    """
-    found = [row for row in document.rows if row.get("feasible", True)]
-    others = [row for row in document.rows if not row.get("feasible", True)]
-    rows, days = by_cost(found), document.part("days", list)
-    answer, notes = document.part("answer", list), document.part("notes", list)
-    sections = []
-    if rows and _HOUR in rows[0]:
-        blocks = _day(document, found, days)
-        sections.append(Section(title="The day", blocks=blocks))
-    elif rows:
-        sections.append(Section(title="The choices", blocks=_choices(document.workload, rows)))
-    if others:
-        lines = (f"{_named(row)}: {row.get('reason') or 'no plan'}" for row in others)
-        sections.append(Section(title="Not possible", blocks=[said(*lines)]))
-    if notes:
-        sections.append(Section(title="Notes", blocks=[said(*map(str, notes))]))
-    asked = document.part("question", list)
-    return Page(
-        title=str(document.manifest.get("model") or "Size"),
-        question=[*map(str, asked), *document.notes],
-        answer=[*map(str, answer)] or ["No GPU does."],
-        sections=[
-            *sections,
-            assumptions(specs_of_rows(rows[:1]), catalogue),
-            manifest_section(document.manifest),
-        ],
-    )
-
-
-def _day(document: Document, rows: Sequence[Row], days: Sequence[object]) -> list[Block]:
-    """What a day takes on each GPU, and every hour; files of older versions have hours alone."""
-    gpus = [str(row["gpu"]) for row in rows]
-    columns = hour_columns(rows)
-    if len(set(gpus)) > 1:
-        columns.insert(0, Column("gpu", gpus, "GPU", numeric=False))
-    others = [name for name in rows[0] if name in _OF_DAY]
-    hours = make_table("hours", HOURLY, document.workload, rows, others, first=columns)
-    if not days:
-        return [hours]
-    read = [Row(read_row(document.where, day), document.row_name) for day in days]
-    table = replace(days_table(read), name="days", caption=A_DAY, is_small=True)
-    return [table, said(*map(str, document.part("day", list))), hours]
-
-
-def _choices(workload: Workload, rows: Sequence[Row]) -> list[Block]:
-    """Every choice as a table, and cost against what else matters as a chart."""
-    first = [*choice_columns(rows)]
-    margins = [name for name in rows[0] if name.startswith("spare_")]
-    costs = [name for name in COSTS if name in rows[0]]
-    shown = {PLAN, *(column.name for column in first)}
-    others = shown_columns(workload, rows, costs, dict.fromkeys([*_AMONG, *PLACES]))
-    names = [name for name in dict.fromkeys([*others, *margins]) if name not in shown]
-    marks = [BEST if number == 0 else "" for number in range(len(rows))]
-    table = make_table("choices", BY_COST, workload, rows, names, marks, first=first)
-    labels = [f"{row['num_gpus']:,} x {_named(row)}: {layout_of(workload, row)}" for row in rows]
-    bars = breakdowns(labels[:_MOST_BARS], rows[:_MOST_BARS])
-    axes = [head.name for head in table.heads]
-    return [*front_chart("choices", axes, [*costs[:1], "num_gpus"]), table, *bars]
-
-
-def _named(row: Row) -> str:
-    """The GPU of a row and on what terms it is had."""
-    return f"{row.get('gpu', '')} {row.get('contract') or ''}".strip()
 
 
 _PAGES = {SEARCH: search_page, ESTIMATE: estimate_page, SIZE: sizes_page}

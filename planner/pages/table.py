@@ -11,7 +11,7 @@ from planner.optimize.result_columns import ends_of
 from planner.pages.document import numbers
 from planner.question.inputs import limit_column
 from planner.question.terms import Term, glossary, term_of_column, terms_about
-from planner.show.page import TOTAL, Bars, Block, Cell, Column, Head, Table, cells_of
+from planner.show.page import TOTAL, Bars, Block, Cell, Column, Head, Scatter, Table, cells_of
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 from planner.show.views.front import settings_of
 from planner.show.views.told import label, layout_of, number_of, scale_alike, told_in
@@ -19,7 +19,7 @@ from planner.workloads.base import Workload
 
 Rows = Sequence[Mapping[str, object]]
 
-MOST_ROWS = 2000
+MOST_ROWS = 1000
 """A page with more rows nobody reads, and few browsers sort."""
 
 PLAN = "plan"
@@ -27,6 +27,12 @@ PLAN = "plan"
 
 PLACES = tuple(dict.fromkeys(["mode", *terms_about("place"), "num_gpus"]))
 """What says where a row runs."""
+
+AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
+"""What people call columns, where it is not their name."""
+
+MOST_BARS = 6
+"""Plans whose parts stand beside each other."""
 
 _MEMORY, _FITS = "peak_memory_gib", "fit_probability"
 _LONGEST = 60
@@ -214,7 +220,7 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
         lines = {**{part_label(part): values for part, values in parts.items()}, label(total): sums}
         table = Table(
             name=f"{prefix}{kind}_parts",
-            caption=caption,
+            caption=f"{caption}, in numbers",
             heads=heads,
             rows=[
                 [Cell(text=n), *(Cell(text=told_in(total, scale, v), number=v / scale) for v in vs)]
@@ -251,3 +257,24 @@ def _parts(rows: Rows, begin: str, end: str, order: tuple[str, ...]) -> dict[str
 def _number(value: float) -> float:
     """What is unknown takes nothing."""
     return value if math.isfinite(value) else 0.0
+
+
+def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> list[Scatter]:
+    """Two columns of a table against each other: at first the goals, else cost or memory."""
+    others = ("cost_usd", "cost_per_million_tokens_usd", "peak_memory_gib")
+    axes = [name for name in dict.fromkeys([*goals, *others]) if name in columns]
+    if len(axes) < 2:
+        return []
+    by = next((name for name in PLACES if name in columns and name != "num_gpus"), "")
+    shape = next((name for name in terms_about("terms") if name in columns and name != by), "")
+    return [
+        Scatter(
+            name=f"{table}_chart",
+            caption="Each point is a row of the table below, bars are 90 % intervals",
+            table=table,
+            x=axes[1],
+            y=axes[0],
+            by=by,
+            shape=shape,
+        )
+    ]

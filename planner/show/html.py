@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from planner.show.page import (
     Cell,
     Code,
     Drawn,
+    Head,
     Lines,
     Page,
     Pairs,
@@ -28,13 +28,16 @@ from planner.show.page import (
     Title,
     joined,
 )
-from planner.show.theme import THEMES, Theme, part_colors, part_label
+from planner.show.theme import THEMES, part_colors, part_label
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 _PACKAGE = "planner.show"
+# TTFT, and the tp of tp8.
+_ABBREVIATION, _DEGREE = re.compile(r"(?!GPU|USD)[A-Z]{3,}"), re.compile(r"[a-z]{2,4}")
 
 
 def check_installed(extra: str = "report") -> None:
@@ -43,55 +46,64 @@ def check_installed(extra: str = "report") -> None:
     Raises
     ------
     MissingDependencyError
-        jinja2 or plotly is missing.
+        jinja2 is missing.
     """
-    missing = [name for name in ("jinja2", "plotly") if find_spec(name) is None]
-    if missing:
-        raise MissingDependencyError(
-            f"Pages need {' and '.join(missing)}: pip install 'llm-gpu-planner[{extra}]'."
-        )
+    if find_spec("jinja2") is None:
+        raise MissingDependencyError(f"Pages need jinja2: pip install 'llm-gpu-planner[{extra}]'.")
 
 
 def page_html(page: Page) -> str:
-    """One file with the library of charts, the style and the scripts in it."""
-    scripts = [static("page.js")]
-    allowed = [*scripts]
-    if page.charts:
-        scripts.insert(0, static("library.js"))
-        allowed = [*scripts, plotly_script()]
+    """One file with the style and the script in it."""
+    script = static("page.js")
     template = environment().get_template("report.html")
-    return template.render(
-        page=page,
-        style=style(),
-        scripts=scripts,
-        library=packed_library() if page.charts else "",
-        policy=_policy(allowed),
-        data=page_data(page),
-    )
+    return template.render(page=page, style=style(), script=script, policy=_policy(script))
 
 
-def page_data(page: Page) -> dict[str, object]:
-    """What the script of a page draws with: charts, and colours by name on light and dark."""
-    bars = [block for block in page.blocks if isinstance(block, Bars)]
-    names = [*dict.fromkeys(name for block in bars for name in block.parts)]
-    return {
-        "charts": page.charts,
-        "parts": {name: part_label(name) for name in names},
-        "themes": {name: _colors(theme, names) for name, theme in THEMES.items()},
-    }
+def colors_of(bars: Bars) -> dict[str, str]:
+    """A colour of its own for each part of bars, on light and dark, as CSS writes it."""
+    light, dark = (part_colors(bars.parts, theme) for theme in THEMES.values())
+    return {part: f"light-dark({light[part]},{dark[part]})" for part in bars.parts}
 
 
-def _colors(theme: Theme, parts: list[str]) -> dict[str, object]:
-    return {
-        "background": theme.background,
-        "panel": theme.panel,
-        "text": theme.text,
-        "muted": theme.muted,
-        "grid": theme.grid,
-        "recommended": theme.recommended,
-        "series": [*theme.series],
-        "parts": part_colors(parts, theme),
-    }
+def explained(words: str, meanings: Mapping[str, str]) -> Markup:
+    """Words as HTML in which terms say what they mean where the mouse rests: ``TTFT``, ``tp8``."""
+    from markupsafe import Markup
+
+    names = [f"{name}(?=s?\\b)" for name in meanings if _ABBREVIATION.fullmatch(name)]
+    names += [f"{name}(?=\\d+\\b)" for name in meanings if _DEGREE.fullmatch(name)]
+    if not names:
+        return Markup.escape(words)
+    pattern = re.compile(rf"\b({'|'.join(names)})\d*")
+    made, end = Markup(), 0
+    for found in pattern.finditer(words):
+        mark = Markup('<abbr data-tip="{}" tabindex="0">{}</abbr>')
+        made += Markup.escape(words[end : found.start()])
+        made += mark.format(meanings[found[1]], found[0])
+        end = found.end()
+    return made + Markup.escape(words[end:])
+
+
+def css(head: Head, cell: Cell) -> Markup:
+    """The attribute of a cell that says how it looks; nothing where it is as usual."""
+    from markupsafe import Markup
+
+    looks = {"n": head.numeric, "w": cell.is_long, "shade": cell.shade is not None}
+    names = [*(name for name, is_so in looks.items() if is_so), *filter(None, [cell.mark])]
+    return Markup(' class="{}"').format(" ".join(names)) if names else Markup()
+
+
+def percent_of(value: float, whole: float) -> str:
+    """A length as CSS writes it.
+
+    >>> percent_of(1, 8)
+    '12.50%'
+    """
+    return f"{100 * value / whole:.2f}%"
+
+
+def hint_text(hints: Mapping[str, str]) -> str:
+    """Names and what they are, a line each."""
+    return "\n".join(f"{name}: {value}" for name, value in hints.items() if value)
 
 
 @cache
@@ -109,8 +121,12 @@ def environment(*others: str) -> Environment:
         lstrip_blocks=True,
     )
     made.globals["version"] = __version__
-    made.filters["joined"] = joined
-    made.policies["json.dumps_kwargs"] = {"sort_keys": False}  # parts of bars have an order
+    filters: tuple[Callable[..., object], ...] = (
+        joined, colors_of, explained, hint_text, part_label, percent_of,
+    )  # fmt: skip
+    made.filters |= {one.__name__: one for one in filters}
+    made.filters["short"] = "{:.8g}".format
+    made.globals["css"] = css
     return made
 
 
@@ -123,35 +139,20 @@ def static(name: str, package: str = _PACKAGE) -> str:
 @cache
 def style() -> str:
     """The style of pages, with the colours of both themes."""
+    light, dark = THEMES.values()
     names = ("background", "panel", "text", "muted", "grid", "recommended", "bad")
-    light, dark = (
-        "".join(f"--{name}:{getattr(theme, name)};" for name in names) for theme in THEMES.values()
-    )
-    both = f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
-    return both + static("page.css")
+    pairs = {name: (getattr(light, name), getattr(dark, name)) for name in names}
+    pairs |= {f"s{n}": pair for n, pair in enumerate(zip(light.series, dark.series, strict=True))}
+    colors = "".join(f"--{name}:light-dark({one},{two});" for name, (one, two) in pairs.items())
+    return f":root{{{colors}}}" + static("page.css")
 
 
-@cache
-def plotly_script() -> str:
-    """The library that draws charts."""
-    return files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
-
-
-@cache
-def packed_library() -> str:
-    """The same compressed, in letters that end no element: ``library.js`` unpacks it."""
-    packed = gzip.compress(plotly_script().encode(), mtime=0)
-    return base64.b85encode(packed).decode().replace("<", ",")
-
-
-def _policy(scripts: list[str]) -> str:
-    """A page may run these scripts and nothing else, and may ask nothing of anybody."""
-    hashes = (
-        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
-    )
-    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+def _policy(script: str) -> str:
+    """A page may run this script and nothing else, and may ask nothing of anybody."""
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+        f"default-src 'none'; script-src 'sha256-{allowed}'; style-src 'unsafe-inline'; "
+        "img-src data: blob:"
     )
 
 
@@ -166,8 +167,8 @@ _EMPTY_LINES = re.compile(r"\n{3,}")
 
 def markdown(page: Page) -> str:
     """The text of a page in the Markdown of repositories."""
-    lines = [f"# {plain(page.title)}", "", *_broken(page.question), ""]
-    lines += [words for line in page.answer for words in (f"**{plain(line)}**", "")]
+    lines = [f"# {plain(page.title)}", "", f"**{plain(page.headline)}**" * bool(page.headline), ""]
+    lines += [*_figures(page), "", *_broken(page.question), "", *_broken(page.answer)]
     lines += ["", *_pairs(page.reached), "", *_broken(page.sure), ""]
     for section in page.sections:
         lines += [f"## {plain(section.title)}", ""]
@@ -175,6 +176,15 @@ def markdown(page: Page) -> str:
             if write := _WRITERS.get(type(block)):
                 lines += [*write(block), ""]
     return _EMPTY_LINES.sub("\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _figures(page: Page) -> Iterator[str]:
+    """The numbers of the answer, a line each, and what it rests on."""
+    for one in page.figures:
+        between = f" ({plain(one.between)})" if one.between else ""
+        yield f"- {plain(one.name)}: **{plain(one.text)}**{between}"
+    if page.evidence is not None:
+        yield f"- {plain(page.evidence.text)}: {plain(page.evidence.title)}"
 
 
 def plain(words: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from planner.base.records import record
 
@@ -27,13 +28,15 @@ sum or a head, what matters less.
 """
 
 _LINE = 42
+_TICKS = 6
 
 
 @record(kw_only=True)
 class Cell:
     """A cell: its text, in small what stands beside it, and the number that it is sorted by.
 
-    ``ends`` are those of the interval, in the unit of ``number``.
+    ``ends`` are those of the interval, in the unit of ``number``. ``shade``: how good it is among
+    the cells of its table, 1 the best; a page colours it.
     """
 
     text: str
@@ -41,6 +44,7 @@ class Cell:
     number: float | None = None
     ends: tuple[float, float] | None = None
     mark: str = ""
+    shade: float | None = None
 
     @property
     def is_long(self) -> bool:
@@ -70,7 +74,8 @@ class Table:
 
     ``is_small``: nobody needs to filter it; ``is_folded``: the reader opens it. ``is_whole``: a
     terminal leaves out columns and says that they are ``elsewhere``, and folds no cell; ``is_low``:
-    cells stand beside the last line of one that is folded.
+    cells stand beside the last line of one that is folded. ``hints``: of each row more than its
+    cells say, by name; a page shows it where the mouse rests.
     """
 
     kind: ClassVar[str] = "table"
@@ -85,6 +90,11 @@ class Table:
     is_whole: bool = False
     is_low: bool = False
     elsewhere: str = "--csv and --json have them"
+    hints: Sequence[Mapping[str, str]] = ()
+
+    def hint_of(self, row: int) -> Mapping[str, str]:
+        """What more there is of a row."""
+        return self.hints[row] if row < len(self.hints) else {}
 
     def mark_of(self, row: int) -> str:
         """The mark of a row."""
@@ -95,8 +105,8 @@ class Table:
 class Scatter:
     """Points whose axes the reader may choose among the columns of a table on the page.
 
-    ``table`` is its name, ``x``, ``y``, ``by`` and ``label`` those of columns: what is drawn first,
-    what has a colour of its own, and what a point is called.
+    ``table`` is its name, ``x``, ``y``, ``by`` and ``shape`` those of columns: what is drawn first,
+    what has a colour of its own, and what a shape.
     """
 
     kind: ClassVar[str] = "scatter"
@@ -106,14 +116,7 @@ class Scatter:
     x: str
     y: str
     by: str
-    label: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """As the script of the page reads it."""
-        return {"kind": self.kind, "table": self.table, "x": self.x, "y": self.y} | {
-            "by": self.by,
-            "label": self.label,
-        }
+    shape: str = ""
 
 
 @record(kw_only=True)
@@ -127,10 +130,51 @@ class Bars:
     labels: Sequence[str]
     parts: Mapping[str, Sequence[float]]
 
-    def to_dict(self) -> dict[str, object]:
-        """As the script of the page reads it."""
-        parts = {name: [*values] for name, values in self.parts.items()}
-        return {"kind": self.kind, "unit": self.unit, "labels": [*self.labels], "parts": parts}
+    @property
+    def most(self) -> float:
+        """The sum of the longest bar."""
+        return max(map(sum, zip(*self.parts.values(), strict=True)), default=0.0) or 1.0
+
+
+@record(kw_only=True)
+class Rank:
+    """A choice of a ranking: its value in the ranking's unit, the same in words, and the ends of
+    its interval; ``hints`` say the rest.
+    """
+
+    label: str
+    value: float
+    text: str
+    ends: tuple[float, float] | None = None
+    mark: str = ""
+    hints: Mapping[str, str] = field(default_factory=dict)
+
+
+@record(kw_only=True)
+class Ranks:
+    """Choices below each other, the best first, each with its value and its interval."""
+
+    kind: ClassVar[str] = "ranks"
+    name: str
+    caption: str
+    unit: str
+    rows: Sequence[Rank]
+
+    @property
+    def most(self) -> float:
+        """The end of the axis, which begins at 0: a longer interval goes beyond it."""
+        ends = [end for row in self.rows for end in (*(row.ends or ()), row.value)]
+        return (
+            min(max(ends, default=0.0), 3.0 * max((row.value for row in self.rows), default=0.0))
+            or 1.0
+        )
+
+    @property
+    def ticks(self) -> list[float]:
+        """Round numbers along the axis."""
+        step = 10.0 ** math.floor(math.log10(self.most))
+        step *= next(f for f in (0.2, 0.5, 1.0, 2.0) if self.most / (f * step) <= _TICKS)
+        return [step * n for n in range(int(self.most / step) + 1)]
 
 
 @record(kw_only=True)
@@ -188,7 +232,7 @@ class Beside:
     tables: Mapping[str, Table]
 
 
-Block: TypeAlias = Table | Scatter | Bars | Pairs | Lines | Title | Code | Drawn | Beside
+Block: TypeAlias = Table | Scatter | Bars | Ranks | Pairs | Lines | Title | Code | Drawn | Beside
 
 GAP = Lines(lines=("",))
 """An empty line."""
@@ -293,28 +337,58 @@ class Section:
 
 
 @record(kw_only=True)
+class Figure:
+    """A number of the answer: its name, its value with the unit, the ends of its interval in words;
+    ``title`` says at length what it is.
+    """
+
+    name: str
+    text: str
+    between: str = ""
+    title: str = ""
+
+
+@record(kw_only=True)
+class Evidence:
+    """On what an answer rests: ``level`` is how near measured runs are, from ``measured`` to
+    ``assumed``.
+    """
+
+    level: str
+    text: str
+    title: str
+
+
+@record(kw_only=True)
 class Page:
-    """A page: its title, what was asked, the answer in a sentence, and everything else."""
+    """A page: the question as its title, what was asked, the answer, and everything else.
+
+    Its first screen is the ``headline``, a sentence, with its ``figures``, the ``evidence`` and a
+    ``chart``; ``answer``, ``reached`` and ``sure`` say the same in full. ``subject`` is what the
+    page is about, in few words; ``glossary`` what the terms on it mean.
+    """
 
     title: str
     question: Sequence[str]
     answer: Sequence[str]
+    subject: str = ""
+    headline: str = ""
+    figures: Sequence[Figure] = ()
+    evidence: Evidence | None = None
+    chart: Ranks | Bars | None = None
     reached: Mapping[str, str] = field(default_factory=dict)
     sure: Sequence[str] = ()
     sections: Sequence[Section] = ()
+    glossary: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        named = (one for one in self.blocks if isinstance(one, Table | Scatter | Bars))
+        named = (one for one in self.blocks if isinstance(one, Table | Scatter | Bars | Ranks))
         names = [one.name for one in named if one.name]
         if len({*names}) < len(names):
             raise ValueError(f"Blocks of a page share a name: {names}.")
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks of all sections."""
-        return [block for section in self.sections for block in section.blocks]
-
-    @property
-    def charts(self) -> dict[str, dict[str, object]]:
-        """What the script of the page draws, by name."""
-        return {one.name: one.to_dict() for one in self.blocks if isinstance(one, Scatter | Bars)}
+        """The blocks of the first screen and of all sections."""
+        first: list[Block] = [] if self.chart is None else [self.chart]
+        return [*first, *(block for section in self.sections for block in section.blocks)]

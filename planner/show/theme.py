@@ -6,7 +6,8 @@ on a dark ground. Parts of time and memory have the hue of their family and a sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 from planner.base.records import record
 from planner.estimators.training.memory import MEMORY_PARTS
@@ -131,6 +132,26 @@ def blended(color: str, other: str, share: float) -> str:
     """A colour with a share of another, both ``#rrggbb``."""
     pairs = zip(_channels(color), _channels(other), strict=True)
     return "#" + "".join(f"{round(one + share * (two - one)):02x}" for one, two in pairs)
+
+
+def shades(values: Sequence[float], sign: float) -> list[float]:
+    """How good each value is, 1 the best of all, 0 the worst: ``sign`` 1 where less is better.
+
+    By the logarithm where all are above 0; NaN where a value is unknown.
+
+    >>> shades([1.0, 10.0, 100.0], 1)
+    [1.0, 0.5, 0.0]
+    """
+    known = [value for value in values if math.isfinite(value)]
+    if not known:
+        return [math.nan for _ in values]
+    scale = math.log if min(known) > 0 else float
+    low, high = scale(min(known)), scale(max(known))
+    found = []
+    for value in values:
+        share = (scale(value) - low) / max(high - low, 1e-12) if math.isfinite(value) else math.nan
+        found.append(1 - share if sign > 0 else share)
+    return found
 
 
 def readable_on(color: str) -> str:

@@ -22,6 +22,7 @@ from planner.show.page import (
     grid,
     said,
 )
+from planner.show.theme import shades
 from planner.show.views.told import label, plan_of, share, told, told_alike
 from planner.sweeps.columns import (
     COST,
@@ -147,11 +148,12 @@ def cells_of(
         if other[1] == count
     }
     cells = dict.fromkeys(spots, Cell(text="-"))
-    for spot, numeral in zip(known, words, strict=True):
+    good = shades([group.spots[s].found[metric].value for s in known], better(metric))
+    for spot, numeral, shade in zip(known, words, good, strict=True):
         is_best = spot == winners[spot[1]]
         sign, mark = ("*", BEST) if is_best else ("=", TIE) if spot in ties else ("", "")
         value = group.spots[spot].found[metric].value
-        cells[spot] = Cell(text=sign + numeral, number=value, mark=mark)
+        cells[spot] = Cell(text=sign + numeral, number=value, mark=mark, shade=shade)
     for spot in spots:
         here = group.spots.get(spot)
         if here is not None and not here.feasible:

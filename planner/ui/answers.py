@@ -12,7 +12,7 @@ from planner.base.reading import TABLE, json_of, read_bytes
 from planner.base.records import record
 from planner.errors import SearchSpaceError
 from planner.launch.targets import targets
-from planner.show.html import environment, page_data, page_html
+from planner.show.html import environment, page_html
 from planner.show.theme import DARK, LIGHT
 from planner.show.views.plots.picture import Picture
 from planner.show.views.rows import csv_cell
@@ -27,8 +27,7 @@ PLAN_FILE = "plan.toml"
 
 @record(kw_only=True)
 class Answer:
-    """The object of ``--json`` as text; as a page its content and what its script draws, as HTML
-    and JSON.
+    """The object of ``--json`` as text, and as a page its content as HTML.
 
     ``assumed`` says of fields what nobody gave; ``plan`` is the query that estimates its plan,
     ``targets`` the tools that can start it, its own first.
@@ -37,7 +36,6 @@ class Answer:
     title: str
     object: str
     content: str
-    data: str
     workload: str = ""
     assumed: Mapping[str, str] = field(default_factory=dict)
     plan: str = ""
@@ -46,7 +44,7 @@ class Answer:
     @property
     def size(self) -> int:
         """Characters of all."""
-        return len(self.object) + len(self.content) + len(self.data)
+        return len(self.object) + len(self.content)
 
 
 @record(kw_only=True)
@@ -70,15 +68,12 @@ def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -
         found = found_by(asked)
         text = _without(asked, found.object)
         check_size(len(text), limits)
-        templates = environment()
-        content = templates.get_template("content.html").render(page=found.page)
-        data = templates.from_string("{{ data|tojson }}").render(data=page_data(found.page))
+        content = environment().get_template("content.html").render(page=found.page)
         line = _without(asked, found.line)
     made = Answer(
         title=found.page.title,
         object=text,
         content=_without(asked, content),
-        data=_without(asked, data),
         workload=found.pinned.workload if found.pinned else question.workload,
         assumed={**_assumed(text), **found.told},
         plan=_of_plan(question, line).query if line else "",

@@ -22,7 +22,7 @@ from planner.base.version import __version__
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
 from planner.launch import TARGETS, WRAPPERS
 from planner.question.terms import Term
-from planner.show.html import environment, plotly_script, static, style
+from planner.show.html import environment, static, style
 from planner.show.page import PICTURES
 from planner.ui.answers import Answer, Made
 from planner.ui.fixes import fixes_of
@@ -246,7 +246,6 @@ class Pages:
         made: dict[str, tuple[Callable[[], str], str]] = {
             "page.css": (style, "text/css"),
             "page.js": (lambda: static("page.js"), "text/javascript"),
-            "plotly.js": (plotly_script, "text/javascript"),
             "ui.css": (lambda: static("ui.css", _PACKAGE), "text/css"),
             "ui.js": (lambda: static("ui.js", _PACKAGE), "text/javascript"),
         }
@@ -286,7 +285,6 @@ class Pages:
         table = {
             "html": self._templates.get_template("main.html").render(**told),
             "title": told["title"],
-            "data": str(told["data"]),
             "job": told["job"],
             "query": question.query,
             "assumed": dict(found.assumed) if isinstance(found, Answer) else {},
@@ -333,7 +331,6 @@ class Pages:
             "job": found.name if isinstance(found, Asked) else "",
             "title": answer.title if answer else "",
             "content": Markup(answer.content) if answer else "",
-            "data": Markup(answer.data) if answer else "",
             "plan": plan,
             "sliders": sliders_of(plan) if plan and question.command in _MOVED else [],
             "files": _files_of(question.command, is_plan=bool(plan)) if answer else {},

@@ -219,7 +219,13 @@ def found_by(asked: Asked) -> Found:
     PlannerError
         It is unknown, impossible, infeasible, or beyond a limit.
     """
-    return _COMMANDS[asked.question.command](asked)
+    found = _COMMANDS[asked.question.command](asked)
+    return found if found.page.headline else replace(found, page=_headed(found.page))
+
+
+def _headed(page: Page) -> Page:
+    """A page whose first sentence is its headline."""
+    return replace(page, headline=page.answer[0], answer=page.answer[1:])
 
 
 def check_size(size: int, limits: Limits) -> None:
@@ -284,7 +290,8 @@ def _search(asked: Asked) -> Found:
 
 def _first(page: Page, line: str) -> Page:
     """A page that begins its answer with a sentence."""
-    return replace(page, answer=[" ".join(line.split()), *page.answer])
+    words = " ".join(line.split())
+    return replace(page, headline=f"{words} {page.headline}".strip())
 
 
 def _late(limits: Limits) -> str:
@@ -449,7 +456,7 @@ def _compare(asked: Asked) -> Found:
     ]
     first = [*map(str.strip, told[0].lines)] if isinstance(told[0], Lines) else []
     page = Page(
-        title=" or ".join(thing.text for thing in things),
+        title=" or ".join(thing.text for thing in things) + "?",
         question=first,
         answer=lines or ["Published runs do not tell them apart."],
         sections=_sections("In what they differ", told[1:]),

@@ -172,7 +172,7 @@ def check_installed() -> None:
     MissingDependencyError
         Something is missing.
     """
-    needed = ("fastapi", "jinja2", "plotly", "uvicorn")
+    needed = ("fastapi", "jinja2", "uvicorn")
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise MissingDependencyError(

@@ -34,6 +34,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
             "sweep", "--model", "llama-7b", "--gpu", "a100,h100", "--gpus", "8,16", "--space",
             "small", "--workers", "1", "--output",
         ),
+        "explain.json": ("explain", "--plan", str(folder / "plan.toml"), "--json"),
+        "compare.json": (
+            "compare", str(folder / "plan.toml"), f"{folder / 'train.json'}:3", "--json",
+        ),
+        "specs.json": ("compare", "h100", "b200", "--json"),
     }  # fmt: skip
     for name, words in commands.items():
         assert run([*words, str(folder / name), "--quiet"]) == 0, name

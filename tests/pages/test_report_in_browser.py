@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 
 from planner.pages.read import page_of
 from planner.show.html import page_html
 
-NAMES = ("train.json", "serve.json", "estimate.json", "size.json", "sweep")
+NAMES = (
+    "train.json", "serve.json", "estimate.json", "size.json", "compare.json", "explain.json",
+    "sweep",
+)  # fmt: skip
 EVIL = "<b>bold</b><img src=x onerror='document.title=\"run\"'>"
 
 
@@ -49,13 +53,12 @@ def _wait_for(page, expression, value):
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_fit_and_draw_on_narrow_and_wide_light_and_dark(opened, pages, name):
     page = opened(pages[name], 1100, "light")
-    page.wait_for_selector(".drawn .main-svg")
-    assert page.locator(".drawn .plot-container").count() == page.locator(".chart").count() > 0
+    drawn = page.locator(".chart :is(svg, .ranking, .stack)")
+    assert drawn.count() == page.locator(".chart").count() > 0
     grounds = {"dark": "rgb(20, 24, 29)", "light": "rgb(255, 255, 255)"}
     for width, scheme in ((400, "dark"), (1900, "light")):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
-        _wait_for(page, "document.querySelector('.main-svg').style.background", grounds[scheme])
         _wait_for(page, "document.documentElement.scrollWidth <= innerWidth", True)
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == grounds[scheme]
@@ -80,7 +83,6 @@ def test_a_table_is_sorted_by_mouse_and_by_keyboard(opened, pages):
 
 def test_a_table_is_filtered_by_words_and_conditions_and_its_chart_follows(opened, pages):
     page = opened(pages["train.json"])
-    page.wait_for_selector(".drawn .main-svg")
     every = [float(one) for one in _column(page, "front", "peak_memory_gib")]
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.type") == "search"
@@ -89,7 +91,7 @@ def test_a_table_is_filtered_by_words_and_conditions_and_its_chart_follows(opene
     left = [float(one) for one in _column(page, "front", "peak_memory_gib")]
     assert left == [one for one in every if one < float(f"{bound:.6f}")]
     assert page.locator("#h-front").text_content() == f"{len(left)} of {len(every)} rows"
-    count = "document.querySelector('.drawn').data.reduce((n, t) => n + t.x.length, 0)"
+    count = "document.querySelectorAll('.point').length"
     assert page.evaluate(count) == len(left)
     page.keyboard.press("Escape")
     assert len(_column(page, "front", "plan")) == len(every) == page.evaluate(count)
@@ -103,26 +105,30 @@ def test_a_table_is_filtered_by_words_and_conditions_and_its_chart_follows(opene
 
 def test_the_axes_of_a_chart_can_be_chosen(opened, pages):
     page = opened(pages["serve.json"])
-    page.wait_for_selector(".drawn .main-svg")
     choice = page.locator(".axes select").first
     choice.select_option(label="peak memory GiB")
-    title = "document.querySelector('.drawn').layout.xaxis.title.text"
-    assert page.evaluate(title) == "peak memory GiB"
+    assert page.locator(".drawn .axis").first.text_content() == "peak memory GiB \u2192"
+    places = "[...document.querySelectorAll('.point path')].map((p) => p.getAttribute('transform'))"
+    before = page.evaluate(places)
     page.locator(".axes input[type=checkbox]").check()
-    assert page.evaluate("document.querySelector('.drawn').layout.xaxis.type") == "log"
+    assert page.evaluate(places) != before
 
 
 def test_intervals_are_drawn_where_the_row_has_them(opened, pages, results):
     page = opened(pages["train.json"])
-    page.wait_for_selector(".drawn .main-svg")
-    best = page.evaluate(
-        "(() => { const t = document.querySelector('.drawn').data.at(-1);"
-        " return [t.x[0], t.error_x.array[0], t.error_x.arrayminus[0]]; })()"
+    left, right, at, width = page.evaluate(
+        """(() => {
+          const star = document.querySelector(".point.chosen"), line = star.querySelector("line");
+          const place = star.querySelector("path").getAttribute("transform").match(/[\\d.]+/)[0];
+          return [...["x1", "x2"].map((end) => line.getAttribute(end)), place]
+            .map(Number).concat(line.ownerSVGElement.viewBox.baseVal.width);
+        })()"""
     )
     row = json.loads(results["train.json"].read_text())["recommended_row"]
     peak = row["peak_memory_gib"]
-    high, low = row["peak_memory_high_gib"] - peak, peak - row["peak_memory_low_gib"]
-    assert all(map(math.isclose, best, (peak, high, low)))
+    low, high = row["peak_memory_low_gib"], row["peak_memory_high_gib"]
+    assert 0 < left < at < right < width
+    assert math.isclose((at - left) / (right - left), (peak - low) / (high - low), abs_tol=1e-4)
 
 
 def test_names_never_become_markup_in_tables_or_charts(opened, changed, tmp_path):
@@ -134,12 +140,13 @@ def test_names_never_become_markup_in_tables_or_charts(opened, changed, tmp_path
     path = tmp_path / "evil.html"
     path.write_text(page_html(page_of(changed("train.json", rename))))
     page = opened(path.as_uri())
-    page.wait_for_selector(".drawn .main-svg")
     assert page.title() != "run"
     assert page.locator("main img").count() == 0
-    legend = page.locator(".legendtext").first
+    legend = page.locator(".legend button").first
     assert "<b>bold</b>" in legend.text_content()
-    assert legend.locator("tspan").count() == 0
+    assert legend.locator("b").count() == 0
+    page.locator(".point path").first.hover(force=True)
+    assert page.locator("#tip img").count() == 0
 
 
 def test_a_page_can_be_read_without_scripts(chromium, pages):
@@ -148,4 +155,46 @@ def test_a_page_can_be_read_without_scripts(chromium, pages):
     page.goto(pages["sweep"])
     assert page.locator('[data-table="matrix0"] tbody tr').count() == 2
     assert page.locator("noscript").first.is_visible()
+    assert page.locator(".rank.best .value").is_visible()
     context.close()
+
+
+def test_tips_tell_all_of_a_choice_and_what_terms_mean(opened, pages):
+    page = opened(pages["sweep"])
+    tip = page.locator("#tip")
+    assert not tip.is_visible()
+    page.locator(".rank").nth(1).hover()
+    told = tip.inner_text()
+    for words in ("plan Megatron", "global batch size", "peak memory", "offers, 20", "evidence"):
+        assert words in told
+    assert re.search(r"^cost .+ \(.+ to .+\)$", told, re.MULTILINE)
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
+    page.locator("#answer abbr").first.focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    assert tip.inner_text().startswith("copies of the model")
+
+
+def test_colours_are_hidden_and_points_mark_their_rows(opened, pages):
+    page = opened(pages["sweep"])
+    points = page.locator(".point")
+    every = points.count()
+    page.locator(".legend button").first.click()
+    assert 0 < points.count() < every
+    page.locator(".legend button").first.click()
+    assert points.count() == every
+    page.locator(".point path").first.click(force=True)
+    assert page.locator("tr.chosen").count() == 1
+
+
+def test_a_print_begins_each_section_on_a_page_of_its_own(opened, pages):
+    page = opened(pages["train.json"])
+    page.emulate_media(media="print")
+    assert page.locator(".filter").first.is_hidden()
+    breaks = page.evaluate(
+        "[...document.querySelectorAll('main > section')]"
+        ".map((one) => getComputedStyle(one).breakBefore)"
+    )
+    assert breaks[:2] == ["auto", "auto"]
+    assert {*breaks[2:]} == {"page"}

@@ -40,7 +40,7 @@ def test_a_form_becomes_a_command_an_answer_and_a_link(opened, address):
     assert "?model=llama-7b&num_gpus=8&space=small&settings=tp" in page.url
     assert page.locator("#command").text_content() == command
     assert page.locator("#ask [name=settings]").input_value() == "tp=1,2 zero=1"
-    _wait_for(page, "document.querySelectorAll('.drawn .plot-container').length > 2")
+    _wait_for(page, "document.querySelectorAll('.chart :is(svg, .ranking, .stack)').length > 2")
     again = opened(page.url, 400, "dark")
     _wait_for(again, _ANSWERED)
     told = ".sentence >> nth=0"
@@ -91,7 +91,7 @@ def test_answers_follow_what_is_typed_and_an_earlier_question_is_cancelled(opene
     page.locator("#ask [name=num_gpus]").press_sequentially("8")
     _wait_for(page, _ANSWERED)
     assert page.url.endswith("/search?model=llama-7b&num_gpus=8&space=small")
-    _wait_for(page, "document.querySelectorAll('.drawn .plot-container').length > 2")
+    _wait_for(page, "document.querySelectorAll('.chart :is(svg, .ranking, .stack)').length > 2")
     assert (
         page.locator(".field.took [name=sequence_length]").get_attribute("placeholder") == "2,048"
     )
@@ -113,7 +113,7 @@ def test_answers_follow_what_is_typed_and_an_earlier_question_is_cancelled(opene
 def test_a_slider_moves_the_plan_and_an_answer_is_saved(opened, address):
     page = opened(f"{address}/explain?model=llama-7b&num_gpus=8&settings=zero%3D1")
     _wait_for(page, _ANSWERED)
-    told = "document.querySelector('.sentence').textContent"
+    told = "document.querySelector('.asked p').textContent"
     assert page.evaluate(told) == "dp8 mbs1 zero1"
     page.locator("[data-name=tp]").focus()
     page.keyboard.press("ArrowRight")
@@ -124,7 +124,7 @@ def test_a_slider_moves_the_plan_and_an_answer_is_saved(opened, address):
     page.keyboard.press("Enter")
     page.goto(f"{address}/")
     page.locator("#saved a", has_text="the small one").click()
-    _wait_for(page, f"document.querySelector('.sentence') && {told}", "tp2 dp4 mbs1 zero1")
+    _wait_for(page, f"document.querySelector('.asked p') && {told}", "tp2 dp4 mbs1 zero1")
     page.goto(f"{address}/")
     page.locator("#saved button").click()
     assert page.locator("#saved").is_hidden()

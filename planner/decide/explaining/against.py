@@ -320,7 +320,13 @@ class ComparedPlans:
         """Plain words and numbers, as JSON takes them; times in seconds, memory in GiB."""
         return {
             "plans": [
-                {"name": seen.name, "impossible": seen.reason, "asked": seen.asked}
+                {
+                    "name": seen.name,
+                    "workload": seen.plan.workload.name,
+                    "impossible": seen.reason,
+                    "asked": seen.asked,
+                    "basis": None if seen.reason or seen.sure is None else seen.sure.basis,
+                }
                 for seen in self.seens
             ],
             "without_plan": dict(self.missing),

@@ -1,17 +1,10 @@
 "use strict";
-// Tables that are sorted and filtered, and charts of what they show. Nothing is asked of a server.
+// Tables that are sorted and filtered, charts of what they show, and tips. Nothing is asked of a server.
 (() => {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const source = document.getElementById("page-data");
-  const data = source ? JSON.parse(source.textContent) : { charts: {}, parts: {}, themes: {} };
   const tables = new Map();
 
   const number = (cell) => (cell.dataset.v === undefined ? NaN : Number(cell.dataset.v));
   const bare = (cell) => (cell.firstChild ? cell.firstChild.textContent : "").trim();
-
-  // What stands in a name is text: the library of charts takes <b> and the like for markup.
-  const text = (words) =>
-    String(words).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   class Sheet {
     constructor(box) {
@@ -124,155 +117,236 @@
     }
   }
 
-  const theme = () => data.themes[dark.matches ? "dark" : "light"];
-
-  function layout(colors, more) {
-    const axis = {
-      gridcolor: colors.grid, linecolor: colors.grid, zerolinecolor: colors.grid,
-      automargin: true, title: { standoff: 10 },
-    };
-    return {
-      paper_bgcolor: colors.background, plot_bgcolor: colors.background,
-      font: { color: colors.text, family: "inherit", size: 13 },
-      margin: { l: 50, r: 12, t: 12, b: 44 },
-      hoverlabel: { bgcolor: colors.panel, bordercolor: colors.muted, font: { color: colors.text }, align: "left" },
-      legend: { orientation: "h", y: -0.22, font: { size: 12 } },
-      ...more,
-      xaxis: { ...axis, ...more.xaxis, title: { ...axis.title, ...(more.xaxis || {}).title } },
-      yaxis: { ...axis, ...more.yaxis, title: { ...axis.title, ...(more.yaxis || {}).title } },
-    };
+  // Round numbers from one end to the other; of a logarithmic axis 1, 2 and 5 of each decade.
+  function ticks(low, high, most, isLog) {
+    if (isLog) {
+      const found = [];
+      for (let n = Math.floor(Math.log10(low)); n <= Math.log10(high); n += 1) {
+        for (const digit of [1, 2, 5]) found.push(digit * 10 ** n);
+      }
+      const inside = found.filter((one) => one >= low * 0.999 && one <= high * 1.001);
+      return inside.length > most ? inside.filter((one) => /^1/.test(one.toExponential())) : inside;
+    }
+    const rough = (high - low) / most || 1;
+    const unit = 10 ** Math.floor(Math.log10(rough));
+    const step = unit * [1, 2, 5, 10].find((one) => one * unit >= rough);
+    const found = [];
+    for (let n = Math.ceil(low / step); n * step <= high + step * 1e-9; n += 1) found.push(n * step);
+    return found;
   }
 
-  const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+  const told = (value) => Number(value.toPrecision(6)).toLocaleString("en", { maximumSignificantDigits: 6 });
 
-  function ends(cells, sign) {
-    return cells.map((cell) => {
-      const end = Number(cell.dataset[sign < 0 ? "lo" : "hi"]);
-      return cell.dataset.lo === undefined ? 0 : Math.max(sign * (end - number(cell)), 0);
-    });
+  function element(parent, name, attributes, words) {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (words !== undefined) made.textContent = words;
+    parent.append(made);
+    return made;
   }
 
-  const RECOMMENDED = "marked";
   const MOST_ENDS = 60;  // of more points the intervals hide each other
+  const SERIES = 7;
+  const SHAPES = ["M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0Z", "M-4.4,-4.4H4.4V4.4H-4.4Z", "M0,-5.5L5.5,4H-5.5Z", "M0,-6L5,0L0,6L-5,0Z"];
+  const STAR = "M0,-9L2.6,-3.2L8.6,-2.8L4,1.2L5.4,7.3L0,4L-5.4,7.3L-4,1.2L-8.6,-2.8L-2.6,-3.2Z";
 
-  function points(sheet, at, rows, colors, color, name, hasEnds) {
-    const cells = (column) => rows.map((row) => row.cells[column]);
-    const error = (column) => ({
-      type: "data", symmetric: false, array: ends(cells(column), 1), arrayminus: ends(cells(column), -1),
-      color: color + "88", thickness: 1, width: 0, visible: hasEnds,
-    });
-    const told = [...new Set([at.label, at.by, at.x, at.y])].filter((column) => column >= 0);
-    const lines = (row) => told
-      .map((n) => `${text(sheet.titles[n])}: ${text(row.cells[n].textContent.trim())}`).join("<br>");
-    const isBest = name === RECOMMENDED;
-    return {
-      type: "scatter", mode: "markers", name: text(name),
-      x: cells(at.x).map(number), y: cells(at.y).map(number),
-      error_x: error(at.x), error_y: error(at.y),
-      text: rows.map(lines), hovertemplate: "%{text}<extra></extra>",
-      customdata: rows.map((row) => sheet.rows.indexOf(row)),
-      marker: {
-        color, size: isBest ? 15 : 8, symbol: isBest ? "star" : "circle",
-        line: { color: colors.background, width: 1 },
-      },
-    };
-  }
+  class Scatter {
+    constructor(figure, sheet) {
+      const place = (name) => sheet.names.indexOf(name);
+      const { x, y, by, shape } = figure.dataset;
+      this.at = { x: place(x), y: place(y), by: place(by), shape: place(shape) };
+      this.sheet = sheet;
+      this.drawn = figure.querySelector(".drawn");
+      this.legend = figure.querySelector(".legend");
+      this.hidden = new Set();
+      this.log = document.createElement("input");
+      this.log.type = "checkbox";
+      this.choices(figure.querySelector(".axes"));
+      this.draw();
+      sheet.listeners.push(() => this.draw());
+      let width = this.drawn.clientWidth;
+      new ResizeObserver(() => {
+        if (this.drawn.clientWidth === width) return;
+        width = this.drawn.clientWidth;
+        this.draw();
+      }).observe(this.drawn);
+      this.drawn.addEventListener("click", (event) => {
+        const point = event.target.closest("[data-row]");
+        if (!point) return;
+        const row = sheet.rows[Number(point.dataset.row)];
+        sheet.rows.forEach((one) => one.classList.toggle("chosen", one === row));
+        row.scrollIntoView({ block: "nearest" });
+      });
+    }
 
-  function scatter(figure, chart) {
-    const sheet = tables.get(chart.table);
-    if (!sheet) return;
-    const place = (name) => sheet.names.indexOf(name);
-    const at = { x: place(chart.x), y: place(chart.y), by: place(chart.by), label: place(chart.label) };
-    const drawn = figure.querySelector(".drawn");
-    const box = document.createElement("input");
-    box.type = "checkbox";
-    const draw = () => {
-      const colors = theme();
-      const rows = sheet.rows.filter((row) => !row.hidden
-        && !Number.isNaN(number(row.cells[at.x])) && !Number.isNaN(number(row.cells[at.y])));
-      const named = (row) => (at.by < 0 ? "rows" : bare(row.cells[at.by]));
-      const isBest = (row) => row.classList.contains("best");
-      const every = [...new Set(sheet.rows.map(named))];
-      const groups = every.map((name) => [name, rows.filter((row) => named(row) === name && !isBest(row))]);
-      groups.push([RECOMMENDED, rows.filter(isBest)]);
-      const color = (name, n) => (name === RECOMMENDED ? colors.recommended : colors.series[n % colors.series.length]);
-      const traces = groups
-        .map(([name, those], n) => points(
-          sheet, at, those, colors, color(name, n), name, name === RECOMMENDED || rows.length <= MOST_ENDS,
-        ))
-        .filter((trace) => trace.x.length);
-      const wide = drawn.clientWidth > 700;
-      Plotly.react(drawn, traces, layout(colors, {
-        height: wide ? 460 : 380, showlegend: traces.length > 1,
-        xaxis: { title: { text: text(sheet.titles[at.x]) }, type: box.checked ? "log" : "linear" },
-        yaxis: { title: { text: text(sheet.titles[at.y]) }, type: box.checked ? "log" : "linear" },
-      }), config);
-    };
-    const axes = figure.querySelector(".axes");
-    for (const axis of ["x", "y"]) {
+    choices(axes) {
+      for (const axis of ["x", "y"]) {
+        const label = document.createElement("label");
+        const choice = document.createElement("select");
+        for (const n of this.sheet.numeric()) choice.add(new Option(this.sheet.titles[n], n, false, n === this.at[axis]));
+        choice.addEventListener("change", () => { this.at[axis] = Number(choice.value); this.draw(); });
+        label.append(axis === "x" ? "across " : "up ", choice);
+        axes.append(label);
+      }
       const label = document.createElement("label");
-      const choice = document.createElement("select");
-      for (const n of sheet.numeric()) choice.add(new Option(sheet.titles[n], n, false, n === at[axis]));
-      choice.addEventListener("change", () => { at[axis] = Number(choice.value); draw(); });
-      label.append(axis === "x" ? "across " : "up ", choice);
+      this.log.addEventListener("change", () => this.draw());
+      label.append(this.log, " logarithmic");
       axes.append(label);
     }
-    const logarithmic = document.createElement("label");
-    box.addEventListener("change", draw);
-    logarithmic.append(box, " logarithmic");
-    axes.append(logarithmic);
-    sheet.listeners.push(draw);
-    dark.addEventListener("change", draw);
-    draw();
-    drawn.on("plotly_click", (event) => {
-      const row = sheet.rows[event.points[0].customdata];
-      sheet.rows.forEach((one) => one.classList.toggle("chosen", one === row));
-      row.scrollIntoView({ block: "nearest" });
-    });
-  }
 
-  function bars(figure, chart) {
-    const drawn = figure.querySelector(".drawn");
-    const labels = chart.labels.map(text);
-    const draw = () => {
-      const colors = theme();
-      const narrow = drawn.clientWidth < 700;
-      const traces = Object.entries(chart.parts).map(([part, values]) => ({
-        type: "bar", orientation: "h", name: text(data.parts[part]), x: values, y: labels,
-        marker: { color: colors.parts[part], line: { color: colors.background, width: 1 } },
-        hovertemplate: `${text(data.parts[part])}: %{x:.3~g} ${text(chart.unit)}<extra></extra>`,
-      }));
-      const entries = Math.ceil(traces.length / (narrow ? 1 : 5));
-      const most = Math.floor(drawn.clientWidth / 7);
-      const short = (words) => (words.length > most ? `${words.slice(0, most - 1)}\u2026` : words);
-      Plotly.react(drawn, traces, layout(colors, {
-        barmode: "stack", height: (narrow ? 68 : 40) * labels.length + 90 + 20 * entries,
-        yaxis: narrow ? { autorange: "reversed", showticklabels: false } : { autorange: "reversed" },
-        xaxis: { title: { text: text(chart.unit) }, side: "top" },
-        margin: { l: narrow ? 8 : 50, r: 12, t: 48, b: 8 },
-        annotations: narrow ? chart.labels.map((words, n) => ({
-          text: text(short(words)), x: 0, xref: "paper", xanchor: "left", align: "left",
-          y: n - 0.25, yref: "y", yanchor: "bottom", showarrow: false, font: { size: 11 }, borderpad: 0,
-        })) : [],
-        bargap: narrow ? 0.55 : 0.3,
-        legend: { orientation: "h", y: 0, yanchor: "top", traceorder: "normal", font: { size: 12 } },
-      }), config);
-    };
-    dark.addEventListener("change", draw);
-    draw();
-  }
-
-  function draw() {
-    for (const figure of document.querySelectorAll("[data-chart]")) {
-      const chart = data.charts[figure.dataset.chart];
-      if (chart) ({ scatter, bars })[chart.kind](figure, chart);
+    // The ends of an interval; the value itself where it has none.
+    ends(row, column) {
+      const cell = row.cells[column];
+      return cell.dataset.lo === undefined ? [number(cell), number(cell)] : [Number(cell.dataset.lo), Number(cell.dataset.hi)];
     }
+
+    // From a value to a place on an axis that holds all rows.
+    axis(rows, column, from, to, hasEnds) {
+      const values = rows.flatMap((row) => {
+        const value = number(row.cells[column]);
+        const ends = hasEnds || row.classList.contains("best") ? this.ends(row, column) : [];
+        return [value, ...ends.map((end) => Math.min(end, 3 * Math.abs(value)))];
+      });
+      const isLog = this.log.checked && Math.min(...values) > 0;
+      let [low, high] = [Math.min(...values), Math.max(...values)];
+      if (!rows.length) [low, high] = [0, 1];
+      if (isLog) [low, high] = [low / 1.08, high * 1.08];
+      else {
+        const room = (high - low || Math.abs(high) || 1) * 0.06;
+        [low, high] = [low >= 0 && low < 0.35 * high ? 0 : low - room, high + room];
+      }
+      const scale = isLog ? Math.log : (one) => one;
+      const whole = scale(high) - scale(low);
+      const place = (one) => from + (to - from) * (scale(Math.min(Math.max(one, low), high)) - scale(low)) / whole;
+      return { place, low, high, isLog };
+    }
+
+    draw() {
+      const { sheet, at } = this;
+      const named = (row) => (at.by < 0 ? "" : bare(row.cells[at.by]));
+      const every = [...new Set(sheet.rows.map(named))];
+      const shapes = at.shape < 0 ? [] : [...new Set(sheet.rows.map((row) => bare(row.cells[at.shape])))];
+      const rows = sheet.rows.filter((row) => !row.hidden && !this.hidden.has(named(row))
+        && !Number.isNaN(number(row.cells[at.x])) && !Number.isNaN(number(row.cells[at.y])));
+      const width = Math.max(this.drawn.clientWidth, 240);
+      const height = rows.length > 5 && width > 700 ? 440 : 340;
+      const hasEnds = rows.length <= MOST_ENDS;
+      const x = this.axis(rows, at.x, 64, width - 14, hasEnds);
+      const y = this.axis(rows, at.y, height - 46, 26, hasEnds);
+      const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      svg.setAttribute("height", height);
+      for (const one of ticks(x.low, x.high, width / 110, x.isLog)) {
+        element(svg, "line", { x1: x.place(one), x2: x.place(one), y1: 26, y2: height - 46, class: "grid" });
+        element(svg, "text", { x: x.place(one), y: height - 28, "text-anchor": "middle" }, told(one));
+      }
+      for (const one of ticks(y.low, y.high, 6, y.isLog)) {
+        element(svg, "line", { x1: 64, x2: width - 14, y1: y.place(one), y2: y.place(one), class: "grid" });
+        element(svg, "text", { x: 56, y: y.place(one) + 4, "text-anchor": "end" }, told(one));
+      }
+      element(svg, "text", { x: width - 14, y: height - 8, "text-anchor": "end", class: "axis" }, `${sheet.titles[at.x]} \u2192`);
+      element(svg, "text", { x: 4, y: 14, class: "axis" }, `\u2191 ${sheet.titles[at.y]}`);
+      const isBest = (row) => row.classList.contains("best");
+      for (const row of [...rows].sort((one, two) => isBest(one) - isBest(two))) {
+        const color = isBest(row) ? "chosen" : `s${every.indexOf(named(row)) % SERIES}`;
+        const group = element(svg, "g", { class: `point ${color}${row.classList.contains("tie") ? " tied" : ""}`,
+          "data-row": sheet.rows.indexOf(row), "data-tip": this.words(row) });
+        const [left, up] = [x.place(number(row.cells[at.x])), y.place(number(row.cells[at.y]))];
+        if (hasEnds || isBest(row)) {
+          const [wide, tall] = [this.ends(row, at.x).map(x.place), this.ends(row, at.y).map(y.place)];
+          element(group, "line", { x1: wide[0], x2: wide[1], y1: up, y2: up });
+          element(group, "line", { x1: left, x2: left, y1: tall[0], y2: tall[1] });
+        }
+        const shape = at.shape < 0 ? 0 : shapes.indexOf(bare(row.cells[at.shape])) % SHAPES.length;
+        element(group, "path", { d: isBest(row) ? STAR : SHAPES[shape], transform: `translate(${left},${up})` });
+      }
+      this.drawn.replaceChildren(svg);
+      this.tell(every, shapes);
+    }
+
+    // All that is known of a row: its hints, then its cells.
+    words(row) {
+      const { sheet } = this;
+      const hints = row.dataset.tip ? row.dataset.tip.split("\n") : [];
+      const names = new Set(hints.map((line) => line.split(": ")[0]));
+      const cells = [...row.cells].map((cell, n) => [sheet.titles[n], cell.textContent.trim()]);
+      const rest = cells.filter(([name, value]) => value && value !== "-" && !names.has(name));
+      return [...hints, ...(hints.length ? [] : rest.map((one) => one.join(": ")))].join("\n");
+    }
+
+    // Colours and their names, which hide their points when pressed.
+    tell(every, shapes) {
+      const buttons = every.length < 2 ? [] : every.map((name, n) => {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = `s${n % SERIES}`;
+        button.setAttribute("aria-pressed", String(!this.hidden.has(name)));
+        button.append(document.createElement("i"), name);
+        button.addEventListener("click", () => {
+          if (!this.hidden.delete(name)) this.hidden.add(name);
+          this.draw();
+        });
+        return button;
+      });
+      const signs = shapes.map((name, n) => `${"\u25cf\u25a0\u25b2\u25c6"[n % SHAPES.length]} ${name}`);
+      const notes = [...(shapes.length > 1 ? signs : []), "\u2605 the answer"].map((words) => {
+        const made = document.createElement("span");
+        made.textContent = words;
+        return made;
+      });
+      this.legend.replaceChildren(...buttons, ...notes);
+    }
+  }
+
+  // What more there is of anything that has a tip, beside the mouse, the finger or the focus.
+  function tips() {
+    const box = document.createElement("div");
+    box.id = "tip";
+    box.setAttribute("role", "tooltip");
+    box.hidden = true;
+    document.body.append(box);
+    const hide = () => { box.hidden = true; };
+    const show = (target, left, top) => {
+      const lines = target.dataset.tip.split("\n").map((line, n, all) => {
+        const made = document.createElement("div");
+        const [name, ...rest] = line.split(": ");
+        if (all.length > 1 && rest.length && name.length < 30) {
+          const strong = document.createElement("b");
+          strong.textContent = name;
+          made.append(strong, " ", rest.join(": "));
+        } else made.textContent = line;
+        return made;
+      });
+      box.replaceChildren(...lines);
+      box.hidden = false;
+      const { offsetWidth: wide, offsetHeight: tall } = box;
+      box.style.left = `${Math.max(6, Math.min(left + 14, innerWidth - wide - 6))}px`;
+      box.style.top = `${top + 18 + tall > innerHeight ? Math.max(6, top - tall - 12) : top + 18}px`;
+    };
+    const of = (event) => (event.target.closest ? event.target.closest("[data-tip]") : null);
+    document.addEventListener("mousemove", (event) => {
+      const target = of(event);
+      if (target) show(target, event.clientX, event.clientY);
+      else hide();
+    });
+    document.addEventListener("focusin", (event) => {
+      const target = of(event);
+      if (!target || !target.matches(":focus-visible")) return;
+      const place = target.getBoundingClientRect();
+      show(target, place.left, place.bottom - 12);
+    });
+    document.addEventListener("focusout", hide);
+    document.addEventListener("scroll", hide, true);
+    document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
   }
 
   function begin() {
     for (const box of document.querySelectorAll("[data-table]")) tables.set(box.dataset.table, new Sheet(box));
-    if (window.Plotly) draw();
-    else document.addEventListener("library", draw, { once: true });
+    for (const figure of document.querySelectorAll("[data-chart][data-table-of]")) {
+      const sheet = tables.get(figure.dataset.tableOf);
+      if (sheet) new Scatter(figure, sheet);
+    }
+    tips();
     for (const button of document.querySelectorAll(".copy")) {
       button.addEventListener("click", async () => {
         const words = button.parentElement.querySelector("pre").textContent;

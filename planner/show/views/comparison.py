@@ -54,17 +54,17 @@ def verdicts(found: ComparedPlans) -> list[str]:
     """Who wins where, and what published runs do not tell apart, in sentences."""
     lines = []
     for at, columns in found.wins.items():
-        lines.append(f"{LETTERS[at]} is best in {_listed([label(name) for name in columns])}.")
+        lines.append(f"{LETTERS[at]} is best in {text.listed([label(name) for name in columns])}.")
     tied: dict[tuple[int, ...], list[str]] = {}
     for one in found.results:
         if one.ties:
             tied.setdefault((one.best, *one.ties), []).append(one.name)
     for group, columns in tied.items():
         factor = max(found.tie_factor(group[0], at) for at in group[1:])
-        others = _listed([LETTERS[at] for at in sorted(group)])
+        others = text.listed([LETTERS[at] for at in sorted(group)])
         lines.append(
-            f"{others} tie in {_listed([label(name) for name in columns])}: published runs do not "
-            f"tell apart what is nearer than a factor of {factor:.2f}."
+            f"{others} tie in {text.listed([label(name) for name in columns])}: published runs do "
+            f"not tell apart what is nearer than a factor of {factor:.2f}."
         )
     return lines or ["They do not differ."]
 
@@ -121,10 +121,6 @@ def _table(
 ) -> Table:
     heads = (title, *LETTERS[: len(found.seens)])
     return grid(heads, rows, words=range(len(heads) * has_words or 1))
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def comparison_dict(found: ComparedPlans) -> dict[str, Any]:

@@ -150,21 +150,13 @@
       if (!note) group.querySelector("summary").append(" ", note = element("small", { className: "assumed" }));
       note.textContent = number ? `${number} assumed` : "";
     }
-    drawn(table.data);
+    drawn();
     begin();
   }
 
-  // The scripts of pages look through the whole page once: they are run again for a new answer.
-  function drawn(data) {
-    const old = document.getElementById("page-data");
-    const fresh = element("script", { type: "application/json", id: "page-data" });
-    fresh.textContent = data || '{"charts":{},"parts":{},"themes":{}}';
-    old.replaceWith(fresh);
-    const scripts = window.Plotly ? ["page.js"] : ["plotly.js", "page.js"];
-    for (const name of scripts) {
-      const script = element("script", { src: `/static/${name}`, async: false });
-      document.body.append(script);
-    }
+  // The script of pages looks through the whole page once: it is run again for a new answer.
+  function drawn() {
+    document.body.append(element("script", { src: "/static/page.js" }));
   }
 
   // A page that was asked for as a whole, while it is worked on.
@@ -306,7 +298,7 @@
     box.addEventListener("submit", (event) => {
       event.preventDefault();
       const name = box.elements.namedItem("name").value.trim();
-      const sentence = answered.querySelector(".sentence");
+      const sentence = answered.querySelector(".headline, .sentence");
       const one = { name, url: location.pathname + location.search, at: new Date().toISOString(), answer: sentence ? sentence.textContent : "" };
       try {
         localStorage.setItem(SAVED, JSON.stringify([one, ...saved().filter((other) => other.name !== name)]));

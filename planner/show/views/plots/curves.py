@@ -18,7 +18,7 @@ from planner.errors import SearchSpaceError
 from planner.optimize.result_columns import ends_of
 from planner.optimize.source import Candidates
 from planner.question.terms import glossary
-from planner.show.theme import axis_label, blended, readable_on
+from planner.show.theme import axis_label, blended, readable_on, shades
 from planner.show.views.overview import question_title
 from planner.show.views.plots.canvas import Canvas, decades, drawing, log_where_wide
 from planner.show.views.plots.picture import Picture
@@ -390,23 +390,16 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
 
 
 def _colors(canvas: Canvas, matrix: Matrix) -> list[list[str]]:
-    """From the ground, the worst, to a colour, the best, by the logarithm where all are above 0."""
-    values = np.asarray(matrix.values, dtype=np.float64)
-    known = values[np.isfinite(values)]
+    """From the ground, the worst, to a colour, the best."""
     theme = canvas.theme
-    if not known.size:
-        return [[theme.panel] * len(row) for row in matrix.values]
-    scaled = np.log(values) if known.min() > 0 else values
-    low, high = np.nanmin(scaled), np.nanmax(scaled)
-    shares = (scaled - low) / max(high - low, 1e-12)
-    good = 1 - shares if matrix.sign > 0 else shares
+    good = iter(shades([value for row in matrix.values for value in row], matrix.sign))
 
     def color(share: float) -> str:
-        if not np.isfinite(share):
+        if not math.isfinite(share):
             return theme.panel
         return blended(theme.background, theme.series[2], 0.08 + (_STRONGEST - 0.08) * share)
 
-    return [[color(float(share)) for share in row] for row in good]
+    return [[color(next(good)) for _ in row] for row in matrix.values]
 
 
 _MARKED = (50, 90, 99)

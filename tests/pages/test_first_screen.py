@@ -1,0 +1,200 @@
+"""What the first screen of every page has, and that the winner is first wherever choices stand."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from planner.errors import SpecError
+from planner.pages.first import evidence
+from planner.pages.read import page_of
+from planner.pages.table import MOST_ROWS
+from planner.question.terms import glossary
+from planner.show.html import explained, page_html
+from planner.show.page import BEST, Bars, Rank, Ranks, Table
+from planner.show.theme import shades
+
+ANSWERS = ("train.json", "serve.json", "size.json", "sweep", "compare.json")
+EVERY = (*ANSWERS, "estimate.json", "explain.json", "plan.toml")
+
+
+class _First(HTMLParser):
+    """Texts by class of the section of the answer."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self.feed(html[html.index("<header>") : html.index('<section class="asked"')])
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        name = (dict(attributes).get("class") or tag).split()[0]
+        self._open.append(name)
+        self.found.setdefault(name, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open.pop()
+
+    def handle_data(self, words: str) -> None:
+        for name in {*self._open}:
+            self.found[name][-1] += words
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_first_screen_is_a_sentence_three_numbers_a_badge_and_a_chart(page_made, name):
+    html = page_html(page_made(name))
+    found = _First(html).found
+    assert [words[-1] for words in found["h1"]] == ["?"]
+    (sentence,) = found["headline"]
+    assert sentence.endswith(".")
+    assert len(sentence) < 200
+    assert len(found["figure"]) == 3
+    assert all(re.search(r"\d", words) for words in found["figure"])
+    (badge,) = found["badge"]
+    assert re.search("measured|similar hardware|computed|assumed", badge)
+    assert len(found["chart"]) == 1
+    assert len(html) < 500_000
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_winner_is_first_and_marked_wherever_choices_stand(page_made, name):
+    page = page_made(name)
+    assert isinstance(page.chart, Ranks)
+    assert [rank.mark for rank in page.chart.rows].index(BEST) == 0
+    assert all(rank.hints for rank in page.chart.rows)
+    marked = [b.marked for b in page.blocks if isinstance(b, Table) and BEST in b.marked]
+    assert marked or name == "compare.json"
+    for marks in marked:
+        best = [*marks].count(BEST)
+        assert [*marks[:best]] == [BEST] * best  # of a sweep the cheapest, the fastest, both
+    assert page_html(page).count('class="rank best"') == 1
+
+
+def test_the_chart_of_a_search_says_the_step_time_of_its_plan(results, page_made):
+    row = json.loads(results["train.json"].read_text())["recommended_row"]
+    chart = page_made("train.json").chart
+    first = chart.rows[0]
+    assert first.value == pytest.approx(row["step_time_s"])
+    assert first.ends == pytest.approx((row["step_time_low_s"], row["step_time_high_s"]))
+    assert first.hints["plan"].startswith(row["framework"])
+    assert first.hints["global batch size"] == f"{row['global_batch_size']:,}"
+    assert f"{row['price_per_gpu_hour_usd']:.3g} USD per GPU-hour" in first.hints["price"]
+    assert chart.ticks[0] == 0
+    assert chart.ticks[-1] <= chart.most
+
+
+def test_what_has_no_plan_is_folded_with_its_reason(planner, tmp_path):
+    path = tmp_path / "size.json"
+    asked = ("--model", "llama-65b", "--gpu", "a100,h100", "--gpus", "8,64", "--tokens", "1T")
+    ran = planner("size", *asked, "--calendar-time", "230d", "--json", path)
+    assert ran.exit_code == 0, ran.err
+    table = next(b for b in page_of(path).blocks if isinstance(b, Table) and b.name == "no_plan")
+    assert table.is_folded
+    assert [row[0].text for row in table.rows] == ["a100"]
+    assert table.rows[0][1].text
+    html = page_html(page_of(path))
+    assert "<summary>1 GPUs that do not do, and why</summary>" in html
+
+    path = tmp_path / "search.json"
+    ran = planner("search", *asked[:2], "--gpu", "h100,rtx-4090", "--gpus", "16", "--json", path)
+    assert ran.exit_code == 0, ran.err
+    table = next(b for b in page_of(path).blocks if isinstance(b, Table) and b.name == "no_gpu")
+    assert table.is_folded
+    assert [row[0].text for row in table.rows] == ["rtx4090-24gb"]
+
+
+def test_a_size_that_nothing_does_is_a_page_that_says_so(changed):
+    def forbid(table):
+        table["answer"] = []
+        for row in table["rows"]:
+            row |= {"feasible": False, "reason": "too slow"}
+
+    page = page_of(changed("size.json", forbid))
+    assert page.headline == "No GPU does."
+    assert page.chart is None
+    html = page_html(page)
+    assert "too slow" in html
+    assert 'class="figure"' not in html
+
+
+def test_a_front_of_thousands_of_plans_is_a_page_below_two_megabytes(changed):
+    def many(table):
+        table["rows"] = [*table["rows"]] * (3000 // len(table["rows"]) + 1)
+
+    page = page_of(changed("serve.json", many))
+    front = next(b for b in page.blocks if isinstance(b, Table) and b.name == "front")
+    assert len(front.rows) == len(front.hints) == MOST_ROWS
+    assert len(page_html(page)) < 2_000_000
+
+
+def test_a_comparison_tells_each_result_of_each_plan(results, page_made):
+    written = json.loads(results["compare.json"].read_text())
+    page = page_made("compare.json")
+    table = next(b for b in page.blocks if isinstance(b, Table) and b.name == "results")
+    assert len(table.rows) == len(written["results"])
+    for one, row in zip(written["results"], table.rows, strict=True):
+        assert [cell.mark == BEST for cell in row[1:]] == [at == one["best"] for at in range(2)]
+    assert page.headline.startswith(f"{'AB'[_winner(written)]}: ")
+    assert any(isinstance(block, Bars) for block in page.blocks)
+
+
+def _winner(written):
+    won = [one["best"] for one in written["results"]]
+    return max({*won}, key=won.count)
+
+
+def test_specs_that_are_compared_have_their_numbers(results, page_made):
+    page = page_made("specs.json")
+    numbers = json.loads(results["specs.json"].read_text())["specs"]["GPU"]
+    table = next(b for b in page.blocks if isinstance(b, Table))
+    assert len(table.rows) == len(numbers)
+    assert page.headline == f"They differ in {len(numbers)} numbers."
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("compare.json", "plans"), ("explain.json", "steps"), ("specs.json", "specs")],
+)
+def test_a_damaged_comparison_or_explanation_is_refused_with_its_name(changed, name, part):
+    path = changed(name, lambda table: table.update({part: [3]}))
+    with pytest.raises(SpecError, match=f"{name}: is a damaged"):
+        page_of(path)
+
+
+def test_an_explanation_says_what_bounds_the_step(results, page_made):
+    page = page_made("explain.json")
+    step = json.loads(results["explain.json"].read_text())["steps"][0]
+    table = next(b for b in page.sections[0].blocks if isinstance(b, Table))
+    assert max(step["bounds_s"], key=step["bounds_s"].get) in table.caption
+    assert [row[1].number for row in table.rows] == [
+        one["time_s"] for one in step["operators"][: len(table.rows)]
+    ]
+
+
+def test_terms_say_what_they_mean(page_made):
+    page = page_made("serve.json")
+    assert page.glossary["TTFT"] == glossary()["time_to_first_token"].description
+    assert page.glossary["tp"] == "GPUs that split every matrix"
+    words = explained("TTFT of tp8 <b>, GPU", page.glossary)
+    assert words.count("<abbr") == 2
+    assert "&lt;b&gt;" in words
+    assert 'data-tip="GPUs that split every matrix"' in words
+
+
+def test_a_basis_that_is_unknown_has_no_badge():
+    assert evidence("measured, a first run").title.endswith("; a first run")
+    assert evidence("") is evidence(None) is None
+
+
+def test_an_axis_ends_where_its_intervals_do_but_far_ones_go_beyond_it():
+    ranks = Ranks(
+        name="r", caption="", unit="",
+        rows=[Rank(label="a", value=1.0, text="1", ends=(0.5, 2.0)),
+              Rank(label="b", value=2.0, text="2", ends=(1.0, 100.0))],
+    )  # fmt: skip
+    assert ranks.most == 6.0
+    assert ranks.ticks == [0, 1, 2, 3, 4, 5, 6]
+    assert shades([3.0, float("nan"), 1.0], -1)[::2] == [1.0, 0.0]
