@@ -1,4 +1,4 @@
-"""Make the pictures of `docs/pictures.md` again, by the commands that stand there above them.
+"""Make the pictures of `docs/pictures.md` and `docs/report.md` again, by the commands above them.
 
 python scripts/make_pictures.py [NAME ...]    # those whose files have such a name; all by default
 """
@@ -10,6 +10,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,18 +21,36 @@ from PIL import Image
 from planner.__main__ import run
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "pictures.md"
+PAGE, REPORTS = ROOT / "docs" / "pictures.md", ROOT / "docs" / "report.md"
+PICTURES = "docs/static/pictures"
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _COLORS = 128
 _FILES = ("--plot", "--timeline")
+SCREENS = {"report": (1100, 940, "light"), "report_narrow": (400, 1150, "dark")}
+"""By the name of a report its width and height in pixels, and its colours."""
 
 
 def commands() -> Iterator[list[str]]:
     """The arguments of the commands of the page that draw something."""
-    for block in _BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+    yield from (words for words in _commands(PAGE) if {*_FILES} & {*words})
+
+
+def reports() -> Iterator[tuple[str, list[list[str]]]]:
+    """Each report that has a picture, and the commands before it that make it."""
+    before: list[list[str]] = []
+    for words in _commands(REPORTS):
+        before.append(words)
+        name = Path(words[words.index("-o") + 1]).stem if "-o" in words else ""
+        if name in SCREENS:
+            yield name, before
+            before = []
+
+
+def _commands(page: Path) -> Iterator[list[str]]:
+    for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
         for line in block.splitlines():
             words = shlex.split(line)
-            if words[:1] == ["planner"] and {*_FILES} & {*words}:
+            if words[:1] == ["planner"]:
                 yield words[1:]
 
 
@@ -46,6 +65,23 @@ def make_small(path: Path) -> None:
         picture.convert("RGB").quantize(_COLORS, kmeans=4).save(path, optimize=True)
 
 
+def shoot(html: Path, name: str) -> None:
+    """Take a picture of the first screen of a page, with the browser that is installed."""
+    from playwright.sync_api import sync_playwright
+
+    width, height, scheme = SCREENS[name]
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    with sync_playwright() as tool:
+        window = tool.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        page = window.new_page(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if scheme == "dark" else "light",
+        )
+        page.goto(html.as_uri())
+        page.screenshot(path=ROOT / PICTURES / f"{name}.png")
+        window.close()
+
+
 def main(names: list[str]) -> int:
     """Draw pictures; what sweeps write goes to a folder that is removed."""
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +89,7 @@ def main(names: list[str]) -> int:
         for words in commands():
             path = file_of(words)
             is_sweep = words[0] == "sweep"
-            if names and not is_sweep and Path(path).stem not in names:
+            if names and Path(path).stem not in names and (not is_sweep or {*names} <= {*SCREENS}):
                 continue
             found = [str(ROOT / path) if word == path else word for word in words]
             silent = "--quiet" in found or "show" in found
@@ -61,9 +97,23 @@ def main(names: list[str]) -> int:
                 code = run([*found, *([] if silent else ["--quiet"])])
             if code:
                 return code
-            make_small(ROOT / path)
-            print(path, (ROOT / path).stat().st_size, "bytes")
+            _finish(path)
+        for name, lines in reports():
+            if names and name not in names:
+                continue
+            for words in lines:
+                with contextlib.redirect_stdout(io.StringIO()):
+                    code = run([*words, "--quiet"])
+                if code:
+                    return code
+            shoot(Path(folder) / f"{name}.html", name)
+            _finish(f"{PICTURES}/{name}.png")
     return 0
+
+
+def _finish(path: str) -> None:
+    make_small(ROOT / path)
+    print(path, (ROOT / path).stat().st_size, "bytes")
 
 
 if __name__ == "__main__":

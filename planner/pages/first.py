@@ -31,7 +31,7 @@ MOST_RANKS = 10
 """Choices of the chart on the first screen."""
 
 _MEMORY, _FITS, _GPUS = "peak_memory_gib", "fit_probability", "num_gpus"
-_PRICE = "price_per_gpu_hour_usd"
+_PRICE, _RUNS = "price_per_gpu_hour_usd", "evidence_runs"
 # What a sentence says of a time and of a cost: of the first that a row knows.
 _TIMES: Mapping[str, str] = {
     "calendar_time_days": "takes {}",
@@ -136,13 +136,18 @@ def ends_of_row(row: AnyRow) -> dict[str, Ends]:
     return {column: ends for column, ends in found.items() if ends is not None}
 
 
-def evidence(basis: object) -> Evidence | None:
-    """The badge of a basis in words, of which the first one tells how near measured runs are."""
+def evidence(basis: object, runs: object = None) -> Evidence | None:
+    """The badge of a basis in words, of which the first one tells how near measured runs are.
+
+    ``runs`` is how many of them are of this software on this GPU; None where that is unknown.
+    """
     level, _, more = str(basis or "").partition(", ")
     if level not in _EVIDENCE:
         return None
     words, title = _EVIDENCE[level]
-    return Evidence(level=level, text=words, title="; ".join(filter(None, (title, more))))
+    count = f"{text.count(runs)} on this very GPU" if isinstance(runs, int) and runs else ""
+    proven = "not proven" if runs == 0 else count
+    return Evidence(level=level, text=words, title="; ".join(filter(None, (title, more, proven))))
 
 
 def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
@@ -156,7 +161,7 @@ def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
     for name in dict.fromkeys([*workload.wording.told, *_COSTS, _MEMORY]):
         if math.isfinite(number_of(row, name)) and not says_nothing(name, row):
             found[label(name)] = told(name, row[name], ends_in(name, row))
-    badge = evidence(row.get("basis"))
+    badge = evidence(row.get("basis"), row.get(_RUNS))
     if math.isfinite(number_of(row, _FITS)):
         found["fits"] = text.chance(number_of(row, _FITS))
     return found | {"price": price_words(row), "evidence": badge.text if badge else ""}
@@ -219,6 +224,34 @@ def ranking(
             )
         )
     return Ranks(name="answers", caption=caption, unit=f"{of}, {unit}" if unit else of, rows=made)
+
+
+def lever_ranks(row: AnyRow, levers: Sequence[AnyRow]) -> Ranks | None:
+    """What an answer costs with one thing changed, as `levers` of a search say; None without any.
+
+    Each has the question (``lever``), its ``own`` answer and the ``other``, the ``column`` that it
+    moves, the ``value`` of that and its ``change`` as a share.
+    """
+    known = [one for one in levers if numbers([one["value"]])]
+    columns = {str(one["column"]) for one in known}
+    if len(columns) != 1 or not math.isfinite(number_of(row, column := columns.pop())):
+        return None
+    values = [number_of(row, column), *(float(one["value"]) for one in known)]
+    scale, unit = scale_alike(column, values)
+    of, unit = ("cost", label(column)) if label(column).startswith("USD") else (label(column), unit)
+    rows = [
+        Rank(
+            label="the answer" if one is None else f"{one['lever']}: {one['other']}",
+            value=value / scale,
+            text=f"{told_in(column, scale, value)} {unit}"
+            + ("" if one is None else f" ({100 * one['change']:+.0f} %)"),
+            mark="" if one else BEST,
+            hints={} if one is None else {one["lever"]: f"{one['other']} instead of {one['own']}"},
+        )
+        for one, value in zip([None, *known], values, strict=True)
+    ]
+    caption = f"The {of} with one thing changed, each searched anew"
+    return Ranks(name="levers", caption=caption, unit=f"{of}, {unit}".rstrip(", "), rows=rows)
 
 
 def with_meanings(page: Page, workload: str) -> Page:

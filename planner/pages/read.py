@@ -15,6 +15,7 @@ from planner.base.reading import RESULT, read_json
 from planner.decide.open_facts import widened
 from planner.errors import InfeasibleError, PlannerError, SpecError
 from planner.pages.assumptions import (
+    CHANGES,
     assumptions,
     facts_of,
     facts_section,
@@ -39,6 +40,7 @@ from planner.pages.first import (
     figures,
     headline,
     hints,
+    lever_ranks,
     price_words,
     ranking,
     verb,
@@ -192,8 +194,16 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
     if best is not None and goals:
         better = fastest_line(goals[0], row, best, plan_of(document.workload, best))
     page = _page(document, catalogue, row, goals, sections, "recommended_")
+    try:
+        moved = lever_ranks(row, document.part("levers", list))
+    except (KeyError, TypeError, ValueError) as error:
+        raise SpecError(f"{document.where}: its part levers is damaged ({error}).") from error
     page = replace(
         page,
+        sections=[
+            replace(one, blocks=[moved, *one.blocks]) if moved and one.title == CHANGES else one
+            for one in page.sections
+        ],
         title=f"What is the best way to {verb(document.workload)} {_asked(document)}?",
         answer=[*page.answer, *([f"{better}."] if better else [])],
         chart=_best_of_each(document, row, goals, compared, factor) if goals else None,
@@ -257,7 +267,7 @@ def _page(
         ],
         headline=headline(document.workload, row, "runs best" if of else "runs"),
         figures=figures(row, ends, limits),
-        evidence=evidence(sure.get("basis")),
+        evidence=evidence(sure.get("basis"), row.get("evidence_runs")),
         answer=[
             _sentence(document, row, goals, ends, "Recommended: " if of else ""),
             *filter(None, (document.part(f"{of}load", str), started)),

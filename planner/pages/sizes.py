@@ -137,11 +137,11 @@ def _of_choice(page: Page, document: Document, rows: Sequence[Row]) -> Page:
         question=[*page.question, *([f"Price: {words}."] if (words := price_words(row)) else [])],
         headline=f"{headline(document.workload, row, 'is cheapest')}{kept}",
         figures=figures(row, ends_of_row(row), limits, [_NUMBER, column]),
-        evidence=evidence(row.get("basis")),
+        evidence=evidence(row.get("basis"), row.get("evidence_runs")),
         chart=ranking(
             document.workload, each, column,
             lambda one: f"{text.count(one[_NUMBER])} x {_named(one)}",
-            "The cost on each GPU, the cheapest first",
+            "The cost on each GPU, the best first",
         ),
     )  # fmt: skip
 

@@ -142,7 +142,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
             figures=figures(
                 row, ends, first=[column_of_measure(TIME, row), column_of_measure(COST, row)]
             ),
-            evidence=evidence(row.get("basis")),
+            evidence=evidence(row.get("basis"), row.get("evidence_runs")),
             chart=_ranking(workload, rows, priced) if priced else None,
         ),
         workload.name,

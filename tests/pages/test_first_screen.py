@@ -174,6 +174,26 @@ def test_an_explanation_says_what_bounds_the_step(results, page_made):
     ]
 
 
+def test_levers_are_a_chart_of_what_the_answer_would_cost(changed):
+    def add(table):
+        cost = table["recommended_row"]["cost_usd"]
+        table["levers"] = [
+            {"lever": "precision", "own": "bf16", "other": "fp8", "column": "cost_usd",
+             "value": 0.6 * cost, "change": -0.4},
+            {"lever": "contract", "own": "on-demand", "other": "spot", "column": "cost_usd",
+             "value": None, "change": None},
+        ]  # fmt: skip
+
+    page = page_of(changed("train.json", add))
+    (section,) = (one for one in page.sections if one.title == "What would change the answer?")
+    answer, fp8 = section.blocks[0].rows
+    assert answer.mark == BEST
+    assert (fp8.label, fp8.value) == ("precision: fp8", pytest.approx(0.6 * answer.value))
+    assert fp8.text.endswith("(-40 %)")
+    with pytest.raises(SpecError, match="its part levers is damaged"):
+        page_of(changed("train.json", lambda table: table.update(levers=[{"lever": "x"}])))
+
+
 def test_terms_say_what_they_mean(page_made):
     page = page_made("serve.json")
     assert page.glossary["TTFT"] == glossary()["time_to_first_token"].description
@@ -186,6 +206,8 @@ def test_terms_say_what_they_mean(page_made):
 
 def test_a_basis_that_is_unknown_has_no_badge():
     assert evidence("measured, a first run").title.endswith("; a first run")
+    assert evidence("roofline", 0).title.endswith("; not proven")
+    assert evidence("measured", 1200).title.endswith("; 1,200 on this very GPU")
     assert evidence("") is evidence(None) is None
 
 

@@ -24,12 +24,24 @@ def test_pictures_are_small_and_as_wide_as_asked() -> None:
     folder = make_pictures.ROOT / "docs" / "static" / "pictures"
     made = list(make_pictures.commands())
     assert {path.name for path in folder.iterdir()} == {
-        make_pictures.file_of(words).rpartition("/")[2] for words in made
+        *(make_pictures.file_of(words).rpartition("/")[2] for words in made),
+        *(f"{name}.png" for name in make_pictures.SCREENS),
     }
     for words in made:
         content = (make_pictures.ROOT / make_pictures.file_of(words)).read_bytes()
         given = dict(itertools.pairwise(words))
         assert struct.unpack(">I", content[16:20])[0] == int(given.get("--picture-width", 1100))
+        assert len(content) < 100_000
+
+
+def test_reports_are_shown_as_they_are_on_a_screen() -> None:
+    text = make_pictures.REPORTS.read_text(encoding="utf-8")
+    assert [name for name, _ in make_pictures.reports()] == [*make_pictures.SCREENS]
+    for name, (width, height, _) in make_pictures.SCREENS.items():
+        path = f"static/pictures/{name}.png"
+        assert text.index(f"-o {name}.html") < text.index(f"({path})")
+        content = (make_pictures.ROOT / "docs" / path).read_bytes()
+        assert struct.unpack(">II", content[16:24]) == (width, height)
         assert len(content) < 100_000
 
 

@@ -300,6 +300,7 @@
 
   // What more there is of anything that has a tip, beside the mouse, the finger or the focus.
   function tips() {
+    if (document.getElementById("tip")) return;  // the script ran before, for another answer
     const box = document.createElement("div");
     box.id = "tip";
     box.setAttribute("role", "tooltip");
