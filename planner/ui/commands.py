@@ -28,6 +28,7 @@ from planner.launch.write import launch_of, translated, with_profiles
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
+from planner.pages.comparison import bounds_section, comparison_page
 from planner.pages.document import Document
 from planner.pages.read import document_page, sweep_page
 from planner.question.request import Request
@@ -36,10 +37,8 @@ from planner.show.answers import planned, recommended_of
 from planner.show.page import Block, Code, Lines, Page, Pairs, Section, Title, joined, said
 from planner.show.views.comparison import (
     compared_plans,
-    comparison_blocks,
     comparison_dict,
     things_of,
-    verdicts,
 )
 from planner.show.views.documents import (
     add_estimate,
@@ -420,7 +419,7 @@ def _sweep(asked: Asked) -> Found:
             raise Refused(_late(asked.limits), 504)
         reasons = dict.fromkeys(str(row["reason"]) for row in rows if row["reason"])
         raise InfeasibleError("\n".join([f"None of {total:,} scenarios has a plan.", *reasons]))
-    page = replace(sweep_page(sweep, Catalogue(asked.specs)), title=_title(question))
+    page = sweep_page(sweep, Catalogue(asked.specs))
     manifest = command_manifest(question.words)
     best = next(iter(summarize(sweep.rows(), plan).groups)).best.values()
     pinned = next((pinned_in(folder, int(number(row["scenario"]))) for row in best), None)
@@ -439,31 +438,13 @@ def _line_of(pinned: PinnedPlan) -> str:
     return estimate_command(plan, evaluated(plan).candidates.row)
 
 
-def _title(question: Question) -> str:
-    return question.fields.get("model") or "A sweep"
-
-
 def _compare(asked: Asked) -> Found:
     question = asked.question
     things = things_of(things_in(question.fields.get(THINGS, ""), asked.specs), asked.specs)
     given = {name: value for name, value in asked.given().items() if value}
     found = compared_plans(things, given, _no_file, option_of)
-    lines = verdicts(found)
-    told = [
-        block
-        for block in joined(comparison_blocks(found, is_full=True))
-        if not (isinstance(block, Lines) and {*block.lines} <= {*lines})
-    ]
-    first = [*map(str.strip, told[0].lines)] if isinstance(told[0], Lines) else []
-    page = Page(
-        title=" or ".join(thing.text for thing in things) + "?",
-        question=first,
-        answer=lines or ["Published runs do not tell them apart."],
-        sections=_sections("In what they differ", told[1:]),
-    )
-    return Found(
-        object=_json(command_manifest(question.words), **comparison_dict(found)), page=page
-    )
+    text = _json(command_manifest(question.words), **comparison_dict(found))
+    return Found(object=text, page=comparison_page(json.loads(text), WHERE))
 
 
 def _no_file(*_: object, **__: object) -> Request:
@@ -485,30 +466,23 @@ def _explain(asked: Asked) -> Found:
         ).settings
         against = changed_request(request, changes, option_of)
     explained = explained_plan(request, None, against)
+    manifest = plan_manifest(explained.plan, asked.question.words)
+    table = {**explanation_dict(explained), "manifest": manifest}
     blocks = joined(explanation_blocks(explained, is_full=True))
     first = next((at for at, block in enumerate(blocks) if isinstance(block, Title)), len(blocks))
-    lines = [line.strip() for b in blocks[:first] if isinstance(b, Lines) for line in b.lines]
-    title, layout, *others = lines
-    manifest = plan_manifest(explained.plan, asked.question.words)
-    sections = _sections("", blocks[first:])
-    page = Page(
-        title=title,
-        question=[layout],
-        answer=others or [layout],
-        sections=[replace(one, is_folded=at > _OPEN) for at, one in enumerate(sections)],
+    parts, number = _sections("", blocks[first:]), int(explained.against is not None)
+    made = _estimated(asked, explained.plan, explained.found)
+    page = replace(
+        made.page,
+        title=f"Why does {made.page.subject} take what it takes?",
+        sections=[
+            *parts[:number],
+            bounds_section(json.loads(_json(**table)), WHERE),
+            *(replace(one, is_folded=True) for one in parts[number:]),
+            *made.page.sections,
+        ],
     )
-    row = explained.found.candidates.row
-    return Found(
-        object=_json(manifest, **explanation_dict(explained)),
-        page=page,
-        line=estimate_command(explained.plan, row),
-        pinned=PinnedPlan.of(explained.plan, row),
-        told=told,
-    )
-
-
-_OPEN = 3
-"""Sections of an explanation that are seen at once."""
+    return replace(made, object=_json(**table), page=page, told=told)
 
 
 def _max_batch(asked: Asked) -> Found:
