@@ -38,6 +38,7 @@ COMMANDS = {
     "launch": "Write the files that start a plan: a given one, or the one that is recommended.",
     "report": "Write a result as one page: the answer, its alternatives, the front, what it "
     "rests on.",
+    "mcp": "Answer assistants: the questions as tools of the Model Context Protocol.",
     "ui": "Ask in a browser: forms, pages and a JSON interface, on this machine alone by default.",
     "calibrate": "Fit a framework or engine profile to measured runs.",
     "validate": "Predict measured runs and show how far off that is.",
@@ -47,6 +48,7 @@ COMMANDS = {
 """What the list of commands says of each."""
 _MODULES = {
     "calibrate": "validate", "max-batch": "max_batch", "max-length": "max_batch",
+    "mcp": "ui",
     "operators": "explain",
 }  # fmt: skip
 

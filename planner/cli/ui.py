@@ -1,4 +1,4 @@
-"""``planner ui``: the questions of the command line in a browser."""
+"""``planner ui`` and ``planner mcp``: the questions in a browser, and of assistants."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ def ui(given: options.Given) -> None:
     from planner.ui.guard import Limits
 
     Catalogue(given["specs"])  # a folder that is none is told now
-    own = {} if given["workers"] is None else {"workers": given["workers"]}
-    limits = Limits(seconds=given["time_limit"], **own)
+    limits = Limits(seconds=given["time_limit"], **_workers(given))
 
     def said(link: str) -> None:
         if not given["quiet"]:
@@ -26,3 +25,25 @@ def ui(given: options.Given) -> None:
 
     asked = {name: given[name] for name in ("host", "port", "specs")}
     serve(**asked, token=given["token"] or "", limits=limits, said=said)
+
+
+@options.own("mcp")
+def mcp(given: options.Given) -> None:
+    """Answer assistants: the questions as tools of the Model Context Protocol."""
+    from importlib.util import find_spec
+
+    from planner.errors import MissingDependencyError
+
+    if find_spec("mcp") is None:
+        raise MissingDependencyError("planner mcp needs mcp: pip install 'llm-gpu-planner[mcp]'.")
+    from planner.specs.catalogue import Catalogue
+    from planner.ui.guard import Limits
+    from planner.ui.tools import check_installed, serve
+
+    check_installed()
+    Catalogue(given["specs"])
+    serve(Limits(seconds=given["time_limit"], **_workers(given)), given["specs"])
+
+
+def _workers(given: options.Given) -> dict[str, int]:
+    return {} if given["workers"] is None else {"workers": given["workers"]}

@@ -11,7 +11,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 from gzip import GzipFile
 from importlib.resources import files
 from pathlib import Path
@@ -22,7 +22,6 @@ from planner.base import reading
 from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.errors import SpecError, did_you_mean
-from planner.specs.arrivals import Arrivals
 
 _LENGTHS = ("input_tokens", "output_tokens")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -63,11 +62,6 @@ class Trace:
     def request_rate(self) -> float | None:
         """Requests per second; None of lengths alone."""
         return float(f"{self.input_tokens.size / self.seconds:.4g}") if self.seconds else None
-
-    @cached_property
-    def arrivals(self) -> Arrivals:
-        """What a queue makes of its times, each request's work as long as its prompt."""
-        return Arrivals.of(self.times, self.input_tokens) if self.seconds else Arrivals()
 
     @property
     def lengths(self) -> Mapping[str, float]:

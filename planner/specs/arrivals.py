@@ -8,11 +8,9 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
-from planner.formulas.queueing import queued_wait
 
 LOADS = np.linspace(0.05, 0.95, 19)
 """Utilizations at which a trace's own queue is computed."""
-_FEWEST_WINDOWS = 32
 _CAPS = np.arange(-10.0, 11.0)
 SHARES = np.linspace(0.005, 0.995, 100)
 """Shares of the requests whose waits are kept."""
@@ -31,28 +29,6 @@ class Arrivals:
     bursts: tuple[float, ...] = (1.0,)
     dispersion: tuple[float, ...] = (1.0,)
     spread: tuple[tuple[float, ...], ...] = ()
-
-    @classmethod
-    def of(cls, times: FloatArray, work: FloatArray) -> Arrivals:
-        """Those of a trace: ``times`` [s] in order, and what each request asks, in any unit.
-
-        One server with that work is simulated at each utilization, all requests at once
-        (`planner.formulas.queueing.queued_wait`).
-        """
-        span = float(times[-1] - times[0])
-        if times.size < 2 or span <= 0:
-            return cls()
-        each = work / work.mean() * (span / times.size)
-        second = 1 + np.square(work.std() / work.mean())
-        bursts, spread = [], []
-        for load in LOADS:
-            waits = queued_wait(times=times, service=load * each)
-            mean = float(waits.mean())
-            alone = load * float(each.mean()) * load / (2 * (1 - load))
-            bursts.append(max(mean / alone - (second - 1), 0.0))
-            quantiles = np.quantile(waits, SHARES)
-            spread.append(tuple((quantiles / mean if mean else np.zeros_like(SHARES)).tolist()))
-        return cls(bursts=tuple(bursts), dispersion=tuple(_dispersion(times)), spread=tuple(spread))
 
     @property
     def are_random(self) -> bool:
@@ -100,18 +76,6 @@ class Arrivals:
             return 1.0
         of_all = np.interp(load, LOADS, self.bursts) if len(self.bursts) > 1 else self.bursts[0]
         return np.asarray(np.maximum(1 + (of_all - 1) / replicas, 0.0))
-
-
-def _dispersion(times: FloatArray) -> list[float]:
-    """Variance over mean of the requests in windows of 1, 2, 4, ... mean gaps."""
-    gap = (times[-1] - times[0]) / times.size
-    found = []
-    for power in range(max(int(np.log2(times.size / _FEWEST_WINDOWS)), 1)):
-        window = gap * 2.0**power
-        places = ((times - times[0]) / window).astype(np.intp)
-        counts = np.bincount(places, minlength=int(times.size / 2.0**power))
-        found.append(float(counts.var() / counts.mean()))
-    return found
 
 
 def _between(table: FloatArray, row: FloatArray, column: FloatArray) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -13,6 +14,7 @@ from planner.base.records import record
 from planner.errors import SearchSpaceError
 from planner.launch.targets import targets
 from planner.show.html import environment, page_html
+from planner.show.page import Page
 from planner.show.theme import DARK, LIGHT
 from planner.show.views.plots.picture import Picture
 from planner.show.views.rows import csv_cell
@@ -23,6 +25,8 @@ from planner.workloads.pinned import PinnedPlan
 from planner.workloads.registry import workload_of
 
 PLAN_FILE = "plan.toml"
+OBJECT_FILE = "answer.json"
+"""The object of an answer, and what its page says first."""
 
 
 @record(kw_only=True)
@@ -108,6 +112,10 @@ def file_of(question: Question, name: str, specs: Path | None, limits: Limits, t
         }
         if found.pinned is not None:
             texts[PLAN_FILE] = ("application/toml", found.pinned.to_toml)
+        if name == OBJECT_FILE:
+            table = {"text": _first(found.page), "object": json.loads(found.object)}
+            content = _without(asked, json.dumps(table)).encode()
+            return Made(name=name, kind="application/json", content=content)
         if name in texts:
             kind, text = texts[name]
             content = _without(asked, text()).encode()
@@ -115,6 +123,14 @@ def file_of(question: Question, name: str, specs: Path | None, limits: Limits, t
         if name == "launch.zip" and found.texts:
             return Made(name=name, kind="application/zip", content=_zipped(asked, found.texts))
     raise SearchSpaceError(f"This answer has no file {name}.")
+
+
+def _first(page: Page) -> str:
+    """The title of a page, its headline, what was asked, the answer, and what is reached."""
+    reached = (f"{name}: {words}" for name, words in page.reached.items())
+    return "\n".join(
+        [page.title, page.headline, *page.question, *page.answer, *reached, *page.sure]
+    )
 
 
 def _zipped(asked: Asked, texts: Mapping[str, str]) -> bytes:

@@ -20,8 +20,7 @@ from starlette.requests import ClientDisconnect
 from planner.base.records import record
 from planner.base.version import __version__
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
-from planner.launch import TARGETS, WRAPPERS
-from planner.question.terms import Term
+from planner.launch import WRAPPERS
 from planner.show.html import environment, static, style
 from planner.show.page import PICTURES
 from planner.ui.answers import Answer, Made
@@ -31,30 +30,15 @@ from planner.ui.guard import Guard, Limits, Refused
 from planner.ui.kept import Asked, Kept, Uploads
 from planner.ui.pool import Job, Pool
 from planner.ui.question import (
-    AGAINST,
     COMMANDS,
     FILE,
-    OBJECTIVES,
-    SETTINGS,
-    TARGET,
     THINGS,
     WORKLOAD,
-    WRAPPER,
     Question,
-    fields_of,
 )
+from planner.ui.schema import SUMMARIES, described_fields, question_schema
 from planner.workloads.registry import workload_names
 
-_SUMMARIES = {
-    "search": "The Pareto front and the plan one would launch, as planner search --json",
-    "estimate": "One configuration in full, as planner estimate --json",
-    "size": "The fewest and the cheapest GPUs that keep limits, as planner size --json",
-    "sweep": "Every combination of the listed values, a row each",
-    "compare": "Things side by side, as planner compare --json",
-    "explain": "Why a plan takes what it takes, as planner explain --json",
-    "max-batch": "The most that fits, as planner max-batch --json",
-    "launch": "The files that start a plan, by name",
-}
 _STATUSES = {
     "200": "the object that --json writes",
     "400": "something is unknown, faulty or impossible",
@@ -63,16 +47,6 @@ _STATUSES = {
     "422": "nothing is feasible; the message says what came closest",
     "503": "too many questions wait, or there are too many connections",
     "504": "it took too long",
-}
-_OTHERS = {
-    SETTINGS: "parameters and their values, pinned or narrowed; in a query tp=4,8 mbs=1",
-    OBJECTIVES: "one to three names, the first one counts first",
-    "precision": "number format of the matrix products, several, or all",
-    THINGS: "two or more GPUs, models, frameworks or engines",
-    AGAINST: "what the other plan sets otherwise: tp=4 zero=3",
-    TARGET: f"the tool whose files are written: {', '.join(TARGETS)}",
-    WRAPPER: f"what starts it: {', '.join(WRAPPERS)}",
-    FILE: "what /uploads called the files of a launch or a model",
 }
 
 
@@ -88,61 +62,32 @@ def openapi(limits: Limits) -> Mapping[str, object]:
             f"and {limits.question_bytes:,} bytes a question. Values are as on the command line: "
             "8k, 40%, 30d, several with commas.",
         },
-        "paths": {f"/api/{command}": _path(command) for command in COMMANDS},
+        "paths": {f"/api/v1/{command}": _path(command) for command in COMMANDS},
     }
 
 
 def _path(command: str) -> dict[str, object]:
-    terms: dict[str, Term | None] = {WORKLOAD: None}
-    for workload in workload_names():
-        terms |= fields_of(command, workload)
-    fields = {name: _described(name, term) for name, term in terms.items()}
-    limits = {n: one for n, (one, is_limit) in fields.items() if is_limit}
-    others = {n: one for n, (one, is_limit) in fields.items() if not is_limit}
-    properties: dict[str, object] = {**others}
-    if limits:
-        properties["constraints"] = {"type": "object", "properties": limits}
-    body = {"type": "object", "required": ["model"], "properties": properties}
     return {
         "get": {
-            "summary": f"{_SUMMARIES[command]}; the query is that of a page's link",
+            "summary": f"{SUMMARIES[command]}; the query is that of a page's link",
             "operationId": f"{command}_of_query",
             "parameters": [
                 {"name": name, "in": "query", "schema": {"type": "string"}}
                 | {"description": one["description"]}
-                for name, (one, _) in fields.items()
+                for name, (one, _) in described_fields(command).items()
             ],
             "responses": _responses(),
         },
         "post": {
-            "summary": _SUMMARIES[command],
+            "summary": SUMMARIES[command],
             "operationId": command,
             "requestBody": {
                 "required": True,
-                "content": {"application/json": {"schema": body}},
+                "content": {"application/json": {"schema": question_schema(command)}},
             },
             "responses": _responses(),
         },
     }
-
-
-def _described(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
-    """The schema of a field, and whether it is a limit."""
-    if name == WORKLOAD:
-        words = {"type": "string", "enum": [*workload_names()], "default": "train"}
-        return {**words, "description": "training, static batches, or serving requests"}, False
-    if term is None:
-        kind = {"type": ["object", "string"]} if name == SETTINGS else {"type": ["array", "string"]}
-        return {**kind, "description": _OTHERS[name]}, False
-    of = f" ({', '.join(term.of)})" if term.of else ""
-    is_limit = "limit" in term.kind and "question" not in term.kind
-    bound = ("at most: " if term.sign > 0 else "at least: ") if is_limit else ""
-    kinds = ["number", "string", "array"] if "parameter" in term.kind else ["number", "string"]
-    if term.type == "flag":
-        kinds = ["boolean", "string"]
-    elif term.is_word:
-        kinds = ["string", "array"]
-    return {"type": kinds, "description": f"{bound}{term.description}{of}"}, is_limit
 
 
 def _responses() -> dict[str, object]:
@@ -205,6 +150,7 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
         "/api": pages.described,
         "/api/openapi.json": pages.openapi,
         "/api/{command}": pages.object_of_query,
+        "/api/v1/{command}": pages.object_of_query,
         "/answers/{command}": pages.part,
         "/files/{command}/{name}": pages.file,
         "/{command}": pages.page,
@@ -212,7 +158,8 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
     for path, function in paths.items():
         app.get(path)(function)
     app.delete("/jobs/{name}")(pages.cancel)
-    app.post("/api/{command}")(pages.object_of_body)
+    for path in ("/api/{command}", "/api/v1/{command}"):
+        app.post(path)(pages.object_of_body)
     app.post("/uploads")(pages.upload)
     return app
 

@@ -29,7 +29,6 @@ from planner.question.inputs import (
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.registry import known_workload, workload_of
-from planner.workloads.traffic import TRAFFIC, answers_of
 
 Said: TypeAlias = Callable[[str], str]
 
@@ -43,6 +42,8 @@ _BURST_OF = ("serve",)
 # Of a plan that is changed, one of them takes the place of the others.
 _RUN_LENGTHS = terms_about("run_length")
 _FIELDS = tuple(field.name for field in fields(Request))
+# Traffic that answers other questions; a trace has lengths, too.
+_MEASURED = ("trace", "lengths")
 _OF_OPTUNA = ("trials", "seed", "sampler", "storage")
 NEEDS = {name: term.needs for name, term in glossary().items() if term.needs}
 """Questions that do nothing without another."""
@@ -72,8 +73,10 @@ def _read(
     """A request, and the fields that were given."""
     asked = {name: value for name, value in given.items() if value is not None}
     workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
-    if traffic := [name for name in TRAFFIC if asked.get(name) is not None]:
-        asked = {**answers_of(traffic[0], asked[traffic[0]], said), **asked}
+    if measured := [name for name in _MEASURED if name in asked]:
+        from planner.workloads.traffic import answers_of  # most questions have none
+
+        asked = {**answers_of(measured[0], asked[measured[0]], said), **asked}
     if workload == "train":
         asked |= _trained_for(asked, said)
         asked = {name: value for name, value in asked.items() if value is not None}

@@ -9,15 +9,18 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+
+from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.errors import SpecError, did_you_mean
+from planner.formulas.queueing import queued_wait
 from planner.logs.traces import Trace, read_trace
 from planner.question.request import Request
 from planner.question.terms import terms_about
-from planner.specs.arrivals import Arrivals
+from planner.specs.arrivals import LOADS, SHARES, Arrivals
 
-TRAFFIC = ("trace", "lengths")
-"""Questions that answer others; a trace has lengths, too."""
+_FEWEST_WINDOWS = 32
 _ANSWERED = (*terms_about("length", "serve"), *terms_about("variation"))
 
 
@@ -75,11 +78,16 @@ def answers_of(
 
 def trace_of(path: Path) -> Trace:
     """The trace of a file, read once as long as it stays the same."""
+    return _read(*_state(path))
+
+
+def _state(path: Path) -> tuple[Path, int, int]:
+    """A path, and what changes with its file."""
     try:
-        stamp = os.stat(path)
+        found = os.stat(path)
     except OSError:
-        return read_trace(path)
-    return _read(path.absolute(), stamp.st_mtime_ns, stamp.st_size)
+        return path, 0, 0
+    return path.absolute(), found.st_mtime_ns, found.st_size
 
 
 @cache
@@ -87,10 +95,51 @@ def _read(path: Path, changed: int, size: int) -> Trace:
     return read_trace(path)
 
 
+@cache
+def _arrivals(path: Path, changed: int, size: int) -> Arrivals:
+    trace = _read(path, changed, size)
+    return measured_arrivals(trace.times, trace.input_tokens)
+
+
+def measured_arrivals(times: FloatArray, work: FloatArray) -> Arrivals:
+    """How requests come in a trace, each at one of the ``times`` [s] with some ``work``.
+
+    One server with that work, in any unit, is simulated at each utilization
+    (`planner.formulas.queueing.queued_wait`).
+    """
+    if times.size < 2 or not times[-1] > times[0]:
+        return Arrivals()
+    each = work / work.mean() * (float(times[-1] - times[0]) / times.size)
+    variation = np.square(work.std() / work.mean())
+    bursts, spread = [], []
+    for load in LOADS:
+        waits = queued_wait(times=times, service=load * each)
+        mean = float(waits.mean())
+        of_one = load * load * float(each.mean()) / (2 * (1 - load))
+        bursts.append(max(mean / of_one - variation, 0.0))
+        quantiles = np.quantile(waits, SHARES)
+        spread.append(tuple((quantiles / mean if mean else np.zeros_like(SHARES)).tolist()))
+    return Arrivals(
+        bursts=tuple(bursts), dispersion=tuple(_dispersion(times)), spread=tuple(spread)
+    )
+
+
+def _dispersion(times: FloatArray) -> list[float]:
+    """Variance over mean of the requests in windows of 1, 2, 4, ... mean gaps."""
+    gap = (times[-1] - times[0]) / times.size
+    found = []
+    for power in range(max(int(np.log2(times.size / _FEWEST_WINDOWS)), 1)):
+        window = gap * 2.0**power
+        places = ((times - times[0]) / window).astype(np.intp)
+        counts = np.bincount(places, minlength=int(times.size / 2.0**power))
+        found.append(float(counts.var() / counts.mean()))
+    return found
+
+
 def arrivals_of(request: Request) -> Arrivals:
     """How the requests of a question come: as in its trace, by its variation, or at random."""
     if request.trace is not None:
-        return trace_of(Path(request.trace)).arrivals
+        return _arrivals(*_state(Path(request.trace)))
     bursts = float(request.arrival_variation) ** 2
     return Arrivals() if bursts == 1 else Arrivals(bursts=(bursts,), dispersion=(bursts,))
 

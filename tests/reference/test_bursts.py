@@ -20,7 +20,7 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.specs.arrivals import LOADS, Arrivals
 from planner.workloads.given import make_request
 from planner.workloads.plan import make_plan
-from planner.workloads.traffic import shipped_lengths
+from planner.workloads.traffic import measured_arrivals, shipped_lengths
 
 
 def times_of(variation: float, number: int, rate: float = 1.0, seed: int = 3) -> np.ndarray:
@@ -51,7 +51,7 @@ def test_requests_at_random_are_a_poisson_queue_to_the_last_bit() -> None:
 @pytest.mark.parametrize("variation", [1.0, 3.0])
 def test_a_trace_tells_its_bursts_at_every_utilization(variation: float) -> None:
     times = times_of(variation, 200_000)
-    found = Arrivals.of(times, np.ones(times.size))
+    found = measured_arrivals(times, np.ones(times.size))
     assert len(found.bursts) == len(LOADS)
     assert float(found.bursts_at(0.8)) == pytest.approx(variation**2, rel=0.1)
     # Of few requests gamma gaps vary less than of many; of 64 nearly as much.

@@ -33,6 +33,7 @@ def test_the_object_is_that_of_the_command(client, planner, tmp_path):
     planner(*command.split()[1:], "--quiet", "--json", tmp_path / "a.json")
     written = json.loads((tmp_path / "a.json").read_text())
     assert asked.json()["rows"] == written["rows"]
+    assert client.get(f"/api/v1/search?{SMALL}").json()["rows"] == written["rows"]
     assert asked.json()["recommended_row"] == written["recommended_row"]
     posted = client.post("/api/search", json={"model": "llama-7b", "num_gpus": 8, "space": "small"})
     assert posted.json()["rows"] == written["rows"]
@@ -80,12 +81,12 @@ def test_bodies_that_are_none_are_told(client):
 
 def test_the_interface_is_described(client):
     table = client.get("/api/openapi.json").json()
-    assert set(table["paths"]) == {f"/api/{command}" for command in COMMANDS}
-    body = table["paths"]["/api/search"]["post"]["requestBody"]["content"]["application/json"]
+    assert set(table["paths"]) == {f"/api/v1/{command}" for command in COMMANDS}
+    body = table["paths"]["/api/v1/search"]["post"]["requestBody"]["content"]["application/json"]
     fields = body["schema"]["properties"]
     assert fields["model"]["description"].startswith("the model")
     assert "time_to_train" in fields["constraints"]["properties"]
-    assert "/api/search" in client.get("/api").text
+    assert "/api/v1/search" in client.get("/api").text
 
 
 def test_a_page_asks_nothing_of_others_and_empty_fields_leave_its_link(client):

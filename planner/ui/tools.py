@@ -1,0 +1,187 @@
+"""The questions as tools of the Model Context Protocol, over the standard streams.
+
+The same questions, workers and limits as those of the pages and of the JSON interface; a tool
+answers with the object of ``--json``, its rows cut to the first, and with what the page says first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import mcp.types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from planner.base.version import __version__
+from planner.errors import MissingDependencyError, PlannerError, SearchSpaceError, did_you_mean
+from planner.question.terms import glossary
+from planner.specs.catalogue import Catalogue
+from planner.specs.paths import SpecKind
+from planner.ui.answers import OBJECT_FILE
+from planner.ui.guard import Limits, Refused
+from planner.ui.pool import Pool
+from planner.ui.question import Question
+from planner.ui.schema import SUMMARIES, question_schema
+
+COMMANDS = ("search", "estimate", "size", "compare", "explain", "max-batch")
+"""Commands that are tools; others write files, or answer with a page."""
+NAMES = "names"
+TERMS = "terms"
+"""The tool that lists names, and the kind of its list that explains terms."""
+MOST_ROWS = "most_rows"
+_ROWS = 5
+_ALL_ROWS = 100
+_CLIENT = "mcp"
+_SAYS = (
+    "Plans training and serving of language models on GPUs: which layout fits, how fast it is, "
+    "what it costs, with 90 % intervals from published runs. Values are as on the command line: "
+    "8k, 40%, 30d, several with commas. Names of models and GPUs are told by the tool names."
+)
+
+
+def check_installed() -> None:
+    """Check that what the workers need is installed.
+
+    Raises
+    ------
+    MissingDependencyError
+        Something is missing.
+    """
+    missing = [name for name in ("jinja2", "plotly") if find_spec(name) is None]
+    if missing:
+        raise MissingDependencyError(
+            f"planner mcp needs {', '.join(missing)}: pip install 'llm-gpu-planner[mcp]'."
+        )
+
+
+def serve(limits: Limits, specs: Path | None) -> None:
+    """Answer on the standard streams until the client closes them."""
+    pool = Pool(limits, specs)
+    try:
+        asyncio.run(_serve(make_server(pool)))
+    finally:
+        pool.close()
+
+
+async def _serve(server: Server[Any]) -> None:
+    async with stdio_server() as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())
+
+
+def make_server(pool: Pool) -> Server[Any]:
+    """The server of a pool of workers."""
+
+    async def listed(_: object, __: object) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=_tools(pool.limits))
+
+    async def called(_: object, asked: types.CallToolRequestParams) -> types.CallToolResult:
+        try:
+            return await _answer(pool, asked.name, asked.arguments or {})
+        except PlannerError as error:
+            said = types.TextContent(type="text", text=f"{type(error).__name__}: {error}")
+            return types.CallToolResult(content=[said], is_error=True)
+
+    return Server(
+        "planner", version=__version__, instructions=_SAYS, on_list_tools=listed,
+        on_call_tool=called,
+    )  # fmt: skip
+
+
+def _tools(limits: Limits) -> list[types.Tool]:
+    bounds = f"At most {limits.seconds:g} s of work and {limits.rows:,} configurations."
+    is_read = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True)
+    return [
+        *(
+            types.Tool(
+                name=command,
+                description=f"{SUMMARIES[command]}. {bounds}",
+                input_schema=_with_rows(question_schema(command)),
+                annotations=is_read,
+            )
+            for command in COMMANDS
+        ),
+        types.Tool(
+            name=NAMES,
+            description="The names of models, GPUs and other specs, or terms and what they mean",
+            input_schema={
+                "type": "object",
+                "required": ["kind"],
+                "properties": {
+                    "kind": {"type": "string", "enum": _kinds()},
+                    "like": {"type": "string", "description": "what a name has in it"},
+                },
+            },
+            annotations=is_read,
+        ),
+    ]
+
+
+def _kinds() -> list[str]:
+    return [*map(str, SpecKind), TERMS]
+
+
+def _with_rows(schema: dict[str, Any]) -> dict[str, Any]:
+    rows = {
+        "type": "integer", "minimum": 0, "maximum": _ALL_ROWS, "default": _ROWS,
+        "description": "rows of the answer, the best first",
+    }  # fmt: skip
+    return {**schema, "properties": {**schema["properties"], MOST_ROWS: rows}}
+
+
+async def _answer(pool: Pool, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    """The answer of a tool.
+
+    Raises
+    ------
+    PlannerError
+        The question is unknown, impossible, infeasible or beyond a limit.
+    """
+    if name == NAMES:
+        return _result(*_named(arguments, pool.specs))
+    if name not in COMMANDS:
+        hint = did_you_mean(name, [*COMMANDS, NAMES])
+        raise SearchSpaceError(f"There is no tool {name}.{hint}")
+    given = dict(arguments)
+    most = given.pop(MOST_ROWS, _ROWS)
+    if isinstance(most, bool) or not isinstance(most, int) or not 0 <= most <= _ALL_ROWS:
+        raise SearchSpaceError(f"{MOST_ROWS} is a whole number up to {_ALL_ROWS}, not {most!r}.")
+    if len(json.dumps(given)) > pool.limits.question_bytes:
+        raise Refused(f"A question has at most {pool.limits.question_bytes:,} bytes.", 413)
+    job = pool.submit(Question.of_object(name, given), _CLIENT, OBJECT_FILE)
+    future = asyncio.wrap_future(job.future)
+    try:
+        made = json.loads((await future).content)
+    finally:
+        if not future.done():
+            job.cancel()
+    found, text = made["object"], made["text"]
+    rows = found.get("rows")
+    if isinstance(rows, list) and len(rows) > most:
+        text += f"\n{len(rows) - most} of {len(rows)} rows are left out: ask with {MOST_ROWS}."
+        found["rows"] = rows[:most]
+    return _result(text, found)
+
+
+def _result(text: str, found: object) -> types.CallToolResult:
+    said = types.TextContent(type="text", text=text)
+    return types.CallToolResult(content=[said], structured_content=found)
+
+
+def _named(arguments: Mapping[str, Any], specs: Path | None) -> tuple[str, dict[str, Any]]:
+    """Names of a kind, or terms with what they mean."""
+    kind, like = str(arguments.get("kind", "")), str(arguments.get("like") or "").lower()
+    if kind not in _kinds():
+        raise SearchSpaceError(
+            f"kind is one of {', '.join(_kinds())}.{did_you_mean(kind, _kinds())}"
+        )
+    if kind == TERMS:
+        terms = {name: term.description for name, term in glossary().items()}
+        found: dict[str, Any] = {n: said for n, said in terms.items() if like in n}
+        return "\n".join(f"{name}: {said}" for name, said in found.items()), {TERMS: found}
+    names = [name for name in Catalogue(specs).names(kind) if like in name.lower()]
+    return ", ".join(names) or "none", {kind: names}

@@ -1,0 +1,124 @@
+"""`planner mcp` asked by the client of the protocol's own SDK, over the standard streams."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from planner.question.terms import terms_of
+
+SMALL = {"model": "llama-2-7b", "gpu": "h100-sxm-80gb", "num_gpus": 8}
+
+
+def asked(use: Callable[[Client], Coroutine[Any, Any, Any]], *options: str) -> Any:
+    """What a client gets that is connected to ``planner mcp``."""
+    words = ["-m", "planner", "mcp", "--workers", "1", *options]
+
+    async def ask() -> Any:
+        server = StdioServerParameters(command=sys.executable, args=words)
+        async with Client(server, read_timeout_seconds=120) as client:
+            return await use(client)
+
+    return asyncio.run(ask())
+
+
+def text_of(result: Any) -> str:
+    return "".join(part.text for part in result.content)
+
+
+async def everything(client: Client) -> dict[str, Any]:
+    """All that is asked of one server, by a word."""
+    calls = {
+        "search": ("search", {**SMALL, "most_rows": 2}),
+        "estimate": ("estimate", {**SMALL, "settings": {"tensor_parallel": 8}}),
+        "unknown model": ("search", {**SMALL, "model": "lama-2-7b"}),
+        "infeasible": ("search", {**SMALL, "model": "llama-3.1-405b", "num_gpus": 1}),
+        "path": ("search", {**SMALL, "model": "/etc/passwd"}),
+        "unknown field": ("search", {**SMALL, "modle": "x"}),
+        "long": ("search", {**SMALL, "settings": "x" * 20_000}),
+        "rows": ("search", {**SMALL, "most_rows": 10**6}),
+        "gpus": ("names", {"kind": "gpus", "like": "h100"}),
+        "terms": ("names", {"kind": "terms", "like": "zero_stage"}),
+        "kind": ("names", {"kind": "gpu"}),
+        "no tool": ("serch", SMALL),
+    }
+    found: dict[str, Any] = {"tools": (await client.list_tools()).tools}
+    for word, (tool, arguments) in calls.items():
+        found[word] = await client.call_tool(tool, arguments)
+    return found
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    return asked(everything)
+
+
+def test_every_question_is_a_tool_with_the_terms_of_the_table(found: dict[str, Any]) -> None:
+    tools = {tool.name: tool for tool in found["tools"]}
+    assert [*tools] == ["search", "estimate", "size", "compare", "explain", "max-batch", "names"]
+    fields = tools["search"].input_schema["properties"]
+    terms = terms_of("serve", "question")
+    missing = {name for name in terms if name not in fields} - {"prices"}
+    assert missing <= {name for name, term in terms.items() if "limit" in term.kind}
+    assert terms["model"].description in fields["model"]["description"]
+    assert "ttft" in str(fields["constraints"]) or "time_to_first_token" in str(fields)
+
+
+def test_a_search_answers_with_the_object_and_the_sentence(found: dict[str, Any]) -> None:
+    result = found["search"]
+    assert not result.is_error
+    assert len(result.structured_content["rows"]) == 2
+    assert result.structured_content["recommended_row"]["num_gpus"] == 8
+    assert "Llama 2 7B" in text_of(result)
+    assert "rows are left out: ask with most_rows" in text_of(result)
+    assert found["estimate"].structured_content["rows"][0]["tensor_parallel"] == 8
+
+
+FAULTS = {
+    "unknown model": "Did you mean llama-2-7b",
+    "infeasible": "InfeasibleError",
+    "path": "is a path",
+    "unknown field": "Did you mean model",
+    "long": "A question has at most 16,384 bytes",
+    "rows": "most_rows is a whole number up to 100",
+    "kind": "Did you mean gpus",
+    "no tool": "Did you mean search",
+}
+
+
+def test_what_is_wrong_is_an_error_of_the_tool(found: dict[str, Any]) -> None:
+    for word, said in FAULTS.items():
+        assert found[word].is_error, word
+        assert said in text_of(found[word]), (word, text_of(found[word]))
+
+
+def test_names_and_terms_are_listed(found: dict[str, Any]) -> None:
+    assert "h100-sxm-80gb" in found["gpus"].structured_content["gpus"]
+    assert all("h100" in name for name in found["gpus"].structured_content["gpus"])
+    assert "zero_stage: " in text_of(found["terms"])
+
+
+def test_work_that_takes_too_long_is_ended() -> None:
+    large = {
+        "model": "llama-65b", "gpu": "all", "framework": "all", "total_tokens": "1T",
+        "constraints": {"calendar_time": "60d"},
+    }  # fmt: skip
+
+    async def use(client: Client) -> Any:
+        return await client.call_tool("size", large)
+
+    result = asked(use, "--time-limit", "1")
+    assert result.is_error, text_of(result)
+    assert "1 s" in text_of(result)
+
+
+def test_what_is_not_installed_is_named(planner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
+    ran = planner("mcp")
+    assert ran.exit_code == 7
+    assert ran.err == "planner mcp needs mcp: pip install 'llm-gpu-planner[mcp]'.\n"
