@@ -20,8 +20,8 @@ SEARCH, ESTIMATE, SIZE = "search", "estimate", "size"
 _TELLING = {SEARCH: "recommended_row", ESTIMATE: "operators"}
 _OF_SIZE = {"choice", "feasible"}
 _WANTED = (
-    "give the file of --json of planner search, size or estimate, a plan, or the directory of "
-    "planner sweep"
+    "give the file of --json of planner search, size, estimate, explain or compare, a plan, or "
+    "the directory of planner sweep"
 )
 
 

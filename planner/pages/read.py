@@ -344,6 +344,10 @@ def _front(document: Document, row: Row, goals: Sequence[str], factor: float) ->
     marks = [BEST, *(mark for n, mark in enumerate(marks) if n != first)]
     columns = shown_columns(workload, rows, goals)
     notes = ["Marked: the recommended plan."]
+    if facts_of(document):
+        notes.append(
+            "Intervals are those with what was assumed; the answer's hold what nobody gave."
+        )
     if TIE in marks:
         notes.append(f"~ tied with the best within x{factor:.2f}: runs do not tell them apart.")
     names = " and ".join(label(name) for name in goals)

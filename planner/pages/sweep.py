@@ -44,6 +44,7 @@ from planner.question.inputs import limit_column
 from planner.show.page import (
     BEST,
     Block,
+    Figure,
     Page,
     Ranks,
     Section,
@@ -134,14 +135,11 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         return replace(page, headline="No scenario has a plan.")
     group, row = priced[0] if priced else (groups[0], best[0])
     workload = workload_of(group.workload)
-    ends = {name: ends for name in row if (ends := measured_ends(name, row)) is not None}
     return with_meanings(
         replace(
             page,
             headline=_headline(groups, row),
-            figures=figures(
-                row, ends, first=[column_of_measure(TIME, row), column_of_measure(COST, row)]
-            ),
+            figures=_figures(summary, row),
             evidence=evidence(row.get("basis"), row.get("evidence_runs")),
             chart=_ranking(workload, rows, priced) if priced else None,
         ),
@@ -173,6 +171,23 @@ def _found(group: Group, front: Sequence[SweepRow], matrix: str) -> list[Block]:
     return blocks
 
 
+def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
+    """The numbers of the cheapest scenario; of several works how many have an answer at all."""
+    ends = {name: ends for name in row if (ends := measured_ends(name, row)) is not None}
+    columns = [column_of_measure(TIME, row), column_of_measure(COST, row)]
+    made = figures(row, ends, first=columns)
+    if len(summary.groups) == 1:
+        return made
+    planned = f"{text.count(summary.feasible)} of {text.count(summary.scenarios)}"
+    answered = sum(bool(group.best) for group in summary.groups)
+    works = f"{text.count(answered)} of {text.count(len(summary.groups))}"
+    return [
+        Figure(name="works with a plan", text=works),
+        Figure(name="scenarios with a plan", text=planned),
+        *(replace(one, name=f"least {one.name}") for one in made[1:2]),
+    ]
+
+
 def _headline(groups: Sequence[Group], row: SweepRow) -> str:
     """The cheapest scenario of one work; of several how often each GPU is the cheapest."""
     if len(groups) == 1:
@@ -181,6 +196,8 @@ def _headline(groups: Sequence[Group], row: SweepRow) -> str:
     won = Counter(str(group.best[COST]["gpu"]) for group in groups if COST in group.best)
     if not won:
         return f"Plans for {text.count(len(groups))} works, none of them with a price."
+    if len(won) == 1:
+        return f"The cheapest GPU is {next(iter(won))}, in each of {text.count(len(groups))} works."
     words = [f"{gpu} for {text.count(number)}" for gpu, number in won.most_common()]
     return f"Of {text.count(len(groups))} works the cheapest GPU is {text.listed(words)}."
 
@@ -275,5 +292,5 @@ def _scenarios(
             some = f"{text.count(len(others))} of " if len(others) < without else ""
             caption = f"{some}{text.count(without)} scenarios without a plan, and why"
             no_plan = make_table(f"no_plan_{workload.name}", caption, workload, others, names)
-            blocks.append(replace(no_plan, is_folded=True))
+            blocks.append(replace(no_plan, is_folded=bool(found)))
     return blocks

@@ -106,6 +106,25 @@ def test_what_has_no_plan_is_folded_with_its_reason(planner, tmp_path):
     assert [row[0].text for row in table.rows] == ["rtx4090-24gb"]
 
 
+def test_a_sweep_of_several_works_says_who_wins_and_one_without_a_plan_why(planner, tmp_path):
+    asked = ("sweep", "--model", "llama-7b,llama-13b", "--gpu", "h100,v100", "--gpus", "8")
+    options = ("--space", "small", "--workers", "1", "--quiet", "--output")
+    assert planner(*asked, *options, tmp_path / "two").exit_code == 0
+    page = page_of(tmp_path / "two")
+    assert page.headline == "The cheapest GPU is h100-sxm-80gb, in each of 2 works."
+    assert [one.text for one in page.figures[:2]] == ["2 of 2", "2 of 4"]
+    assert [rank.label.split(",")[0] for rank in page.chart.rows] == ["LLaMA 7B", "LLaMA 13B"]
+
+    planner(*asked[:4], "v100,l4", *asked[5:], *options, tmp_path / "none")
+    page = page_of(tmp_path / "none")
+    assert page.headline == "No scenario has a plan."
+    why = next(b for b in page.blocks if isinstance(b, Table) and b.name == "no_plan_train")
+    assert not why.is_folded
+    assert len(why.rows) == 4
+    assert all(row[-1].text for row in why.rows)
+    assert "<h2>What does it rest on?</h2>" not in page_html(page)
+
+
 def test_a_size_that_nothing_does_is_a_page_that_says_so(changed):
     def forbid(table):
         table["answer"] = []
