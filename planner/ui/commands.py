@@ -30,7 +30,8 @@ from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
 from planner.pages.comparison import bounds_section, comparison_page
 from planner.pages.document import Document
-from planner.pages.read import document_page, sweep_page
+from planner.pages.read import document_page
+from planner.pages.sweep import sweep_page
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.show.answers import planned, recommended_of
@@ -540,7 +541,7 @@ def _launch(asked: Asked) -> Found:
     ]
     pinned = made.job.pinned
     page = Page(
-        title=f"{tool.title}: {len(made.files)} files",
+        title=f"How is it started with {tool.title}?",
         question=[question.line],
         answer=[f"{file.name}: {file.meaning}" for file in made.files],
         sections=[*_sections("What it starts", blocks), *sections],
@@ -579,7 +580,7 @@ def _plain_page(asked: Asked, blocks: Sequence[Block], answer: Sequence[str] = (
     lines = [line.strip() for b in found if isinstance(b, Lines) for line in b.lines]
     rest = [block for block in found if not isinstance(block, Lines)]
     return Page(
-        title=asked.question.fields.get("model", "") or "The largest",
+        title="What is the most that fits?",
         question=[line for line in lines if line not in answer] if answer else lines[:1],
         answer=answer or lines[1:] or lines,
         sections=_sections("In numbers", rest),

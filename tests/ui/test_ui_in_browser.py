@@ -156,3 +156,42 @@ def test_every_field_has_a_name_and_its_meaning(opened, address):
     lost = """[...document.querySelectorAll('[aria-describedby]')]
       .filter((one) => !document.getElementById(one.getAttribute('aria-describedby'))).length"""
     assert page.evaluate(lost) == 0
+
+
+_PAGES = (
+    "",
+    "explain?model=llama-7b&num_gpus=8&settings=zero%3D1",
+    "sweep?model=llama-7b&gpu=a100,h100&num_gpus=8,16&space=small",
+    "search?model=lama-7b&num_gpus=8",
+)
+# The ratio of the luminances of a text and of the ground behind it.
+_CONTRAST = """(name) => {
+  const shown = (color) => {
+    const one = document.createElement("canvas").getContext("2d");
+    one.fillStyle = color;
+    one.fillRect(0, 0, 1, 1);
+    return [...one.getImageData(0, 0, 1, 1).data].slice(0, 3).map((c) => c / 255)
+      .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  };
+  const light = (color) => {
+    const [red, green, blue] = shown(color);
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
+  };
+  const text = light(getComputedStyle(document.querySelector(name)).color);
+  const ground = light(getComputedStyle(document.body).backgroundColor);
+  return Math.max(text, ground) / Math.min(text, ground);
+}"""
+
+
+def test_pages_stay_within_their_width_and_are_read_on_light_and_dark(opened, address):
+    for scheme in ("light", "dark"):
+        for width in (400, 1100, 1900):
+            for path in _PAGES:
+                page = opened(f"{address}/{path}", width, scheme)
+                _wait_for(page, "document.querySelector('#job, [aria-busy]')", None)
+                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+                names = [".assumptions b", ".hint", ".card span", ".fault pre"]
+                for name in names:
+                    if page.locator(name).count():
+                        assert page.evaluate(_CONTRAST, name) >= 4.5, (path, scheme, name)
+                page.context.close()
