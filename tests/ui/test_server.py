@@ -71,7 +71,7 @@ def test_what_is_wrong_is_told(client, path, status, words):
 def test_bodies_that_are_none_are_told(client):
     for body, status, words in (
         ("{", 400, "is not JSON"),
-        ("[]", 400, "is a JSON object"),
+        ("[]", 400, "a JSON object"),
         ("[" * 16_000, 400, "is not JSON"),
         (" " * 20_000, 413, "at most 16,384 bytes"),
     ):

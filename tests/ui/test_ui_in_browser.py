@@ -95,6 +95,7 @@ def test_answers_follow_what_is_typed_and_an_earlier_question_is_cancelled(opene
     assert (
         page.locator(".field.took [name=sequence_length]").get_attribute("placeholder") == "2,048"
     )
+    assert "llama" in page.locator("#told").text_content().lower()  # what is read aloud
     page.fill("#ask [name=model]", "lama-7b")
     _wait_for(page, "document.querySelector('.old .fault') !== null")
     page.locator(".fixes a", has_text="→ llama-7b").click()

@@ -134,6 +134,8 @@
     answered.replaceChildren(made.content);
     answered.querySelectorAll("details").forEach((one) => { one.open ||= open.includes(one.id); });
     if (before && before.contains(focused)) focused.focus();
+    const sentence = answered.querySelector(".headline, .sentence");
+    document.getElementById("told").textContent = sentence ? sentence.textContent : "";
     if (table.title) document.title = `${table.title} - planner`;
     for (const one of all()) {
       const took = one.value.trim() ? "" : table.assumed[one.name] || "";
