@@ -37,7 +37,7 @@ _DIFFERS = "In what do they differ?"
 _MOST_PARTS = 12
 
 
-def comparison_page(table: Written, where: str) -> Page:
+def comparison_page(table: Any, where: str) -> Page:
     """The page of plans or specs side by side.
 
     Raises

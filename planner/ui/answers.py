@@ -128,9 +128,8 @@ def file_of(question: Question, name: str, specs: Path | None, limits: Limits, t
 def _first(page: Page) -> str:
     """The title of a page, its headline, what was asked, the answer, and what is reached."""
     reached = (f"{name}: {words}" for name, words in page.reached.items())
-    return "\n".join(
-        [page.title, page.headline, *page.question, *page.answer, *reached, *page.sure]
-    )
+    said = [page.title, page.headline, *page.question, *page.answer, *reached, *page.sure]
+    return "\n".join(filter(None, said))
 
 
 def _zipped(asked: Asked, texts: Mapping[str, str]) -> bytes:

@@ -445,7 +445,9 @@ def _compare(asked: Asked) -> Found:
     given = {name: value for name, value in asked.given().items() if value}
     found = compared_plans(things, given, _no_file, option_of)
     text = _json(command_manifest(question.words), **comparison_dict(found))
-    return Found(object=text, page=comparison_page(json.loads(text), WHERE))
+    page = comparison_page(json_of(text, WHERE), WHERE)
+    title = f"Which is better: {' or '.join(thing.text for thing in things)}?"
+    return Found(object=text, page=replace(page, title=title))
 
 
 def _no_file(*_: object, **__: object) -> Request:

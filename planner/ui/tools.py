@@ -52,10 +52,9 @@ def check_installed() -> None:
     MissingDependencyError
         Something is missing.
     """
-    missing = [name for name in ("jinja2", "plotly") if find_spec(name) is None]
-    if missing:
+    if find_spec("jinja2") is None:
         raise MissingDependencyError(
-            f"planner mcp needs {', '.join(missing)}: pip install 'llm-gpu-planner[mcp]'."
+            "planner mcp needs jinja2: pip install 'llm-gpu-planner[mcp]'."
         )
 
 

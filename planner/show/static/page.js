@@ -300,7 +300,6 @@
 
   // What more there is of anything that has a tip, beside the mouse, the finger or the focus.
   function tips() {
-    if (document.getElementById("tip")) return;  // the script ran before, for another answer
     const box = document.createElement("div");
     box.id = "tip";
     box.setAttribute("role", "tooltip");
@@ -341,25 +340,35 @@
     document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
   }
 
-  function begin() {
+  // The tables and charts that there are now; another answer in the same window tells of itself.
+  function look() {
+    tables.clear();
     for (const box of document.querySelectorAll("[data-table]")) tables.set(box.dataset.table, new Sheet(box));
     for (const figure of document.querySelectorAll("[data-chart][data-table-of]")) {
       const sheet = tables.get(figure.dataset.tableOf);
       if (sheet) new Scatter(figure, sheet);
     }
-    tips();
-    for (const button of document.querySelectorAll(".copy")) {
-      button.addEventListener("click", async () => {
-        const words = button.parentElement.querySelector("pre").textContent;
-        try {
-          await navigator.clipboard.writeText(words);
-          button.textContent = "Copied";
-        } catch {
-          getSelection().selectAllChildren(button.parentElement.querySelector("pre"));
-          button.textContent = "Press Ctrl-C";
-        }
-      });
+  }
+
+  async function copy(button) {
+    const text = button.parentElement.querySelector("pre");
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(text);
+      button.textContent = "Press Ctrl-C";
     }
+  }
+
+  function begin() {
+    look();
+    tips();
+    document.addEventListener("content", look);
+    document.addEventListener("click", (event) => {
+      const button = event.target.closest(".copy");
+      if (button) copy(button);
+    });
     document.addEventListener("keydown", (event) => {
       const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);
       const first = document.querySelector("input[type=search]");

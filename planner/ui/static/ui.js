@@ -152,13 +152,8 @@
       if (!note) group.querySelector("summary").append(" ", note = element("small", { className: "assumed" }));
       note.textContent = number ? `${number} assumed` : "";
     }
-    drawn();
+    document.dispatchEvent(new Event("content"));  // its tables and charts
     begin();
-  }
-
-  // The script of pages looks through the whole page once: it is run again for a new answer.
-  function drawn() {
-    document.body.append(element("script", { src: "/static/page.js" }));
   }
 
   // A page that was asked for as a whole, while it is worked on.
