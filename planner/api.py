@@ -82,13 +82,13 @@ def search(
     Parameters
     ----------
     driver : ``exhaustive`` (default) evaluates every configuration, ``optuna`` samples
-    trials, seed, sampler, storage : of ``optuna`` alone, see
-        `planner.optimize.optuna_search.sample`: 2000, 0, ``nsga2``, no file where not given
-    progress : is told how many configurations or trials are done
-    sink : is given the columns of every feasible configuration, some thousand at a time
+    trials, seed, sampler, storage : for ``optuna`` only, see
+        `planner.optimize.optuna_search.sample`: default: 2000, 0, ``nsga2``, no file
+    progress : called with the number of configurations or trials done
+    sink : called with the columns of all feasible configurations, a few thousand at a time
         (exhaustive only)
-    base : a question that ``request`` changes; of that of `read_launch` number formats stay, its
-        layout is searched anew
+    base : a question that ``request`` changes; of one from `read_launch` number formats are kept
+        and the layout is searched again
     request : the fields of `planner.Request`: ``model`` and ``num_gpus`` (serving: or
         ``request_rate``) at least. Numbers may be text as on the command line (``"8k"``,
         ``"40%"``, ``"6s"``), values that may be several any list, set, range or array.
@@ -151,20 +151,20 @@ def size(
     workers: int = 1,
     **request: object,
 ) -> Sized:
-    """The fewest and the cheapest GPUs that keep limits, for each GPU and contract.
+    """The fewest and the cheapest GPUs that keep the limits, for each GPU and contract.
 
     Parameters
     ----------
-    contract : one or several, or ``all``; where not given the usual one of each GPU
+    contract : one or several, or ``all``; default: the usual one of each GPU
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
-        `planner.decide.sizing.day.read_load`. ``contract`` are those that its GPUs may be had
-        under
-    progress : is told how many GPUs are done
+        `planner.decide.sizing.day.read_load`. ``contract`` are the
+        contracts that its GPUs may have
+    progress : called with the number of GPUs done
     workers : processes that share the GPUs
     request : those of `search` but ``objectives``. Training needs a limit of time or cost,
-        serving a ``request_rate``; ``confidence`` says how surely they are kept. ``gpu`` may be
+        serving a ``request_rate``; ``confidence`` is the probability to keep them. ``gpu`` may be
         several or ``all``; where neither it nor a cluster is given, all current ones of data
-        centers. ``num_gpus`` are the numbers that a run may have, whole nodes if not given.
+        centers. ``num_gpus`` are the numbers that a run may have, default: whole nodes.
 
     Raises
     ------
@@ -194,17 +194,17 @@ def sweep(
     specs: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Sweep:
-    """Every combination of what a plan lists, each one search; goes on where one was ended.
+    """Every combination of the lists in a plan, one search each; continues an unfinished sweep.
 
     Parameters
     ----------
     plan : a TOML file, the name of a plan that is shipped, or the tables of such a file
     output : the directory of the results
-    workers : processes; one for each core where not given
+    workers : processes; default: one per core
     dask : the address of a scheduler, whose workers are used instead
-    fresh : begin again; what the directory has is removed
+    fresh : start again; the contents of the directory are removed
     specs : folder of own spec files
-    progress : is told how many scenarios are done
+    progress : called with the number of scenarios done
 
     Raises
     ------
@@ -231,7 +231,7 @@ def sweep(
 def operators(
     operator: str | Sequence[str], *, specs: str | os.PathLike[str] | None = None, **asked: object
 ) -> Operators:
-    """How long one kernel, one collective or one copy takes, and what bounds it.
+    """How long one kernel, collective or copy takes, and what bounds it.
 
     Parameters
     ----------
@@ -367,7 +367,7 @@ def explain(
     ----------
     plan : a plan file, a result (its ``row``, from 1) or the directory of a sweep; else ``request``
         has the ``settings`` of one configuration, or a search recommends one
-    against : the other plan beside it: what is set or asked otherwise, a file, or a request
+    against : the other plan: what is set or asked otherwise, a file, or a request
     burst, base : as `estimate` takes them
     request : the fields of `planner.Request`; beside a plan they change it
 
@@ -398,7 +398,7 @@ def explain(
 
 
 def compare(*things: str | os.PathLike[str], **request: object) -> Compared:
-    """Plans side by side: in what they differ, who wins where, what published runs do not tell.
+    """Plans side by side: where they differ, which is better, what is tied.
 
     Parameters
     ----------
@@ -435,12 +435,12 @@ def max_batch(
     base: Request | None = None,
     **request: object,
 ) -> Largest:
-    """The largest micro-batch, or the most requests at once, that fits and keeps limits.
+    """The largest micro-batch, or the most concurrent requests, within memory and limits.
 
     Parameters
     ----------
     plan, row, base, request : as `explain` takes them; ``constraints`` among them are kept, and
-        ``confidence`` says how surely it fits and keeps them
+        ``confidence`` is the probability to fit and keep them
 
     Raises
     ------
@@ -492,13 +492,13 @@ def max_length(
     length: str | None = None,
     **request: object,
 ) -> Largest:
-    """The longest sequence, prompt or answer that fits and keeps limits.
+    """The longest sequence, prompt or answer that fits and keeps the limits.
 
     Parameters
     ----------
     plan, row, base, request : as `max_batch` takes them
-    length : ``sequence_length``, ``input_tokens`` or ``output_tokens``; the first of the workload
-        where not given
+    length : ``sequence_length``, ``input_tokens`` or ``output_tokens``; default: the first that
+        the workload has
 
     Raises
     ------

@@ -10,8 +10,10 @@ what it makes:
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from accuracy_targets import reached
 from spec_pages import plain, table
 
 import planner
-from planner.base.text import count
+from planner.base.text import count, significant
 from planner.confidence.intervals import LEVEL
 from planner.specs.catalogue import Catalogue
 from planner.validation.compare import Errors, Row, group_errors, joined, memory_verdicts
@@ -31,6 +33,13 @@ ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "accuracy_tables.md"
 README = ROOT / "README.md"
 
+_NAMED = re.compile(r"^\|.*\| `([\w-]+)` \|$", re.MULTILINE)
+_UNITS = {
+    "step_time_s": (1.0, "s a step"),
+    "tokens_per_s_per_gpu": (1.0, "tokens/s/GPU"),
+    "output_tokens_per_s": (1.0, "tokens/s"),
+    "time_per_output_token_s": (1e3, "ms TPOT"),
+}
 _ENOUGH = 10
 _TITLES = ("Training", "Static batches and offline throughput", "Serving streams of requests")
 _HEAD = f"""# Errors by group
@@ -116,6 +125,42 @@ def readme_with(tables: str, text: str) -> str:
     return head + mark + "".join(lines)
 
 
+def with_known_runs(text: str) -> str:
+    """The text with the cells of rows that end with the name of a shipped run: its first measured
+    quantity, what is predicted of it with the 90 % interval, and the error."""
+    found = {row.run.text("id"): row for row in _rows_of({*_NAMED.findall(text)})}
+
+    def made(line: re.Match[str]) -> str:
+        what, where, *_ = line[0].strip("| ").split(" | ")
+        cells = (what, where, *_known_cells(found[line[1]]), f"`{line[1]}`")
+        return f"| {' | '.join(cells)} |"
+
+    return _NAMED.sub(made, text)
+
+
+def _rows_of(names: Collection[str]) -> Iterator[Row]:
+    """The shipped runs of these names with their predictions."""
+    library = Library(catalogue=Catalogue(None))
+    for path in (SHIPPED, *SHIPPED_INFERENCE):
+        runs = read_runs(path)
+        runs = replace(runs, rows=tuple(run for run in runs.rows if run.text("id") in names))
+        yield from joined(runs, predict(runs, library))
+
+
+def _known_cells(row: Row) -> tuple[str, str, str]:
+    compared = next(one for one in row.kind.compared if row.first_measured(one.names))
+    name = str(row.first_measured(compared.names))
+    scale, unit = _UNITS[name]
+    of_it = row.ranges[name]
+    value, *ends = (significant(scale * one) for one in (of_it.value, of_it.low, of_it.high))
+    error = f"{100 * (of_it.value / row.measured[name] - 1):+.0f} %"
+    return (
+        f"{significant(scale * row.measured[name])} {unit}",
+        f"{value} ({' to '.join(ends)})",
+        error,
+    )
+
+
 def _section(title: str, compared: Compared, rows: Sequence[Row]) -> Iterator[str]:
     measured = (row for row in rows if row.first_measured(compared.names) is not None)
     known = [row for row in measured if not row.prediction.impossible]
@@ -173,4 +218,5 @@ def _percent(share: float, digits: int = 1, sign: str = "") -> str:
 if __name__ == "__main__":
     made = accuracy_tables(shipped_rows())
     FILE.write_text(made, encoding="utf-8")
-    README.write_text(readme_with(made, README.read_text(encoding="utf-8")), encoding="utf-8")
+    text = readme_with(made, README.read_text(encoding="utf-8"))
+    README.write_text(with_known_runs(text), encoding="utf-8")

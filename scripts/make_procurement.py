@@ -1,108 +1,142 @@
 """Make docs/procurement.md: a sweep over five models, twelve GPUs, six counts and three contracts.
 
-Run it after a change of predictions, prices or the plan; a test fails while the page is of
-another plan:
+A table of the winners, a picture of every model, all scenarios as CSV. Run it after a change of
+predictions, prices or the plan; a test fails while the page is of another plan:
 
     python scripts/make_procurement.py
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
-import subprocess
-import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from make_pictures import make_small
+from spec_pages import table
+
 import planner
+from planner.__main__ import run
+from planner.base import text
+from planner.base.cells import Row, number
+from planner.sweeps.columns import COST, TIME
 from planner.sweeps.read import read_plan
 from planner.sweeps.results import Sweep
+from planner.sweeps.screen import TITLES, plan_in_short, told_of, where
+from planner.sweeps.summary import Summary, summarize
 
 ROOT = Path(planner.__file__).parents[1]
-FILE = ROOT / "docs" / "procurement.md"
+DOCS = ROOT / "docs"
+FILE = DOCS / "procurement.md"
 NAME = "procurement"
-PIVOT = ("--pivot", "gpu,contract,num_gpus", "--value", "cost", "--full")
+FOLDER = Path("static") / NAME
+SCENARIOS = FOLDER / "scenarios.csv"
+COLUMNS = (
+    "model,gpu,contract,num_gpus,cost_usd,cost_low_usd,cost_high_usd,calendar_time_days,"
+    "framework,tensor_parallel,pipeline_parallel,data_parallel,zero_stage,provider,price_date,reason"
+)
+WIDTH = "900"
 
-_HEAD = """# A procurement question
+_PAGE = """# A procurement question
 
-Made by `python scripts/make_procurement.py` from the plan `search_spaces/sweeps/{name}.toml`
-(digest {digest}): {models} models, {gpus} GPUs, {counts} numbers of GPUs and {contracts}
-contracts, {scenarios:,} scenarios, one command:
+{description}: {scenarios:,} scenarios,
+of which {feasible:,} have a plan ({models} models, {gpus} GPUs, {numbers} numbers of GPUs,
+{contracts} contracts). One command:
 
 ```sh
 planner sweep {name} --output {name}
 ```
 
+## The answer
+
+Cost with its 90 % interval, and the calendar time with failures:
+
+{answer}
+
+The pictures below show the cost of every scenario: `*` is the cheapest of a column, `=` is tied
+with it, a letter says why there is no plan, `-` that there is no price.
+[All {scenarios:,} scenarios]({csv}) are a CSV file, and
+`planner sweep show {name} --where 'model=Llama 2 70B' --full` says where one GPU overtakes another.
+{pictures}
+## The plan
+
+Made by `python scripts/make_procurement.py` from `search_spaces/sweeps/{name}.toml`
+(digest {digest}):
+
 ```toml
 {plan}```
-
-## What it says
-
-```text
-{summary}```
-
-The places of a model in full, with the plan of every winner, where one overtakes another, and
-the front: `planner sweep show {name} --where 'model=Llama 2 70B' --full`. Every scenario is a row
-of `{name}/scenarios.csv`.
-
-## Cost of the run
-
-By GPU, contract and number of GPUs, for each model:
-`planner sweep show {name} --pivot gpu,contract,num_gpus --value cost --where 'model=...'`.
 """
-_TABLE = """
+_MODEL = """
 ### {model}
 
-```text
-{table}```
+![Cost of {model} by GPU and number of GPUs]({picture})
 """
 
 
 def page() -> str:
-    """The page as the shipped plan makes it."""
+    """The page as the shipped plan makes it; its pictures and its CSV file are written."""
     plan = read_plan(NAME)
     axes = plan.works[0].axes
-    with tempfile.TemporaryDirectory() as folder:
-        summary = _printed(folder, "sweep", NAME, "--output", NAME)
-        names = dict.fromkeys(row["model"] for row in Sweep(Path(folder) / NAME).rows())
-        tables = [
-            _TABLE.format(
-                model=name, table=_printed(folder, "sweep", "show", NAME, *PIVOT, *_of(name))
-            )
-            for name in names
-        ]
-    text = (ROOT / "search_spaces" / "sweeps" / f"{NAME}.toml").read_text(encoding="utf-8")
-    head = _HEAD.format(
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        _run("sweep", NAME, "--output", NAME, "--quiet")
+        summary = summarize(Sweep(Path(NAME)).rows(), plan)
+        shown = ("sweep", "show", NAME)
+        _run(*shown, "--columns", COLUMNS, "--csv", str(DOCS / SCENARIOS))
+        for group in summary.groups:
+            path = DOCS / picture_of(group.model)
+            asked = ("--where", f"model={group.model}", "--picture", "matrix")
+            _run(*shown, *asked, "--picture-width", WIDTH, "--plot", str(path))
+            make_small(path)
+    shipped = ROOT / "search_spaces" / "sweeps" / f"{NAME}.toml"
+    return _PAGE.format(
         name=NAME,
-        digest=plan.digest[:16],
+        description=plan.description,
         models=len(axes["model"]),
         gpus=len(axes["gpu"]),
-        counts=len(axes["num_gpus"]),
+        numbers=len(axes["num_gpus"]),
         contracts=len(axes["contract"]),
+        feasible=summary.feasible,
+        answer=table(("model", "choice", "GPUs", "cost", "time", "plan"), _answers(summary)),
         scenarios=plan.num_scenarios,
-        plan=text,
-        summary=summary,
+        csv=SCENARIOS,
+        pictures="".join(
+            _MODEL.format(model=group.model, picture=picture_of(group.model))
+            for group in summary.groups
+        ),
+        digest=plan.digest[:16],
+        plan=shipped.read_text(encoding="utf-8"),
     )
-    return head + "".join(tables)
 
 
-def _of(model: str) -> tuple[str, str]:
-    return "--where", f"model={model}"
+def picture_of(model: str) -> Path:
+    """Where the picture of a model is, from the folder of the page."""
+    return FOLDER / f"{model.lower().replace(' ', '_')}.png"
 
 
-def _printed(folder: str, *words: str) -> str:
-    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "planner", *words],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
-    return "\n".join(lines) + "\n"
+def _answers(summary: Summary) -> Iterator[tuple[str, ...]]:
+    for group in summary.groups:
+        for measure, row in group.best.items():
+            yield (group.model, TITLES[measure], _place(row), *_reached(row), plan_in_short(row))
+
+
+def _place(row: Row) -> str:
+    return f"{text.count(number(row['num_gpus']))} x {where(row)}"
+
+
+def _reached(row: Row) -> tuple[str, str]:
+    return told_of(COST, row), told_of(TIME, row, has_ends=False)
+
+
+def _run(*words: str) -> None:
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = run([*words])
+    if code:
+        raise SystemExit(code)
 
 
 if __name__ == "__main__":
+    os.environ["COLUMNS"] = "80"
     FILE.write_text(page(), encoding="utf-8")

@@ -114,7 +114,7 @@ def test_a_search_compares_its_recommended_plan_and_a_frame_has_every_offer() ->
     assert found.request_rate == pytest.approx(row["requests_per_s"][0])
     frame = found.to_frame()
     assert len(frame) == len(found.offers)
-    assert frame["break_even_utilization"].notna().all()
+    assert frame["contract_break_even"].notna().all()
     assert "offers" in repr(found)
 
 
@@ -185,7 +185,7 @@ def test_a_repository_is_compared_with_prices_of_its_release() -> None:
 
 def test_what_cannot_be_compared(tmp_path: Path) -> None:
     run = planner.estimate(model="llama-7b", num_gpus=8, settings={"tensor_parallel": 8})
-    with pytest.raises(SearchSpaceError, match="compare_api is of workload serve"):
+    with pytest.raises(SearchSpaceError, match="compare_api is for workload serve"):
         run.compare_api()
     crowded = {**ONE, "model": "llama-3.1-405b"}
     with pytest.raises(InfeasibleError):

@@ -215,4 +215,4 @@ def test_a_search_names_them_too(run: Callable[..., Any], tmp_path: Path) -> Non
     assert ran.exit_code == 0
     facts = json.loads(path.read_text())["open_facts"]
     assert "input tokens" in {one["fact"] for one in facts}
-    assert "Open: input tokens (assumed 1,024): " in ran.out
+    assert "Unknown: input tokens (assumed 1,024): " in ran.out

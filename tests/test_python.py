@@ -22,9 +22,9 @@ SERVE = {"workload": "serve", "model": "llama-7b", "num_gpus": 1, "gpu": "h100"}
 SMALL = {**TRAIN, "space": "small"}
 
 REFUSED = {
-    "question of serving": ({**TRAIN, "engine": "vllm"}, "engine is of workload inference or"),
-    "question of training": ({**SERVE, "dropout": True}, "dropout is of workload train"),
-    "limit of serving": ({**TRAIN, "constraints": {"ttft": "1s"}}, "time_to_first_token is of"),
+    "question of serving": ({**TRAIN, "engine": "vllm"}, "engine is for workload inference or"),
+    "question of training": ({**SERVE, "dropout": True}, "dropout is for workload train"),
+    "limit of serving": ({**TRAIN, "constraints": {"ttft": "1s"}}, "time_to_first_token is for"),
     "drafts": ({**SERVE, "draft_cost": 0.1}, "draft_cost needs draft_tokens"),
     "few tokens": ({**TRAIN, "total_tokens": 100}, "total_tokens 100: that is 100 tokens"),
     "objective": ({**TRAIN, "objectives": "speed"}, "Unknown objective 'speed'"),
@@ -77,7 +77,7 @@ def test_ways_to_search_that_do_nothing_are_refused(case):
 
 
 def test_a_burst_is_for_streams():
-    with pytest.raises(SearchSpaceError, match="burst is of workload serve"):
+    with pytest.raises(SearchSpaceError, match="burst is for workload serve"):
         planner.estimate(**TRAIN, burst=8)
 
 

@@ -45,10 +45,10 @@ def test_a_file_is_no_larger_than_such_files_are(tmp_path: Path) -> None:
         ("[" * 10_000, "nested too deep"),
         ('{"a": [1, ' + "9" * 400 + "]}", r"a\.1 is a whole number beyond"),
         ('{"a": {"b": ' + "9" * 5000 + "}}", "is not valid JSON"),
-        ('{"a": 1e999}', "a is no finite number"),
-        ('{"a": NaN}', "a is no finite number"),
-        ('{"a": "\\ud800"}', "a is no text"),
-        ('{"\\ud800": 1}', "a key is no text"),
+        ('{"a": 1e999}', "a is not a finite number"),
+        ('{"a": NaN}', "a is not a finite number"),
+        ('{"a": "\\ud800"}', "a is not valid text"),
+        ('{"\\ud800": 1}', "a key is not valid text"),
         ('{"a": 1', "is not valid JSON"),
     ],
 )
@@ -65,7 +65,7 @@ def test_json_is_shallow_and_finite(tmp_path: Path, text: str, said: str) -> Non
         ("a = " + "[" * 150 + "]" * 150, "nested more than 100 deep"),
         (".".join("a" * 5000) + " = 1", "nested more than 100 deep"),
         ("[a]\nb = " + "9" * 400, r"a\.b is a whole number beyond"),
-        ("a = 1e999", "a is no finite number"),
+        ("a = 1e999", "a is not a finite number"),
         ("a = ", "is not valid TOML"),
     ],
 )

@@ -28,7 +28,7 @@ def number_in(row: Mapping[str, object], name: str) -> float:
     value = row[name]
     value = value.item() if hasattr(value, "item") else value  # of numpy
     if not isinstance(value, int | float):
-        raise TypeError(f"{name} is {value!r}, which is no number")
+        raise TypeError(f"{name} is {value!r}, which is not a number")
     return value
 
 

@@ -229,10 +229,10 @@ def _fault(value: object) -> str:
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
         return f"is a whole number beyond {_LARGEST:,}"
     if isinstance(value, float) and not math.isfinite(value):
-        return "is no finite number"
+        return "is not a finite number"
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            return "is no text: half a character stands in it"
+            return "is not valid text: it holds half a character"
     return ""

@@ -151,11 +151,21 @@ def chance(share: float) -> str:
     """A probability, which is never told as certain.
 
     >>> chance(0.97), chance(0.9999)
-    ('97 %', 'more than 99 %')
+    ('97 %', '> 99 %')
     """
     if share > 0.99:
-        return "more than 99 %"
-    return "less than 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+        return "> 99 %"
+    return "< 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+
+
+def fits(share: float) -> str:
+    """The probability that a plan fits in memory.
+
+    >>> fits(0.9999), fits(0.4)
+    ('fits, > 99 % likely', '40 % likely to fit')
+    """
+    likely = f"{chance(share)} likely"
+    return f"fits, {likely}" if share > 0.5 else f"{likely} to fit"
 
 
 def limit(amount: float, unit: str) -> str:

@@ -26,23 +26,21 @@ WIDEST = 100
 
 COMMANDS = {
     "search": "Find the best configurations of a space.",
-    "size": "Find the fewest and the cheapest GPUs of each type and contract that keep limits.",
+    "size": "Find the fewest and the cheapest GPUs of each type and contract that keep the limits.",
     "estimate": "Show one configuration in full.",
-    "explain": "Explain a plan, or the one that is recommended: what bounds it, what would "
-    "change it.",
-    "compare": "Show things side by side: what differs, who wins where, what is a tie.",
-    "max-batch": "Find the largest micro-batch, or the most requests at once, that fits and keeps "
+    "explain": "Explain a plan, or the recommended one: what bounds it, what would change it.",
+    "compare": "Compare plans, specs or sweeps: what differs, which is better, what is tied.",
+    "max-batch": "Find the largest micro-batch, or the most concurrent requests, within memory and "
     "limits.",
-    "max-length": "Find the longest sequence, prompt or answer that fits and keeps limits.",
-    "operators": "Show how long one kernel, one collective or one copy takes, and what bounds it.",
-    "launch": "Write the files that start a plan: a given one, or the one that is recommended.",
-    "report": "Write a result as one page: the answer, its alternatives, the front, what it "
-    "rests on.",
+    "max-length": "Find the longest sequence, prompt or answer that fits and keeps the limits.",
+    "operators": "Show how long one kernel, collective or copy takes, and what bounds it.",
+    "launch": "Write the files that start a plan, a given one or the recommended one.",
+    "report": "Write a result as one page: the answer, alternatives, the front, sources.",
     "mcp": "Answer assistants: the questions as tools of the Model Context Protocol.",
-    "ui": "Ask in a browser: forms, pages and a JSON interface, on this machine alone by default.",
+    "ui": "Ask in a browser: forms, pages and a JSON API, on this machine only by default.",
     "calibrate": "Fit a framework or engine profile to measured runs.",
-    "validate": "Predict measured runs and show how far off that is.",
-    "sweep": "Run every combination of a plan of lists.",
+    "validate": "Predict measured runs and show the errors.",
+    "sweep": "Run every combination of the lists in a plan.",
     "specs": "List, show, validate and add specs.",
 }
 """What the list of commands says of each."""
@@ -97,7 +95,8 @@ def _meant(option: str, known: Iterable[str], command: str | None) -> str:
         told = " A limit chooses among plans: `planner search` takes it"
         if command != "estimate":
             return f"{told}."
-        return f"{told}; estimate prints {_limits()[option]} of its one plan, or see --json."
+        column = _limits()[option]
+        return f"{told}; estimate prints {column} of its one plan; --json has the others."
     return did_you_mean(option, known)
 
 

@@ -19,7 +19,7 @@ from planner.workloads.given import parse_settings
     ),
 )  # fmt: skip
 def compare(given: options.Given) -> None:
-    """Show things side by side: what differs, who wins where, what is a tie."""
+    """Compare plans, specs or sweeps: what differs, which is better, what is tied."""
     from planner.base.files import check_outputs
     from planner.show.terminal import make_console, write
     from planner.show.views.comparison import (

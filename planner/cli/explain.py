@@ -32,7 +32,7 @@ from planner.question.inputs import several
     ),
 )
 def explain(given: options.Given) -> None:
-    """Explain a plan, or the one that is recommended: what bounds it, what would change it."""
+    """Explain a plan, or the recommended one: what bounds it, what would change it."""
     request = make_request(given)
     from planner.base.files import check_outputs
     from planner.show.answers import recommended_of
@@ -95,7 +95,7 @@ _HOW = ("operators", "num_gpus", "precision", "csv", "json", "specs", "quiet")
 
 @options.taking("operator", how=_HOW, texts=texts_of("operators"))
 def operators(given: options.Given) -> None:
-    """Show how long one kernel, one collective or one copy takes, and what bounds it."""
+    """Show how long one kernel, collective or copy takes, and what bounds it."""
     from planner.base.files import check_outputs
     from planner.decide.explaining.operators import operator_times, read_question
     from planner.show.terminal import make_console, write

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from planner.cli.app import PlainCommand
 from planner.cli.how import HOW
 from planner.confidence.software import read_table
+from planner.errors import did_you_mean
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.registry import workload_names
 
@@ -33,6 +34,19 @@ _AUDIENCES = {
     ("serve",): "serving",
     ("inference", "serve"): "static batches and serving",
 }
+ALL = "all"
+TOPICS = {
+    **{"gpus" if group == "hardware" else group: group for group in TITLES},
+    "training": "train", "serving": "serve", "batches": "inference",
+    **{name: name for name in workload_names()},
+    ALL: ALL,
+}  # fmt: skip
+"""What may stand behind ``-h``: a group of options, a workload, or all."""
+_TOPIC = "planner.topic"
+_HELP = ("-h", "--help")
+_USUAL = frozenset((*terms_about("usual"), "workload", "from_file", "settings", "csv", "full"))
+_BRIEF_EXAMPLES = 2
+_MANY = 30
 _TIE = "\0"
 _MODEL, *_GPUS = terms_about("first")
 _FIRST = ("target", "operators", _MODEL, "workload", *_GPUS)
@@ -47,15 +61,29 @@ class PlanningCommand(PlainCommand):
         return self.name or ""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Read the options; a parameter that is written as one is a setting."""
+        """Read the options; a parameter that is written as one is a setting.
+
+        A word behind ``-h`` is what the help is of.
+        """
         known = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
-        words = _with_settings(args, known) if "--set" in known else args
+        words = _with_settings(args, known) if "--set" in known else [*args]
+        place = next((place for place, word in enumerate(words) if word in _HELP), len(words))
+        if place + 1 < len(words) and not words[place + 1].startswith("-"):
+            topic = words.pop(place + 1)
+            if topic not in TOPICS:
+                hint = did_you_mean(topic, TOPICS)
+                ctx.fail(f"There is no help of {topic!r}: it is of {', '.join(TOPICS)}.{hint}")
+            ctx.meta[_TOPIC] = TOPICS[topic]
         return super().parse_args(ctx, words)
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the groups of options, and what a workload has names for."""
-        asked = _asked_workload(ctx.obj)
-        sections = [*_sections(self.get_params(ctx), ctx, asked)]
+        """Write the options that are usual, or those of a topic, of a workload with its names."""
+        topic, asked = ctx.meta.get(_TOPIC), _asked_workload(ctx)
+        params = self.get_params(ctx)
+        if self._is_brief(ctx):
+            sections = [*_usual_sections(params, ctx)]
+        else:
+            sections = [*_sections(params, ctx, asked, [topic] if topic in TITLES else [*TITLES])]
         if asked is not None:
             sections += _names(asked, {param.name for param in self.params})
         column = max(20, min(30, formatter.width // 3))
@@ -65,23 +93,29 @@ class PlanningCommand(PlainCommand):
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write examples, and how to see more."""
-        asked = _asked_workload(ctx.obj)
+        asked, is_brief = _asked_workload(ctx), self._is_brief(ctx)
         name = self.title
         with formatter.section("Examples"):
-            for line in examples(name, asked):
+            for line in examples(name, asked)[: _BRIEF_EXAMPLES if is_brief else None]:
                 formatter.write("".join(_command(f"planner {line}", formatter.width)))
         with formatter.section("Numbers"):
             formatter.write_text(
                 "8k is 8,000, 2M 2 million, 1.4T 1.4 trillion, 8Ki 8,192, 40% 0.4; times and bytes "
                 "have a unit: 40ms, 6s, 20d, 8GiB."
             )
-        if asked is None and any(param.name == "workload" for param in self.params):
-            kinds = "|".join(workload_names())
-            formatter.write_paragraph()
-            formatter.write_text(
-                f"planner {name} --workload {kinds} --help shows the options of one workload, "
-                "its parameters and its objectives."
-            )
+        if not is_brief:
+            return
+        groups = {group for param in self.get_params(ctx) if (group := _group(str(param.name)))}
+        of = [topic for topic, meant in TOPICS.items() if meant in groups]
+        if any(param.name == "workload" for param in self.params):
+            of += ["training", "serving", "batches"]
+        with formatter.section("More options"):
+            formatter.write_text(f"planner {name} -h KIND: {', '.join([*of, ALL])}.")
+
+    def _is_brief(self, ctx: Context) -> bool:
+        """Whether the help is of the usual options: where there are many, and nothing is asked."""
+        is_asked = _TOPIC in ctx.meta or _asked_workload(ctx) is not None
+        return not is_asked and len(self.params) > _MANY
 
 
 def _with_settings(args: Sequence[str], known: Collection[str] = ()) -> list[str]:
@@ -119,9 +153,11 @@ def examples(name: str, workload: str | None = None) -> list[str]:
     ]
 
 
-def _asked_workload(words: object) -> str | None:
-    """The workload that a command line names; None where it names none."""
-    given = list(words) if isinstance(words, list | tuple) else []
+def _asked_workload(ctx: Context) -> str | None:
+    """The workload that a command line or its topic names; None where it names none."""
+    if (topic := ctx.meta.get(_TOPIC)) is not None:
+        return str(topic) if topic in workload_names() else None
+    given = list(ctx.obj) if isinstance(ctx.obj, list | tuple) else []
     for word, following in zip(given, [*given[1:], ""], strict=True):
         name, equals, value = word.partition("=")
         if name == "--workload":
@@ -131,27 +167,44 @@ def _asked_workload(words: object) -> str | None:
 
 
 def _sections(
-    params: Sequence[Parameter], ctx: Context, asked: str | None
+    params: Sequence[Parameter], ctx: Context, asked: str | None, groups: Sequence[str]
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Titles and rows of the groups; options of some workloads in sections of their own."""
     places = sorted(params, key=lambda param: param.name not in _FIRST)
     places.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else 9)
-    for group, title in TITLES.items():
-        found: dict[str, list[tuple[str, str]]] = {"": []}
-        for param in places:
-            term = None if param.name in HOW else _term(param.name)
-            of = term.of if term is not None and term.of else workload_names()
-            of = ("serve",) if param.name in ("burst", "compare_api") else of
-            record = param.get_help_record(ctx)
-            if _group(param.name) != group or record is None or (asked and asked not in of):
-                continue
-            everyone = asked is not None or set(workload_names()) <= set(of)
-            found.setdefault("" if everyone else _AUDIENCES.get(of, " and ".join(of)), []).append(
-                record
-            )
-        for audience, rows in found.items():
-            if rows:
-                yield f"{title}, {audience}" if audience else title, rows
+    for group in groups:
+        of_group = [param for param in places if _group(str(param.name)) == group]
+        for audience, rows in _by_audience(of_group, ctx, asked).items():
+            title = TITLES[group]
+            yield f"{title}, {audience}" if audience else title, rows
+
+
+def _usual_sections(
+    params: Sequence[Parameter], ctx: Context
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Titles and rows of the options that nine of ten questions need."""
+    usual = [param for param in params if param.name in _USUAL or param.required]
+    usual.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else len(_FIRST))
+    for audience, rows in _by_audience(usual, ctx, None).items():
+        yield f"Usual options, {audience}" if audience else "Usual options", rows
+
+
+def _by_audience(
+    params: Sequence[Parameter], ctx: Context, asked: str | None
+) -> dict[str, list[tuple[str, str]]]:
+    """The rows of options by the workloads that they are of; empty for all."""
+    found: dict[str, list[tuple[str, str]]] = {"": []}
+    for param in params:
+        term = None if param.name in HOW else _term(str(param.name))
+        of = term.of if term is not None and term.of else workload_names()
+        of = ("serve",) if param.name in ("burst", "compare_api") else of
+        record = param.get_help_record(ctx)
+        if record is None or (asked and asked not in of):
+            continue
+        everyone = asked is not None or set(workload_names()) <= set(of)
+        audience = "" if everyone else _AUDIENCES.get(of, " and ".join(of))
+        found.setdefault(audience, []).append(record)
+    return {audience: rows for audience, rows in found.items() if rows}
 
 
 def _group(name: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     ),
 )  # fmt: skip
 def launch(given: options.Given) -> None:
-    """Write the files that start a plan: a given one, or the one that is recommended."""
+    """Write the files that start a plan, a given one or the recommended one."""
     if given["target"] is None:
         return _list(given)
     wrapper = checked_launch(given, given["target"])

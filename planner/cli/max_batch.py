@@ -23,7 +23,7 @@ _HOW = (
 
 @options.taking("question", "limit", without=("space",), how=(*_HOW, "csv"))
 def max_batch(given: options.Given) -> None:
-    """Find the largest micro-batch, or the most requests at once, that fits and keeps limits."""
+    """Find the largest micro-batch, or the most concurrent requests, within memory and limits."""
     from planner.decide.explaining.largest import has_several, largest_batch
     from planner.errors import SearchSpaceError
 
@@ -40,7 +40,7 @@ def max_batch(given: options.Given) -> None:
 
 @options.taking("question", "limit", without=("space",), how=_HOW)
 def max_length(given: options.Given) -> None:
-    """Find the longest sequence, prompt or answer that fits and keeps limits."""
+    """Find the longest sequence, prompt or answer that fits and keeps the limits."""
     from planner.decide.explaining.largest import largest_length
 
     _show(

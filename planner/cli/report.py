@@ -12,7 +12,7 @@ from planner.cli import options
 
 @options.own("report")
 def report(given: options.Given) -> None:
-    """Write a result as one page: the answer, its alternatives, the front, what it rests on."""
+    """Write a result as one page: the answer, alternatives, the front, sources."""
     from planner.base.files import check_path
     from planner.errors import SearchSpaceError
     from planner.pages.read import page_of

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     ),
 )  # fmt: skip
 def size(given: options.Given) -> None:
-    """Find the fewest and the cheapest GPUs of each type and contract that keep limits."""
+    """Find the fewest and the cheapest GPUs of each type and contract that keep the limits."""
     from planner.base.files import check_outputs
     from planner.decide.sizing.day import read_load
     from planner.decide.sizing.size import contracts_given

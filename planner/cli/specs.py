@@ -84,7 +84,7 @@ def add(given: options.Given) -> None:
         typer.echo(f"planner search --gpu {path.stem}{where} ...")
         return
     if any(figures.values()):
-        raise SpecError(f"--memory, --peak and the like are of a GPU, not of a {kind}.")
+        raise SpecError(f"--memory, --peak and the like are for a GPU, not a {kind}.")
     path, model = add_model(kept, given["source"], given["name"], folder, replaces)
     typer.echo(f"{path}: {model.name}, {count_parameters(model).total:,} parameters.")
     typer.echo(f"planner estimate --model {path.stem}{where} ...")

@@ -85,7 +85,7 @@ sweep = typer.Typer(
     cls=_RunUnlessNamed,
     add_completion=False,
     rich_markup_mode=None,
-    help="Run every combination of a plan of lists.",
+    help="Run every combination of the lists in a plan.",
 )
 sweep.command("show", epilog=EPILOG)(show)
 

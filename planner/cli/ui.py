@@ -9,7 +9,7 @@ from planner.cli import options
 
 @options.own("ui")
 def ui(given: options.Given) -> None:
-    """Ask in a browser: forms, pages and a JSON interface, on this machine alone by default."""
+    """Ask in a browser: forms, pages and a JSON API, on this machine only by default."""
     from planner.ui.serve import check_installed, serve
 
     check_installed()

@@ -51,7 +51,7 @@ def validate_log(given: Given) -> None:
         )
     if output is not None:
         if output == STDOUT:
-            raise SpecError("--output adds the row of a log to a file, it cannot be stdout.")
+            raise SpecError("--output adds the row of a log to a file, not to stdout.")
         check_path(output)
     planned = Planned.read(plan, given["specs"])
     found = compare(read_log(log, given["log_format"]), planned, log.name)
@@ -72,7 +72,7 @@ def validate_log(given: Given) -> None:
 
 @options.own("validate")
 def validate(given: options.Given) -> None:
-    """Predict measured runs and show how far off that is.
+    """Predict measured runs and show the errors.
 
     The runs are of training or inference. Exits with 5 where no row has both a measurement and a
     prediction. With --log the run is read of what it printed, and --output adds it to a table

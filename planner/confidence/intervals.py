@@ -14,6 +14,7 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.confidence.software import read_table
 from planner.errors import SearchSpaceError
+from planner.formulas.power import range_of_product
 
 LEVEL = 0.9
 FEWEST_ROWS = 5
@@ -22,6 +23,7 @@ BASES = "measured", "transferred", "roofline", "assumed"
 TRANSFERRED = BASES[1]
 _FARTHER = BASES[1:]
 _WORK = "task", "mode"
+FIXED = 1.0, 1.0
 
 
 class Rule(Protocol):
@@ -97,13 +99,20 @@ class Confidence:
     Two layouts whose speeds differ by less than the factor ``layout`` are a tie. Nothing has more
     than ``most_utilization`` as MFU: an interval of the time ends where kernels end.
     ``basis``: measured, transferred, roofline or assumed, as in `basis_of`, and whether a first
-    run counts.
+    run counts. Nine of ten sellers ask between the factors ``price`` on the price that was taken,
+    and where ``cost_is_fixed`` a run that takes longer costs no more.
     """
 
     factors: Mapping[str, tuple[float, float]]
     layout: float
     basis: str
     most_utilization: float = math.inf
+    price: tuple[float, float] = (1.0, 1.0)
+    cost_is_fixed: bool = False
+
+    def of_money(self, ends: tuple[float, float]) -> tuple[float, float]:
+        """The factors on money in proportion to a quantity with such ``ends``: the price's, too."""
+        return range_of_product(FIXED if self.cost_is_fixed else ends, self.price)
 
 
 def basis_of(
@@ -259,7 +268,7 @@ def checked_confidence(given: float, said: str = "confidence") -> float:
     if not MEDIAN <= given <= SUREST:
         raise SearchSpaceError(
             f"{said} is from {MEDIAN:g} (the prediction) to {SUREST:g} (the end of the {LEVEL:.0%} "
-            f"interval; published runs tell no more), or {MEDIAN:.0%} to {SUREST:.0%}, not "
+            f"interval; published runs support no more), or {MEDIAN:.0%} to {SUREST:.0%}, not "
             f"{given:g}."
         )
     return given

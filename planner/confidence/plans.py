@@ -83,7 +83,7 @@ def confidence(
     from planner.estimators.inference.setting import ServingSetting
 
     if not isinstance(setting, ServingSetting):
-        raise TypeError(f"No published runs are of {setting!r}.")
+        raise TypeError(f"There are no published runs of {setting!r}.")
     return _of_inference(setting, published, spans_nodes=spans_nodes)
 
 
@@ -111,7 +111,7 @@ def _of_training(setting: Setting, num_gpus: int) -> Confidence:
     if slower > 1 and is_first_run(work.tuned, work.training_objective):
         low, high = factors["step_time"]
         factors["step_time"] = low, high * slower
-        basis += ", a first run" + (": --tuned if not" if work.tuned is None else "")
+        basis += ", first run" + (" (--tuned otherwise)" if work.tuned is None else "")
     return Confidence(
         factors=factors,
         layout=interval_of("layout", keys, TRAINING_TABLES)[1],

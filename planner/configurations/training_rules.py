@@ -304,7 +304,7 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
     )
 )  # fmt: skip
 
-OUT_OF_MEMORY = predicted("out_of_memory", "the fullest GPU needs more memory than it surely has")
+OUT_OF_MEMORY = predicted("out_of_memory", "the fullest GPU needs more memory than is usable")
 
 REJECTING: tuple[Reason, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
 """All that rejects a configuration before the user's limits, in order."""

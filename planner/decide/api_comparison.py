@@ -168,9 +168,9 @@ class ApiComparison:
             **self._costs(),
             "cheaper_at_full_load": self.cheaper(offer),
             "break_even_requests_per_s": offer.break_even,
-            "break_even_utilization": offer.utilization,
-            "break_even_utilization_low": low,
-            "break_even_utilization_high": high,
+            "contract_break_even": offer.utilization,
+            "contract_break_even_low": low,
+            "contract_break_even_high": high,
             "source": price.source,
             "date": price.date,
             "is_old": price.is_old,
@@ -259,7 +259,7 @@ def check_comparable(workload: str, said: Callable[[str], str] = str) -> None:
         It serves no stream of requests.
     """
     if workload != OF:
-        raise SearchSpaceError(f"{said('compare_api')} is of {said('workload')} {OF}.")
+        raise SearchSpaceError(f"{said('compare_api')} is for {said('workload')} {OF}.")
 
 
 def no_price(model: str, known: Sequence[str]) -> str:

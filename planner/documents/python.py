@@ -187,10 +187,10 @@ def _read(text: str, name: str) -> Iterator[_Program]:
         yield program
     except SyntaxError as error:
         raise LaunchError(
-            f"{name}: line {error.lineno}: is no Python that can be read ({error.msg})."
+            f"{name}: line {error.lineno}: is not Python that can be parsed ({error.msg})."
         ) from None
     except (ValueError, RecursionError, MemoryError):
-        raise LaunchError(f"{name}: is no Python that can be read.") from None
+        raise LaunchError(f"{name}: is not Python that can be parsed.") from None
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -427,7 +427,7 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
 
     if isinstance(node, ast.Constant):
         is_plain = node.value is None or isinstance(node.value, bool | int | float | str)
-        return node.value if is_plain else Untold(why=f"{node.value!r:.40} is no plain value")
+        return node.value if is_plain else Untold(why=f"{node.value!r:.40} is not a plain value")
     if isinstance(node, ast.Name):
         return _named(node.id, scope, program, within)
     if isinstance(node, ast.Starred):
@@ -645,7 +645,7 @@ def cells_of(text: str, name: str) -> Iterator[str]:
         raise LaunchError(str(error)) from error
     cells = book.get("cells") if isinstance(book, dict) else None
     if not isinstance(cells, list):
-        raise LaunchError(f"{name}: is no notebook: it has no list of cells.")
+        raise LaunchError(f"{name}: is not a notebook: it has no list of cells.")
     for cell in cells:
         if isinstance(cell, dict) and cell.get("cell_type") == "code":
             source = cell.get("source") or ""

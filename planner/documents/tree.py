@@ -219,7 +219,7 @@ class _Reader:
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if not _NUMBER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
-            raise self._fault(f"{text[:40]!r} is no value", start)
+            raise self._fault(f"{text[:40]!r} is not a value", start)
         return json.loads(text)
 
 
@@ -257,7 +257,7 @@ def yaml_documents(text: str, name: str) -> list[Node]:
             f"{name}:{line}: a character that YAML does not allow ({error.reason})."
         ) from None
     except UnicodeEncodeError:
-        raise LaunchError(f"{name}: characters that are no Unicode text.") from None
+        raise LaunchError(f"{name}: characters that are not Unicode.") from None
 
 
 class _Composer:
@@ -341,7 +341,7 @@ class _Composer:
         if node.kind == "alias" and node.target is not None and node.target.kind == "scalar":
             node.kind, node.text = "scalar", node.target.text
         if node.kind != "scalar":
-            raise LaunchError(f"{self.name}:{node.line}: a key that is no plain text is not read.")
+            raise LaunchError(f"{self.name}:{node.line}: a key that is not plain text is not read.")
         if not node.is_merge:
             refuse_twice(keys, node.text, node.line, self.name)
 

@@ -15,11 +15,12 @@ from planner.specs.csv_table import UNDATED
 from planner.specs.gpu import GpuSpec
 from planner.specs.ownership import ASSUMED, DIMENSIONS, PRICES, Figure, ownership_of
 from planner.specs.power import POWER, PUE, PowerProfile
-from planner.specs.price import Price
+from planner.specs.price import ESTIMATE, Price
 
 Place: TypeAlias = Mapping[str, Figure]
 """Figures of a building and its region, by their names, which replace those of all."""
 NOWHERE: Place = {}
+_MOST_OF_NODE = 16
 
 
 def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price | None:
@@ -45,6 +46,8 @@ def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price |
         factors.append((low, high))
     low, high = range_of_product(*factors)
     bought = next(figures[name] for name in PRICES if name in figures)
+    prices = len({bought.low, bought.value, bought.high})
+    per_gpu = bought.value / values.get("card_share_of_server", 1.0)
     return Price(
         value=value,
         low=value * low,
@@ -52,7 +55,26 @@ def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price |
         source=f"bought for {bought.value:,.0f} USD: {bought.source}",
         date="" if bought.date == UNDATED else bought.date,
         contract=Contract.OWNED,
+        is_old=bought.is_old,
+        offers=prices,
+        sellers=prices,
+        spread=(low, high),
+        step=bought.gpus,
+        term=values["lifetime"],
+        in_use=values["utilization"],
+        outlay=per_gpu / (1 - values["network_and_storage_share"]),
+        basis=_basis(bought),
     )
+
+
+def _basis(bought: Figure) -> str:
+    """What a purchase price was asked for, by whom: ``rack of 72, trade price``."""
+    if bought.gpus == 1:
+        unit = "GPU"
+    else:
+        unit = f"{'rack' if bought.gpus > _MOST_OF_NODE else 'node'} of {bought.gpus}"
+    asked = {"": "price", "used": "price of used ones", ESTIMATE: ESTIMATE}
+    return f"{unit}, {asked.get(bought.asked, f'{bought.asked} price')}"
 
 
 def used_figures(

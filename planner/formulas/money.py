@@ -114,6 +114,32 @@ def gpu_seconds(*, duration: Numeric, num_gpus: Numeric) -> FloatArray:
     return np.asarray(duration * np.asarray(num_gpus))
 
 
+def signed_seconds(*, used: Numeric, num_gpus: Numeric, term: Numeric) -> FloatArray:
+    r"""GPU-seconds that are signed for: n GPUs for whole terms T in which ``used`` s of them fit.
+
+    .. math:: n T \left\lceil \frac{s}{n T} \right\rceil
+
+    Derived here.
+    """
+    each = np.asarray(num_gpus, dtype=float) * term
+    return np.asarray(each * np.ceil(np.asarray(used) / each))
+
+
+def charged_seconds(*, used: Numeric, signed: Numeric, utilization: Numeric) -> FloatArray:
+    r"""GPU-seconds that a run pays of those signed for, S, of which a share u has work.
+
+    .. math:: \min(s / u, S)
+
+    Each hour with work pays for idle ones in proportion, and no run for more than all; with
+    u = 0 nothing else has work.
+
+    Derived here.
+    """
+    s, u = np.asarray(used, dtype=float), np.asarray(utilization, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(u > 0, np.minimum(s / u, signed), signed)
+
+
 def cost_per_million(*, cost_rate: Numeric, token_rate: Numeric) -> FloatArray:
     r"""USD for a million tokens of a kind, of which :math:`r` [1/s] are paid at :math:`c` [USD/s].
 

@@ -99,9 +99,24 @@ def range_of_product(*factors: tuple[float, float]) -> tuple[float, float]:
     On either side the factors deviate independently of each other from m, which is 0, or their
     end next to it where they do not contain it (derived here).
     """
-    with np.errstate(divide="ignore"):
-        low, high = np.log(np.array(factors, dtype=np.float64)).T
-    middle = np.clip(0.0, low, high)
-    below = np.sum(middle) - np.sqrt(np.sum(np.square(middle - low)))
-    above = np.sum(middle) + np.sqrt(np.sum(np.square(high - middle)))
-    return float(np.exp(below)), float(np.exp(above))
+    low, high = ranges_of_products(*factors)
+    return float(low), float(high)
+
+
+def ranges_of_products(*factors: tuple[Numeric, Numeric]) -> tuple[FloatArray, FloatArray]:
+    """The same of arrays, which have shapes that fit together.
+
+    Derived here.
+    """
+    squares_below, squares_above, middles = [], [], []
+    for ends in factors:
+        with np.errstate(divide="ignore"):
+            low, high = (np.log(np.asarray(end, dtype=np.float64)) for end in ends)
+        middle = np.clip(0.0, low, high)
+        middles.append(middle)
+        squares_below.append(np.square(middle - low))
+        squares_above.append(np.square(high - middle))
+    center = np.asarray(sum(middles))
+    return np.exp(center - np.sqrt(sum(squares_below))), np.exp(
+        center + np.sqrt(sum(squares_above))
+    )

@@ -119,7 +119,7 @@ class LaunchFile:
         near = self._model_of_path() if "model" in lacking else {}
         likely = self._models_in(found) if "model" in lacking and not near else ()
         if len(likely) == 1 and self.path.suffix not in PROSE:
-            near = {"model": (likely[0], "it is the one model that its text names")}
+            near = {"model": (likely[0], "the only model named in its text")}
         found.require({*lacking} & {"model"} - {*near}, self.said, likely)
         lacking = tuple(name for name in lacking if name not in near)
         if not lacking and near:
@@ -210,7 +210,7 @@ class LaunchFile:
         with suppress(PlannerError):
             model = load_model(str(found.values["model"]), self.specs)
             if model.training is not None and model.training.sequence_length > _USUAL_SAMPLE:
-                why = "it does not tell the length of its samples"
+                why = "it does not give the length of its samples"
                 return replace(
                     found,
                     values={**found.values, "sequence_length": _USUAL_SAMPLE},
@@ -250,7 +250,7 @@ class LaunchFile:
         lacking = found.lacking({**self.asked, **values})
         names = [name for name in lacking if name in _LIKELY]
         told = {name: why for name, (_, why) in assumed.items()}
-        told |= dict.fromkeys(names, "it comes from outside: the fastest that fits")
+        told |= dict.fromkeys(names, "set from outside: the fastest that fits")
         tried = [
             self._judged(found.completed({**values, **dict(zip(names, one, strict=True))}, told))
             for one in product(*(_LIKELY[name] for name in names))
@@ -311,7 +311,7 @@ class LaunchFile:
         if not best[0] and {*SPLITS} & {*chosen.imported.assumed}:
             least = max(one.rank for one in tried)
             chosen = next(one for one in tried if one.rank == least)
-            why = "the fewest that bring the memory of each down, and it does not fit there"
+            why = "the fewest with the lowest memory per GPU; it does not fit"
         why += ", in whole nodes" if step > 1 else ""
         values = {"num_gpus": chosen.num_gpus}
         imported = chosen.imported.completed(values, {"num_gpus": why})

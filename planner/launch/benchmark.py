@@ -68,9 +68,9 @@ def length_notes(
         return (f"equal lengths: the tool would vary the common prefix too; {planned}",)
     notes = []
     if engine in _ONE_RANGE and input_variation != output_variation:
-        notes.append(f"the tool has one range for prompts and answers: of their mean; {planned}")
+        notes.append(f"the tool has one range for both lengths: their mean is used; {planned}")
     if max(varied) * _ROOT > _WIDEST:
-        notes.append(f"lengths are drawn evenly, which varies by 57% at most; {planned}")
+        notes.append(f"lengths are drawn uniformly, which varies by 57% at most; {planned}")
     return tuple(notes)
 
 

@@ -174,7 +174,7 @@ def in_chart(
     notes: tuple[str, ...] = (f"Its templates are filled with the values of {chart.name}.",)
     if left_out:
         told = "; ".join(left_out[:_MOST_TOLD])
-        notes += (f"Of its templates this is left out, as it is not understood: {told}.",)
+        notes += (f"Parts of its templates that are not understood, left out: {told}.",)
     found = []
     for one in read(chart / "values.yaml", text):
         path, _ = places[min(one.line, len(places)) - 1]

@@ -29,7 +29,7 @@ _REASONS = {
     "NVTE_FLASH_ATTN": "the attention kernel that was predicted",
     "NVTE_FUSED_ATTN": "the attention kernel that was predicted",
     "VLLM_USE_V1": "the scheduler that was predicted",
-    "UCX_TLS": "how the cache travels between workers",
+    "UCX_TLS": "how the cache is sent between workers",
 }
 _OF_TARGET = "as this version needs it"
 
@@ -100,7 +100,7 @@ def _threads(job: Job, process: Process) -> list[Assumed]:
     if not job.is_training or job["offload"] != "optimizer" or not process.gpus_per_node:
         return []
     text = f"${{OMP_NUM_THREADS:-$(($(nproc) / {process.gpus_per_node}))}}"
-    reason = "the optimizer runs on all cores of the host; a launcher leaves a process one"
+    reason = "the optimizer runs on all cores of the host; launchers give each process one"
     return [Assumed(name="OMP_NUM_THREADS", text=text, reason=reason, is_shell=True)]
 
 
@@ -165,12 +165,12 @@ def heading(
     lines += _part("Predicted, with the interval that holds 90 % of published runs", _numbers(job))
     lines += _part("Links assumed", fabric(job))
     lines += _part(f"{target.title} cannot express", map(str, draft.unexpressed))
-    lines += _part("Left to you or to the framework", map(str, draft.left))
+    lines += _part("Left to you or the framework", map(str, draft.left))
     notes = (*draft.notes, *(note for process in processes for note in process.notes))
     lines += _part("Notes", dict.fromkeys(notes))
     asked = [
         f"{one.name}: {one.meaning}"
-        + ("" if one.default is None else f" ({one.default} where you do not)")
+        + ("" if one.default is None else f" ({one.default} by default)")
         for one in variables_of(processes)
     ]
     lines += _part("What you set", [*asked, *also])
@@ -243,5 +243,5 @@ def _numbers(job: Job) -> list[str]:
         found.append(words)
     chance = fit_probability(job.row)
     if math.isfinite(chance):
-        found.append(f"it fits with a probability of {percent(chance)}")
+        found.append(f"it fits, {percent(chance)} likely")
     return found

@@ -74,7 +74,7 @@ def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, 
         if given.option in answers.used:
             found.append(_made(given, Status.UNDERSTOOD, ""))
         elif given.option in answers.ignored:
-            found.append(_made(given, Status.IGNORED, "no part of what is predicted"))
+            found.append(_made(given, Status.IGNORED, "not used in the prediction"))
         else:
             found.append(_unknown(target, reading, given))
     return tuple(sorted(found, key=lambda line: (line.line, line.option)))
@@ -121,18 +121,18 @@ def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> L
         is_known = given.option in answers.ignored
         if not is_known and target.options.find(given.option) is None:
             return _unknown(target, reading, given)
-        status, meaning = Status.IGNORED, "no part of what is predicted"
+        status, meaning = Status.IGNORED, "not used in the prediction"
     elif given.unknown or None in given.texts:
-        status, meaning = Status.OPEN, given.unknown or "text alone does not tell it"
+        status, meaning = Status.OPEN, given.unknown or "the file alone does not say"
     elif told:
         meaning = ", ".join(f"{one.parameter} = {one.value}" for one in told)
         status = Status.UNDERSTOOD
     elif given.option in answers.used:
         status, meaning = Status.UNDERSTOOD, ""
     elif any(row.role == "is" and row.parameter not in reading.meanings for row in rows):
-        status, meaning = Status.OPEN, "a value that planner knows nothing of"
+        status, meaning = Status.OPEN, "a value unknown to planner"
     else:
-        status, meaning = Status.UNDERSTOOD, "goes with the others"
+        status, meaning = Status.UNDERSTOOD, "belongs to the others"
     return _made(given, status, meaning)
 
 
@@ -304,7 +304,7 @@ class Imported:
         reasons = "".join(f"\n  {line}" for line in self.of(Status.OPEN))
         named = f" Its text names {', '.join(likely[:_MOST_LIKELY])}." if likely else ""
         raise LaunchError(
-            f"{self.path} does not tell {words}: give it beside --from.{named}{reasons}"
+            f"{self.path} does not give {words}: give it with --from.{named}{reasons}"
         )
 
 
@@ -359,9 +359,9 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     load = found.load.values()
     values |= {name: one.single for name, one in found.load.items() if name in asks and one.single}
     if senders := [one.line for one in load if one.single]:
-        notes.append(f"Requests are those that line {max(senders)} sends.")
+        notes.append(f"The load is taken from line {max(senders)}.")
     if open_load := ", ".join(one.option for one in load if one.single is None):
-        notes.append(f"Of the requests text alone does not tell {open_load}.")
+        notes.append(f"Not known from the file about the load: {open_load}.")
     kind = workload_of(answers.workload).profile_kind
     if kind not in values and target.profiles:
         values[kind] = target.profiles[0]
@@ -420,7 +420,7 @@ def require_counts(reading: Reading) -> None:
         if len(text) > _DIGITS or not int(term.least or 0) <= int(text) <= LARGEST:
             said = " ".join(meaning.options) or name
             raise LaunchError(
-                f"{reading.place}: {said} {shown(meaning.value)} is no "
+                f"{reading.place}: {said} {shown(meaning.value)} is not a "
                 f"number from {term.least or 0} to {LARGEST:,}: change it."
             )
 
@@ -441,7 +441,7 @@ def _profile(
     read_at = f"Version read: {version.number} (line {version.line})"
     profile = version.profile(catalogue, vendor)
     if profile is None and has_profiles(version.tool, catalogue):
-        told = f"{read_at}: no profile is of it, so that of {usual} is taken."
+        told = f"{read_at}: it has no profile, {usual} is used."
     else:
         told = f"{read_at}: profile {profile or usual}."
     return profile or usual, " ".join(filter(None, (told, version.unmeasured)))
@@ -451,7 +451,7 @@ def _repeated(target: Target, found: Found) -> list[str]:
     """What is said of options of the plan that are given twice."""
     return [
         f"{given.option} stands in line {given.line} and again in line "
-        f"{found.options[given.option].line}, which counts."
+        f"{found.options[given.option].line}, which is used."
         for given in found.repeated
         if given.option in target.table.options and given.texts != found.options[given.option].texts
     ]
@@ -474,7 +474,7 @@ def _model(
     if shape.get("vocab_size") is None:
         shape = {**shape, "vocab_size": _USUAL_VOCABULARY}
         assumed = (
-            " The vocabulary is the tokenizer's, which the file does not tell: "
+            " The vocabulary is the tokenizer's, which the file does not give: "
             f"{_USUAL_VOCABULARY:,}, that of Llama 3, is assumed; only embedding and logits depend "
             "on it."
         )
@@ -497,7 +497,7 @@ def _unpredicted(values: Mapping[str, object], catalogue: Catalogue) -> list[str
         return []
     words = " and ".join(lacking)
     return [
-        f"The prediction of {profile.name} knows no {words}, which the file has and may run with: "
+        f"The prediction of {profile.name} has no {words}, which the file has and may run with: "
         "--framework names one that does."
     ]
 
@@ -507,7 +507,7 @@ def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) ->
     notes = []
     named = str(values.get("model", ""))  # of /path/to/Qwen3-8B the end is a model all the same
     if _TO_FILL_IN.fullmatch(named) and checkpoint_of(named, specs).model is None:
-        notes.append(f"{values.pop('model')} is a place to fill in.")
+        notes.append(f"{values.pop('model')} is a placeholder.")
     checkpoint = _checkpoint(values.get("model"), specs)
     if checkpoint is None:
         return notes
@@ -521,7 +521,7 @@ def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) ->
         )
         values["model"] = near
     elif str(values["model"]).startswith(_FOLDERS):
-        notes.append(f"No model is known by the name of {values.pop('model')}.")
+        notes.append(f"Unknown model {values.pop('model')}.")
     if checkpoint.quantization and "quantization" in answers.defaults:
         values["quantization"] = checkpoint.quantization
     return notes

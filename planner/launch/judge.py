@@ -61,7 +61,7 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
     if room is None:
         return plan, found, ()
     plan = one_configuration(_with_cap(request, room), burst)
-    note = f"Its cache has room for {room:,} requests at once, not for {int(_first(cap)):,}."
+    note = f"Its cache holds {room:,} requests at once, not for {int(_first(cap)):,}."
     return plan, evaluated(plan, burst), (note,)
 
 

@@ -119,7 +119,7 @@ def said_alone(sent: Found) -> str:
     return (
         f"{sent.name}: line {sent.line}: sends requests to a server that it does not start: give "
         f"the file that starts one, or a folder of both. Of the requests it says "
-        f"{' '.join(words) or 'nothing that text alone tells'}."
+        f"{' '.join(words) or 'nothing'}."
     )
 
 

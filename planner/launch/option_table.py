@@ -442,7 +442,7 @@ class Wording:
         one has a value; ``sum``: ``into`` is that of the numbers of the options, ``batch``: what
         makes its number of samples a step; ``shape``: a size of the model, and its word in
         ``config.json``; ``used``: the program's module reads it; ``ignored``:
-        no part of what is predicted
+        not used in the prediction
     ``option``
         as the program spells it, without hyphens before it
     ``text``, ``into``, ``word``, ``term``, ``note``

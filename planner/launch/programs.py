@@ -147,7 +147,7 @@ def _given(option: str, value: Value, line: int) -> Given:
 
 
 def _why(value: Untold | Call) -> str:
-    return value.why if isinstance(value, Untold) else f"{value.name}(...) is no plain value"
+    return value.why if isinstance(value, Untold) else f"{value.name}(...) is not a plain value"
 
 
 def _text(value: Value) -> str:
@@ -528,7 +528,7 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
             and last not in ("LoraConfig", "PeftConfig")
         ):
             raise LaunchError(
-                f"{name}: line {one.line}: {last} of PEFT is not predicted in a program: "
+                f"{name}: line {one.line}: {last} of PEFT is not supported in a program: "
                 "LoraConfig is."
             )
     lora = next((one for one in calls if one.ends("LoraConfig")), None)

@@ -148,7 +148,7 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
         return
     if path.suffix.lower() == _PAGE:
         raise LaunchError(
-            f"{path}: is a page: put the command that it shows into a file of its own, such as "
+            f"{path}: is a document: put the command that it shows into its own file, such as "
             "run.sh."
         )
     yield from _of_script(path, text)
@@ -408,7 +408,7 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
         positional=tuple(arguments.positional),
         environment={name: given_by(name, word) for name, word in inner.environment.items()},
         world=inner.world,
-        notes=(f"{inner.front} is read as the {target.title} that it starts.",) * bool(inner.front),
+        notes=(f"{inner.front} is read as {target.title}, which it starts.",) * bool(inner.front),
         files=_files(path, script, [*arguments.options.values(), *arguments.positional, *short]),
     )
 
@@ -518,13 +518,13 @@ def nothing_found(path: Path, text: str) -> str:
     """What a file without a launch does, as far as that helps."""
     known = ", ".join(readers())
     if path.suffix.lower() in PROSE:
-        return f"{path}: none of its blocks of code starts something that planner knows: {known}."
+        return f"{path}: no code block starts anything supported. Supported: {known}."
     if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
         return nothing_called(path, _called(path, text)[0])
     if path.suffix.lower() in _DOCUMENTS:
         if own := refused((), text):
             return f"{path}: {own}"
-        return f"{path}: is no document of a tool that planner knows. It knows: {known}."
+        return f"{path}: is not a file of a supported tool. Supported: {known}."
     commands = inner_commands(read_script(text, {}, path.name))
     for place, code in filter(None, (_beside(path, one.words, (_PROGRAM,)) for one in commands)):
         calls = calls_of(code, place.name)
@@ -539,7 +539,7 @@ def nothing_found(path: Path, text: str) -> str:
         return f"{path}: {own}"
     names = [name for name in programs if name][:_MOST_NAMED]
     does = f"it runs {', '.join(names)}" if names else "it runs no program"
-    return f"{path}: starts nothing that planner knows: {does}. It knows: {known}."
+    return f"{path}: starts nothing that is supported: {does}. Supported: {known}."
 
 
 def read_launch(
@@ -622,7 +622,7 @@ def _of_folder(folder: Path) -> list[tuple[Path, Found]]:
     read = {Path(name).name for _, one in found for name in one.files}
     found = [(path, one) for path, one in found if path.name not in read]
     if not found:
-        raise LaunchError(f"{folder}: none of its files starts something that planner knows.")
+        raise LaunchError(f"{folder}: no file in it starts anything supported.")
     return found
 
 
@@ -639,7 +639,7 @@ def _noted(one: Imported, several: Sequence[Imported]) -> Imported:
     if len(several) == 1:
         return one
     others = "; ".join(_places(several)[:_MOST_NAMED])
-    note = f"The file starts {len(several)} different things, of which this is one: {others}."
+    note = f"The file starts {len(several)} different things, this is one of them: {others}."
     return replace(one, notes=(*one.notes, note))
 
 
@@ -654,7 +654,7 @@ def _complete(one: Imported, specs: Path | None) -> Imported:
     twin = imported(one.path, one.target, replace(one.found, options=options), specs)
     note = (
         f"It starts the {own} workers alone: as many {other} workers are taken to be like them. "
-        "The directory with both files tells."
+        "Give the directory with both files to be sure."
     )
     both = pair((twin, 1), (one, 1)) if own == "decode" else pair((one, 1), (twin, 1))
     return replace(both, found=one.found, notes=(note, *both.notes))

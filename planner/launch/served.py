@@ -66,7 +66,7 @@ class Told(Gathered):
         Raises
         ------
         LaunchError
-            The total is no multiple of what one server takes.
+            The total is not a multiple of what one server takes.
         """
         given = self.reading.found.world.num_gpus
         total = whole(given.texts[0]) if given is not None and given.texts else None
@@ -211,14 +211,14 @@ def _model_name(told: Told, engine: Engine) -> str | None:
     served = told.reading.text("--served-model-name") or told.reading.text("served-model-name")
     others = {
         f"it serves as {served}": served,
-        f"{name} is short for it": nicknamed(name or ""),
+        f"{name} is an abbreviation of it": nicknamed(name or ""),
         f"the file is called {found.name}": nicknamed(found.name) or stem,
     }
     if name:
         others.popitem()
     for why, other in others.items():
         if other and known_model(other) is not None:
-            told.notes.append(f"The model is taken to be {other}: {why}.")
+            told.notes.append(f"The model is assumed to be {other}: {why}.")
             return other
     return name
 
@@ -257,7 +257,8 @@ def put_drafts(told: Told, drafted: Drafted | None, model: ModelSpec | None) -> 
     if drafted.steps is not None:
         told.values["draft_steps"] = drafted.steps
     told.notes.append(
-        "Tokens are drafted: give --acceptance-rate, the probability that one is accepted."
+        "It uses speculative decoding: give --acceptance-rate, the probability that a "
+        "drafted token is accepted."
     )
     if drafted.is_model and known_model(drafted.path) is not None:
         told.values["draft_model"] = checkpoint_of(drafted.path).model
@@ -282,7 +283,7 @@ def put_model(told: Told, name: str | None) -> ModelSpec | None:
     if name and (model is not None or _REPOSITORY.fullmatch(name)):
         told.values["model"] = name
     elif name:
-        told.notes.append(f"Which model {name} is, its name does not tell.")
+        told.notes.append(f"The model is not known from the name {name}.")
     return model
 
 
@@ -307,7 +308,7 @@ def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> N
         told.assume("quantization", dense, why)
         told.assume("expert_quantization", experts, why)
         return
-    why = "the published checkpoint" if model else "16 bit, as no option says otherwise"
+    why = "the published checkpoint" if model else "16 bit by default"
     dense, experts = stored_types(model) if model else (_SIXTEEN_BIT, _SIXTEEN_BIT)
     told.assume("quantization", dense, why)
     told.assume("expert_quantization", experts, why)
@@ -395,7 +396,7 @@ def put_adapters(told: Told, switches: Sequence[str]) -> None:
         told.values["lora_targets"] = str(targets_of(names))
     if switches:
         told.notes.append(
-            "All requests are taken to use an adapter, as many different ones as fit."
+            "All requests are assumed to use an adapter, as many different ones as fit."
         )
 
 
@@ -470,7 +471,7 @@ def server_told(reading: Reading, engine: Engine, pool: str) -> Told:
     amount = reading.text(engine.host_cache)
     if reading.has(engine.host_cache) and (amount is None or fraction(amount)):
         told.notes.append(
-            "What leaves the cache of a GPU is kept in host memory; its share is not known."
+            "Cache evicted from a GPU is kept in host memory; the share is not known."
         )
     put_offload(told, model, engine.weights_on_host)
     longest = whole(reading.value("max_model_len"))
@@ -518,5 +519,6 @@ def _put_batch(told: Told, engine: Engine, ranks: int, pool: str) -> None:
         told.values["redundant_experts"] = copies
     if reading.value("prefix_caching") == "true" and engine.finds_prefixes(reading):
         told.notes.append(
-            "Prefixes are cached: give --prefix-cache-hit-rate, the share of prompts found there."
+            "Prefix caching is on: give --prefix-cache-hit-rate, the share of prompt tokens "
+            "found in the cache."
         )

@@ -471,7 +471,7 @@ def target_modules(job: Job, *, says_all: bool) -> list[Argument]:
 
 _OF_POOL = ("checkpoint_quantization",)
 _NO_ROUTER = (
-    "The engine brings no router for replicas: any balancer of HTTP in front of them will do. The "
+    "The engine brings no router for replicas: any HTTP load balancer will do. The "
     "benchmark measures the first of them under its share of the load."
 )
 

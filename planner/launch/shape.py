@@ -47,7 +47,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     is_compressed = attention is not None and attention.kind is AttentionKind.COMPRESSED
     has_state = attention is not None and (attention.has_state or main.state is not None)
     if attention is None or forward is None or has_state or is_compressed:
-        raise LaunchError(f"{model.name}: its layers differ; only a checkpoint can describe them.")
+        raise LaunchError(f"{model.name}: its layers differ, only a checkpoint can describe them.")
     is_latent = attention.kind is AttentionKind.LATENT
     rope = attention.qk_rope_head_dim
     experts = forward.num_experts
@@ -134,7 +134,7 @@ def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
     first, *rest = model.layer_groups
     kinds = [first, *(group for group in rest if group.feed_forward != first.feed_forward)]
     if len(kinds) > 2 or any(group.mixers != first.mixers for group in rest):
-        raise LaunchError(f"{model.name}: its layers differ; only a checkpoint can describe them.")
+        raise LaunchError(f"{model.name}: its layers differ, only a checkpoint can describe them.")
     if len(kinds) == 1:
         return None, first
     if first.num_experts:

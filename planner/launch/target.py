@@ -149,7 +149,7 @@ class Draft:
 
 
 def _unwritten(job: Job, _: Settings) -> Draft:
-    raise LaunchError(f"Its files are read and not written: start the plan to {job.workload} else.")
+    raise LaunchError(f"Its files are only read: choose another target to {job.workload}.")
 
 
 def changes_nothing(_: Found, __: Changes) -> tuple[Changes, Changes]:
@@ -233,7 +233,7 @@ class Target:
         """
         if job.workload not in self.workloads:
             raise LaunchError(
-                f"{self.title} starts no plan to {job.workload}: choose another target."
+                f"{self.title} cannot start a plan to {job.workload}: choose another target."
             )
         name = job.profile.name
         *others, last = self.profiles or ("",)
@@ -241,13 +241,13 @@ class Target:
         is_own = name in self.profiles or self.is_of_release(job.profile)
         if self.profiles and not is_own:
             raise LaunchError(
-                f"The plan is of {name}; {self.title} is predicted as {own}: "
+                f"The plan is for {name}; {self.title} is predicted as {own}: "
                 "search with that --framework or --engine, or choose another target."
             )
         settings = self.settings(job)
         draft = self.draft(job, settings)
         known = name in (*self.profiles, *self.nearest)
-        notes = () if known else (f"Times and memory are predicted as of {name}.",)
+        notes = () if known else (f"Times and memory are predicted as for {name}.",)
         return replace(
             draft,
             unexpressed=(*settings.unexpressed, *draft.unexpressed),
@@ -280,7 +280,7 @@ def gathered(reading: Reading, tool: str, workload: str = "train") -> Gathered:
     for name in found.values:
         meaning = reading.meanings[name]
         if meaning.note:
-            found.defaults[name] = f"{meaning.value}, as {tool} does without an option"
+            found.defaults[name] = f"{meaning.value}, {tool}'s default"
     return found
 
 

@@ -190,7 +190,7 @@ def _refuse_others(folder: Path, files: Sequence[File], known: dict[str, str]) -
         text = _text(path)
         if text != file.text and known.get(file.name) != _digest(text):
             raise OutputError(
-                f"{path}: is not as planner wrote it: nothing was written. Move it away, or give "
+                f"{path}: was changed since planner wrote it: nothing is written. Move it, or give "
                 "another --output."
             )
 

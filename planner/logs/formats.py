@@ -100,8 +100,7 @@ def read_log(path: Path, name: str | None = None) -> Reading:
     """
     if name is not None and name not in NAMES:
         raise LaunchError(
-            f"There is no format of logs {name!r}.{did_you_mean(name, NAMES)} "
-            f"There are {', '.join(NAMES)}."
+            f"Unknown log format {name!r}.{did_you_mean(name, NAMES)} There are {', '.join(NAMES)}."
         )
     log = Log(_file_in(path) if os.path.isdir(path) else path)
     reading = _of_objects(log, name)
@@ -124,7 +123,7 @@ def read_log(path: Path, name: str | None = None) -> Reading:
             values={OUT_OF_MEMORY: 1.0},
         )
     elif ran_out:
-        reading = replace(reading, notes=(*reading.notes, "the run ran out of memory at last"))
+        reading = replace(reading, notes=(*reading.notes, "the run ran out of memory at the end"))
     if log.cut:
         reading = replace(reading, notes=(*reading.notes, "the end of the file is cut off"))
     return reading
@@ -174,7 +173,7 @@ def _nothing(log: Log, name: str | None) -> str:
     words = "".join(f"\n  {one.name}: {one.says}" for one in looked)
     cut = " The end of the file is cut off." if log.cut else ""
     return (
-        f"{log.path}: no step and no result of a benchmark is in it.{cut} It was looked for{words}"
+        f"{log.path}: no step and no result of a benchmark is in it.{cut} It looked for{words}"
         "\n`planner launch` writes the options that make a framework print them, and the command "
         "of a benchmark."
     )

@@ -260,9 +260,9 @@ def steady_state(steps: Sequence[Step], quantity: str) -> Steady:
         notes.append(f"lines of other global batch sizes ({words}) are left out: {batch} came last")
     if len(attempts) > 1:
         starts = ", ".join(str(attempt[0].number) for attempt in attempts[1:])
-        notes.append(f"the run started again at step {starts}: each start warms up anew")
+        notes.append(f"the run restarted at step {starts}: each start has its own warm-up")
     if not warmup:
-        notes.append("there is one line only: warm-up is in it")
+        notes.append("there is only one line: it includes warm-up")
     notes += _about_outliers(kept, middle, quantity)
     lines = len(values)
     return Steady(value=middle, low=low, high=high, lines=lines, warmup=warmup, notes=tuple(notes))

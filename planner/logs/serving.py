@@ -154,7 +154,7 @@ def _lengths(given: object) -> list[float]:
 def _notes(numbers: Mapping[str, float]) -> Iterator[str]:
     """Requests that failed, and rates that are not the totals over the time."""
     if failed := numbers.get("failed"):
-        yield f"{failed:.0f} requests failed: the others had more of the engine to themselves"
+        yield f"{failed:.0f} requests failed: the others had more of the engine's capacity"
     duration = numbers.get("duration")
     totals = {
         "request_throughput": "completed",

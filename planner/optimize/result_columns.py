@@ -9,7 +9,8 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray, Numeric, ranking
 from planner.base.cells import number_in
-from planner.confidence.intervals import Confidence
+from planner.confidence.intervals import FIXED, Confidence
+from planner.formulas.power import ranges_of_products
 from planner.optimize.source import Column, Columns, Source
 from planner.question.terms import ending_of, glossary, terms_about
 
@@ -29,6 +30,7 @@ _CAPACITY = "capacity_requests_per_s"
 _CAPACITIES = (_CAPACITY, f"{_CAPACITY}_per_gpu")
 _OF_RATES = {name for names in FOLLOWING["throughput"] for name in names} - {*_CAPACITIES}
 _UTILIZATION = "model_flops_utilization"
+_MONEY = {term.column for term in glossary().values() if term.type == "usd" and term.errs}
 _OF_STEPS = ("step_time", "calendar_time")
 _UNKNOWN = (np.nan, np.nan)
 
@@ -63,6 +65,9 @@ def intervals(row: Mapping[str, object], sure: Confidence | None) -> dict[str, t
             value = number_in(row, name)
             ends = value * least, value * most
             low_end, high_end = ends if name in same else _inverse(value, least, most)
+            if name in _MONEY and sure is not None and value:
+                factors = float(low_end / value), float(high_end / value)
+                low_end, high_end = (value * factor for factor in sure.of_money(factors))
             found[name] = float(low_end), float(high_end)
     return found
 
@@ -142,8 +147,22 @@ def _with_intervals(table: Columns, sources: Sequence[Source], which: int | Inde
             is_same = column in same
             least, most = _of_load(table, column, low, high)
             ends = (values * least, values * most) if is_same else _inverse(values, least, most)
+            if column in _MONEY:
+                ends = _with_prices(values, ends, [sure[one] for one in of_row])
             found.update(zip(ends_of(column), map(np.asarray, ends), strict=True))
     return found
+
+
+def _with_prices(
+    values: FloatArray, ends: tuple[Numeric, Numeric], sure: Sequence[Confidence | None]
+) -> tuple[Numeric, Numeric]:
+    """The ends of money, with what its price may be else, as `Confidence.of_money`."""
+    is_fixed = np.array([one is not None and one.cost_is_fixed for one in sure])
+    prices = np.array([one.price if one else FIXED for one in sure]).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own = [np.where(is_fixed, 1.0, end / values) for end in ends]
+        low, high = ranges_of_products((own[0], own[1]), (prices[0], prices[1]))
+    return values * low, values * high
 
 
 def fit_probability(row: Mapping[str, object]) -> float:

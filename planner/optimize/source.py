@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Item, Numeric, Values
 from planner.base.cells import Row, Value
 from planner.base.records import record
-from planner.confidence.intervals import Confidence
+from planner.confidence.intervals import FIXED, Confidence
 from planner.confidence.plans import confidence
 from planner.configurations.enumerate import Factor, Table, steps_of
 from planner.configurations.table import ConfigurationTable, Reason, pick, positions_at
@@ -263,6 +263,14 @@ class Block:
     num_rows: int
 
 
+def with_prices(sure: Confidence, sites: Sequence[Site]) -> Confidence:
+    """The same with what is known of the prices of the sites."""
+    spreads = [site.offer.spread for site in sites if site.offer is not None] or [FIXED]
+    price = min(low for low, _ in spreads), max(high for _, high in spreads)
+    is_fixed = bool(sites) and not any(site.follows_time for site in sites)
+    return replace(sure, price=price, cost_is_fixed=is_fixed)
+
+
 class Source(ABC):
     """The configurations of one GPU, one framework or engine, one mode.
 
@@ -333,7 +341,8 @@ class Source(ABC):
         published.
         """
         if num_gpus not in self._sure:
-            self._sure[num_gpus] = self._confidence(num_gpus)
+            sure = self._confidence(num_gpus)
+            self._sure[num_gpus] = sure and with_prices(sure, self.sites)
         return self._sure[num_gpus]
 
     @cached_property
@@ -354,8 +363,9 @@ class Source(ABC):
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """On what terms its GPUs run, of each kind."""
-        return (self.site,)
+        """On what terms its GPUs run, of each kind; none where that is no question."""
+        site = getattr(self, "site", None)
+        return () if site is None else (site,)
 
     @property
     def pace(self) -> Hashable:

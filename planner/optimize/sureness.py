@@ -36,14 +36,8 @@ def factor_at(sure: Confidence | None, name: str, confidence: float, sign: int) 
     """The same with the confidence in predictions known."""
     if confidence == MEDIAN or _mean_of(name) not in _followed():
         return 1.0
-    quantity, in_proportion = _followed()[_mean_of(name)]
-    ends = sure.factors.get(quantity) if sure else None
-    if ends is None:
-        return None
-    if in_proportion:
-        return quantile(ends, confidence, sign)
-    inverse = quantile(ends, confidence, -sign)
-    return None if inverse is None else 1 / inverse
+    ends = _ends(sure, name)
+    return None if ends is None else quantile(ends, confidence, sign)
 
 
 def sure_value(candidates: Candidates, name: str, confidence: float, sign: int) -> FloatArray:
@@ -68,15 +62,24 @@ def limit_chance(candidates: Candidates, name: str, bound: float, sign: int) -> 
     sure = candidates.source.confidence(float(np.ravel(candidates.value("num_gpus"))[0]))
     total, low, high = 0.0, 0.0, 0.0
     for followed, part in candidates.addends(name).items():
-        quantity, in_proportion = _followed().get(_mean_of(followed), ("", True))
-        ends = sure.factors.get(quantity) if sure else None
-        if ends is None or not ends[0] > 0:
+        ends = _ends(sure, followed)
+        if ends is None:
             return math.nan
         value = float(np.ravel(part)[0])
-        below, above = ends if in_proportion else (1 / ends[1], 1 / ends[0])
+        below, above = ends
         total, low, high = total + value, low + value * below, high + value * above
     kept = chance_below(bound, total, (low, high))
     return kept if sign > 0 else 1 - kept
+
+
+def _ends(sure: Confidence | None, name: str) -> tuple[float, float] | None:
+    """The factors on a limited quantity between which its errors lie; None where none are known."""
+    quantity, in_proportion = _followed().get(_mean_of(name), ("", True))
+    ends = sure.factors.get(quantity) if sure else None
+    if sure is None or ends is None or not ends[0] > 0:
+        return None
+    ends = ends if in_proportion else (1 / ends[1], 1 / ends[0])
+    return sure.of_money(ends) if glossary()[_mean_of(name)].type == "usd" else ends
 
 
 def _mean_of(name: str) -> str:

@@ -39,7 +39,7 @@ def assumptions(
     blocks: list[Block] = []
     if defaults := known.get("defaults"):
         rows = [(name.replace("_", " "), str(value)) for name, value in defaults.items()]
-        caption = "Not given, so chosen"
+        caption = "Not given, assumed"
         table = grid(("question", "chosen"), rows, words=(0, 1), name="defaults", caption=caption)
         blocks.append(table)
     if line := text.assumed_in_short([*map(str, known.get("assumed") or ())]):
@@ -136,11 +136,9 @@ def _words(value: object) -> str:
 CHANGES = "What would change the answer?"
 """The title of the section of open facts and of what other hardware or questions would give."""
 
-_NOTHING = "Nothing that nobody gave moves the answer by more than 10 %."
-_HELD = "The intervals on this page hold each of these, one at a time."
-_OTHER_SPECS = (
-    "Specs have changed since, so that nothing is predicted anew here: planner explain does it."
-)
+_NOTHING = "No assumption moves the answer by more than 10 %."
+_HELD = "The intervals on this page include each of these, one at a time."
+_OTHER_SPECS = "Specs have changed since, so nothing is predicted again here: planner explain does."
 
 
 def facts_of(document: Document) -> list[MovingFact]:
@@ -163,7 +161,7 @@ def facts_section(wording: Wording, facts: Sequence[MovingFact]) -> Section:
         (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(moved_words(wording, fact)))
         for fact in facts
     ]
-    heads, caption = ("fact", "assumed", "tried", "then"), "Not given, and it matters"
+    heads, caption = ("unknown", "assumed", "tried", "effect"), "Not given, and relevant"
     table = grid(heads, rows, words=range(len(heads)), name="facts", caption=caption)
     held = [said(_HELD)] if any(fact.ends for fact in facts) else []
     return Section(title=CHANGES, blocks=[table if rows else said(_NOTHING), *held])
@@ -186,7 +184,7 @@ def predicted_anew(page: Page, pinned: PinnedPlan) -> Page:
             explained = Explanation(plan=plan, found=found)
             changes = [*sensitivities_blocks(explained, is_full=False)]
     except PlannerError as error:  # a file or a folder of specs is no longer there
-        changes = [said(f"Not predicted anew: {error}")]
+        changes = [said(f"Not predicted again: {error}")]
     sections: list[Section] = []
     for one in page.sections:
         if one.title == CHANGES:

@@ -67,7 +67,7 @@ class Document:
         if found is None:
             return None
         if not isinstance(found, Mapping):
-            raise SpecError(f"{self.where}: its part {part} is no row.")
+            raise SpecError(f"{self.where}: its part {part} is not a row.")
         return Row(read_row(self.where, found), self.row_name)
 
     def part(self, name: str, kind: type[Any]) -> Any:
@@ -92,7 +92,7 @@ class Document:
             It is no result, or damaged.
         """
         if not isinstance(table, Mapping) or not isinstance(table.get("rows"), list):
-            raise SpecError(f"{where}: is no result of planner: {_WANTED}.")
+            raise SpecError(f"{where}: is not a result of planner: {_WANTED}.")
         manifest = table.get("manifest")
         if not isinstance(manifest, Mapping) or "version" not in manifest:
             raise SpecError(f"{where}: has no manifest: {_WANTED}.")
@@ -123,7 +123,7 @@ def read_row(where: str, row: object) -> dict[str, Any]:
         It is no row, a cell is no word or number, or none of its column.
     """
     if not isinstance(row, Mapping):
-        raise SpecError(f"{where}: a row is no object.")
+        raise SpecError(f"{where}: a row is not an object.")
     try:
         return {name: cell_reader(name)(value) for name, value in row.items()}
     except SearchSpaceError as error:
@@ -149,7 +149,7 @@ def _kind(where: str, rows: Sequence[Mapping[str, object]], more: Mapping[str, o
             return kind
     if set(rows[0]) >= _OF_SIZE or "answer" in more:
         return SIZE
-    raise SpecError(f"{where}: is no result that a page can be made of: {_WANTED}.")
+    raise SpecError(f"{where}: no page can be made of this result: {_WANTED}.")
 
 
 def numbers(values: Iterable[object]) -> list[float]:

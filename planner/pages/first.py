@@ -11,6 +11,7 @@ from planner.base import text
 from planner.pages.document import numbers
 from planner.question.terms import glossary, term_of_column, terms_about
 from planner.show.page import BEST, TIE, Evidence, Figure, Page, Rank, Ranks, Table
+from planner.show.views.sure import evidence as evidence_words
 from planner.show.views.sure import says_nothing, ties
 from planner.show.views.told import (
     Ends,
@@ -52,11 +53,11 @@ _OTHERS = (
 _BATCHES = ("global_batch_size", "batch_size", "concurrency")
 _FIGURES = 3
 
-_EVIDENCE: Mapping[str, tuple[str, str]] = {
-    "measured": ("measured", "measured runs of this software on such GPUs"),
-    "transferred": ("similar hardware", "measured runs of this software or of such GPUs"),
-    "roofline": ("computed", "no measured run of this software or of such GPUs"),
-    "assumed": ("assumed", "no measured run, and what its kernels reach is assumed"),
+_EVIDENCE: Mapping[str, str] = {
+    "measured": "measured runs of this software on such GPUs",
+    "transferred": "measured runs of this software or of such GPUs",
+    "roofline": "no measured run of this software or of such GPUs",
+    "assumed": "no measured run, and what its kernels reach is assumed",
 }
 
 
@@ -116,8 +117,7 @@ def _figure(row: AnyRow, name: str, ends: Mapping[str, Ends]) -> Figure:
 
 
 def _chance(name: str, share: float, title: str) -> Figure:
-    words = text.chance(share).replace("more than ", "> ").replace("less than ", "< ")
-    return Figure(name=name, text=words, between="of runs like this", title=title)
+    return Figure(name=name, text=text.chance(share), between="of runs like this", title=title)
 
 
 def _meaning(column: str) -> str:
@@ -144,10 +144,13 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
     level, _, more = str(basis or "").partition(", ")
     if level not in _EVIDENCE:
         return None
-    words, title = _EVIDENCE[level]
     count = f"{text.count(runs)} on this very GPU" if isinstance(runs, int) and runs else ""
     proven = "not proven" if runs == 0 else count
-    return Evidence(level=level, text=words, title="; ".join(filter(None, (title, more, proven))))
+    return Evidence(
+        level=level,
+        text=evidence_words(level),
+        title="; ".join(filter(None, (_EVIDENCE[level], more, proven))),
+    )
 
 
 def hints(workload: Workload, row: AnyRow) -> dict[str, str]:

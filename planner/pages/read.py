@@ -349,7 +349,7 @@ def _front(document: Document, row: Row, goals: Sequence[str], factor: float) ->
             "Intervals are those with what was assumed; the answer's hold what nobody gave."
         )
     if TIE in marks:
-        notes.append(f"~ tied with the best within x{factor:.2f}: runs do not tell them apart.")
+        notes.append(f"~ tied with the best within x{factor:.2f}.")
     names = " and ".join(label(name) for name in goals)
     table = make_table("front", f"No plan beats these in {names}", workload, rows, columns, marks,
                        notes)  # fmt: skip

@@ -65,13 +65,15 @@ from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
 from planner.sweeps.screen import (
     BRACKETS,
-    TITLES,
+    alike_lines,
     best_words,
     by_group,
     counts_lines,
     found_blocks,
     group_title,
+    headlines,
     marks_lines,
+    money_lines,
     nowhere_lines,
     plan_in_short,
     where,
@@ -122,13 +124,17 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     asked = [*filter(None, [plan.description]), *counts_lines(sweep, summary)]
     varied = [AXES.get(name) or name.replace("_", " ") for name in plan.varied]
     models = text.listed(dict.fromkeys(group.model for group in groups)) or plan.name
-    priced = [(group, group.best[COST]) for group in groups if COST in group.best]
+    priced = [
+        (group, [row for measure, _, row in group.headlines if measure == COST][-1])
+        for group in groups
+        if COST in group.best
+    ]  # the last is the one whose price nobody doubts
     page = Page(
         title=f"Which {text.listed(varied) or 'plan'} for {models}?",
         subject=plan.name,
         question=[*asked, *version_notes(sweep.version)],
         answer=lines or ["No scenario has a plan."],
-        sure=[BRACKETS, *marks_lines(groups)] if best else [],
+        sure=[*alike_lines(plan, groups), BRACKETS, *marks_lines(groups)] if best else [],
         sections=[*sections, assumptions(used, catalogue), manifest_section(how)],
     )
     if not best:
@@ -138,7 +144,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     return with_meanings(
         replace(
             page,
-            headline=_headline(groups, row),
+            headline=_headline(groups, row, [one for _, one in priced]),
             figures=_figures(summary, row),
             evidence=evidence(row.get("basis"), row.get("evidence_runs")),
             chart=_ranking(workload, rows, priced) if priced else None,
@@ -188,12 +194,12 @@ def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
     ]
 
 
-def _headline(groups: Sequence[Group], row: SweepRow) -> str:
+def _headline(groups: Sequence[Group], row: SweepRow, cheapest: Sequence[SweepRow]) -> str:
     """The cheapest scenario of one work; of several how often each GPU is the cheapest."""
     if len(groups) == 1:
         workload = workload_of(groups[0].workload)
         return headline(workload, row, "is cheapest")
-    won = Counter(str(group.best[COST]["gpu"]) for group in groups if COST in group.best)
+    won = Counter(str(row["gpu"]) for row in cheapest)
     if not won:
         return f"Plans for {text.count(len(groups))} works, none of them with a price."
     if len(won) == 1:
@@ -218,7 +224,8 @@ def _ranking(
             "The cheapest of each work", ends=partial(measured_ends, COST),
         )  # fmt: skip
     places: dict[str, Row] = {}
-    for row in sorted(rows, key=lambda row: measured(COST, row)):
+    answer = priced[0][1]["scenario"]
+    for row in sorted(rows, key=lambda row: (row["scenario"] != answer, measured(COST, row))):
         if math.isfinite(measured(COST, row)):
             places.setdefault(where(row), row)
     return ranking(
@@ -235,14 +242,15 @@ def _answers(group: Group, *, is_named: bool) -> list[str]:
     if not group.best:
         return [f"{before}no plan at all; {'; '.join(nowhere_lines(group))}"]
     same: dict[Value, list[str]] = {}
-    for measure, row in group.best.items():
-        same.setdefault(row["scenario"], []).append(TITLES[measure])
-    rows = {row["scenario"]: row for row in group.best.values()}
+    for title, row in headlines(group):
+        same.setdefault(row["scenario"], []).append(title)
+    rows = {row["scenario"]: row for _, row in headlines(group)}
     words = {n: [*best_words(row).split("\n"), fits_words(row)] for n, row in rows.items()}
-    return [
+    best = [
         f"{before}{' and '.join(titles).capitalize()}: {'; '.join(filter(None, words[number]))}."
         for number, titles in same.items()
     ]
+    return [*best, *(f"{before}{line}." for line in money_lines(group))]
 
 
 def _parts(group: Group, rows: Sequence[Row], number: int) -> list[Block]:

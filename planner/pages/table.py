@@ -160,8 +160,7 @@ def _of_numbers(name: str, rows: Rows, values: Sequence[object]) -> tuple[Head, 
 def _chance(value: float) -> Cell:
     if math.isnan(value):
         return Cell(text="-")
-    words = text.chance(value).replace("more than ", "> ").replace("less than ", "< ")
-    return Cell(text=words, number=value)
+    return Cell(text=text.chance(value), number=value)
 
 
 def _of_word(value: object) -> Cell:

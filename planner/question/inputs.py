@@ -259,11 +259,11 @@ def _word(term: Term, value: object, said: str) -> str:
     if not isinstance(value, str):
         raise SearchSpaceError(f"{said} is text, not {shown(value)}.")
     if "\0" in value:
-        raise SearchSpaceError(f"{said} {shown(value)} is no text that names can have.")
+        raise SearchSpaceError(f"{said} {shown(value)} is not valid in a name.")
     try:
         lengths = [len(os.fsencode(part)) for part in re.split(r"[/\\]", value)]
     except UnicodeEncodeError as error:
-        raise SearchSpaceError(f"{said} {shown(value)} is no text that names can have.") from error
+        raise SearchSpaceError(f"{said} {shown(value)} is not valid in a name.") from error
     if sum(lengths) > _LONGEST or max(lengths) > _LONGEST_NAME:
         raise SearchSpaceError(f"{said} {shown(value)} is too long for a name or a file.")
     return value
@@ -334,7 +334,7 @@ def _contract(term: Term, value: object, said: str) -> str:
 def _unseparated(value: object) -> str:
     """A hint for a number with separators of thousands."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d*)?", value.strip()):
-        return f" Write {value.strip().replace(',', '')}: commas stand between several values."
+        return f" Write {value.strip().replace(',', '')}: commas separate several values."
     return ""
 
 
@@ -403,7 +403,7 @@ def limit_column(name: str) -> str:
 
 def _plain_cell(column: str, value: object) -> Value:
     if not isinstance(value, bool | int | float | str | None):
-        raise SearchSpaceError(f"{column} of a row is no word or number.")
+        raise SearchSpaceError(f"{column} of a row is not a word or number.")
     return value
 
 
@@ -415,7 +415,7 @@ def _of_type(column: str, kind: type, value: object) -> Value:
 
 def _cell_number(column: str, value: object) -> Value:
     if type(value) not in (float, int) and value is not None:
-        raise SearchSpaceError(f"{column} of a row is no number: {shown(value)}.")
+        raise SearchSpaceError(f"{column} of a row is not a number: {shown(value)}.")
     return _plain_cell(column, value)
 
 

@@ -47,7 +47,9 @@ class Request:
     price : USD per GPU and hour, or text with that of several: ``"h100=1.9,b200=4"``
     contract, provider : on what terms GPUs are had, and from whom; where nobody says so,
         the median of what sellers ask on demand
+    term_utilization : share of the hours of a contract's term, or of what is owned, that has work
     prices : CSV file of own prices, which replace those of the price lists
+    currency : money is said in it, too: ``"EUR"`` at the shipped rate, ``"EUR=1.10"`` at this one
     region : where electricity comes from: ``"SE"``, ``"US-VA"``, ``"GCP europe-west4"``
     pue : power of the building over that of what computes in it
     flops_efficiency, memory_efficiency : share of a peak, or text with a unit such as
@@ -74,8 +76,10 @@ class Request:
     confidence: float | None = None
     price: float | str | None = None
     contract: str | None = None
+    term_utilization: float | None = None
     provider: str | None = None
     prices: str | None = None
+    currency: str | None = None
     region: str | None = None
     pue: float | None = None
     ideal: bool = False

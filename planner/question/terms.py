@@ -51,8 +51,8 @@ texts are made from it. Its columns:
     - ``split``, ``choice``: sizes and choices of a run of training; ``problem``: what runs have in
       common whose layouts are compared; ``kin``: what runs and scenarios are grouped by
     - ``asked``, ``terms``: of a scenario what stands first, and where and on what terms it runs;
-      ``offer``: of a price; ``first``: what the help tells first; ``answered``: what a plan
-      answers where nobody does
+      ``offer``: of a price; ``grounds``: what it rests on; ``first``: what the help tells first;
+      ``answered``: what a plan answers where nobody does
     - ``quantity`` that published runs tell the errors of; ``sized``: what a run is sized by;
       ``work``: what a plan is made for; ``alike``: what plans that scale have in common; ``hour``:
       of a day
@@ -64,6 +64,7 @@ texts are made from it. Its columns:
       run of training whose log is read; ``rare``, ``rare_word``: what few runs tell
     - ``run`` of training, ``promise``, ``output``, ``carried`` load and ``cache`` of what serves:
       its results in the order of their columns; ``amount``, ``as_asked``: of the work of a run
+    - ``usual``: options that nine of ten questions need, which a help says first
     - ``needed``: what every plan runs on, and a file may leave open
     - ``samples`` that do not fill sequences; ``low_rank``, ``of_adapter``: of adapters;
       ``variation`` of lengths; ``loads``: what requests share; ``offloading`` of weights and

@@ -166,7 +166,7 @@ def _write_table(console: Console, table: page.Table) -> None:
         names = {head.name for head in _fitting(table, console.width)[0]}
         missing = [head.name for head in table.heads if head.name not in names]
         if missing:
-            console.print(f"No room here for {', '.join(missing)}: {table.elsewhere}.")
+            console.print(f"Columns not shown: {', '.join(missing)} ({table.elsewhere}).")
     for note in table.notes:
         console.print(note)
 

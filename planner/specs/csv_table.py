@@ -177,3 +177,17 @@ def month(date: str) -> int | None:
     if match is None:
         raise ValueError(f"date {date!r} is not a year, a month or a day, as in 2026-10-24")
     return int(match[1]) * _MONTHS + int(match[2] or 1) - 1
+
+
+def are_old(dates: Sequence[str]) -> list[bool]:
+    """Whether each offer of a list is old: a year behind the newest, or undated.
+
+    Today's date does not matter, so that answers do not change with it. A list without dates
+    has no old offers.
+    """
+    number_of = {date: month(date) for date in set(dates)}
+    newest = max((number for number in number_of.values() if number is not None), default=None)
+    if newest is None:
+        return [False] * len(dates)
+    old = {date: number is None or number < newest - _MONTHS for date, number in number_of.items()}
+    return [old[date] for date in dates]

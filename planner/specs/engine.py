@@ -314,7 +314,7 @@ class EngineProfile:
     pipelines_of_pools: bool = True
     """Workers of a pool that hands its caches on, or takes them, can have pipeline stages."""
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
-    """It refuses block-scaled 8-bit weights whose widths on a GPU are no multiple of this; 0: it
+    """It refuses block-scaled 8-bit weights whose widths on a GPU are not a multiple of this; 0: it
     takes any."""
     quantized_ends: bool = False
     """Embedding and logits have the type of the layers, as in GGUF files."""

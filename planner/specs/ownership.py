@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from planner.base.records import record
 from planner.base.units import to_si
 from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.csv_table import Column, Row, dated, number, one_of, optional, records
+from planner.specs.csv_table import Column, Row, are_old, dated, number, one_of, optional, records
 from planner.specs.paths import SpecKind, beside_specs, find
 
 OWNERSHIP = "ownership.csv"
 ASSUMED = "assumed"
+UTILIZATION = "utilization"
 PRICES = ("purchase_price", "card_price")
 DIMENSIONS = {
     "purchase_price": "usd",
@@ -42,6 +44,8 @@ _TABLE = (
     Column("unit", needed=True),
     Column("source", needed=True),
     Column("date", dated),
+    Column("gpus", optional(number)),
+    Column("asked", optional(one_of(("trade", "list", "launch", "street", "used", "estimate")))),
 )
 COLUMNS = tuple(column.name for column in _TABLE)
 _SHARES = ("card_share_of_server", "network_and_storage_share", "residual_after_3_years",
@@ -51,13 +55,20 @@ _POSITIVE = ("card_share_of_server", "lifetime", "utilization", "power_over_tdp"
 
 @record(kw_only=True)
 class Figure:
-    """A quantity in SI units, the range that sources give it, who says so and when."""
+    """A quantity in SI units, the range that sources give it, who says so and when.
+
+    A price is of a rack, node or kit of so many ``gpus``, and one that the ``trade`` asks, of a
+    ``list``, at the ``launch``, on the ``street``, ``used``, or an ``estimate``; empty: unsaid.
+    """
 
     value: float
     low: float
     high: float
     source: str
     date: str
+    gpus: int = 1
+    asked: str = ""
+    is_old: bool = False
 
 
 @kept
@@ -100,7 +111,11 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], Figure]:
     SpecError
         With one line per fault: file, line, what is wrong.
     """
-    return dict(records(path, _TABLE, _figure, once=("quantity", "gpu")))
+    found = records(path, _TABLE, _figure, once=("quantity", "gpu"))
+    prices = [(key, figure) for key, figure in found if key[0] in PRICES]
+    ages = are_old([figure.date for _, figure in prices])
+    dated_prices = zip(prices, ages, strict=True)
+    return {**dict(found), **{key: replace(one, is_old=old) for (key, one), old in dated_prices}}
 
 
 def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
@@ -134,7 +149,12 @@ def _figure(row: Row) -> tuple[tuple[str, str], Figure]:
         raise ValueError(f"{name} must be below 1: something is left for the servers")
     if name in _POSITIVE and not low:
         raise ValueError(f"{name} must be above 0")
-    figure = Figure(value=middle, low=low, high=high, source=row["source"], date=row["date"])
+    if name not in PRICES and (row["gpus"] is not None or row["asked"]):
+        raise ValueError("gpus and asked are of prices alone")
+    figure = Figure(
+        value=middle, low=low, high=high, source=row["source"], date=row["date"],
+        gpus=max(int(row["gpus"] or 1), 1), asked=row["asked"] or "",
+    )  # fmt: skip
     return (name, row["gpu"]), figure
 
 

@@ -5,24 +5,27 @@ A list is a CSV of offers, one a row; rates of currencies are another.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from planner.base.enums import Contract
 from planner.base.records import record
-from planner.base.units import to_si
+from planner.base.units import DAY, HOUR, YEAR, to_si
 from planner.errors import SpecError, did_you_mean
 from planner.specs.cache import kept
 from planner.specs.csv_table import (
     UNDATED,
     Column,
     Row,
+    are_old,
     dated,
     filled,
-    month,
     number,
     one_of,
     optional,
@@ -31,11 +34,27 @@ from planner.specs.csv_table import (
 from planner.specs.ownership import can_be_owned
 from planner.specs.paths import SpecKind, beside_specs, find, price_files
 
-_MONTHS = 12
+_NINE_OF_TEN = (0.05, 0.95)
 USD = "USD"
 CURRENCIES = "currencies.csv"
 CONTRACTS = tuple(str(contract) for contract in Contract)
 """The words for contracts."""
+
+TERMS = {
+    Contract.ON_DEMAND: 0.0,
+    Contract.SPOT: 0.0,
+    # AWS EC2 user guide: capacity blocks end after whole days.
+    Contract.CAPACITY_BLOCK: DAY,
+    Contract.RESERVED_1Y: YEAR,
+    Contract.RESERVED_3Y: 3 * YEAR,
+    Contract.RESERVED_5Y: 5 * YEAR,
+    Contract.RESERVED: math.nan,
+}
+"""For how long a contract is signed [s]; 0: what is used is paid, NaN: nobody says. What is owned
+is there for its lifetime."""
+ESTIMATE = "estimate"
+LOW_TO_RENT, HIGH_TO_RENT = 0.3, 1.2
+"""Owning a GPU costs between these shares of what it is rented for, where both prices are right."""
 
 # Where nobody names a contract: the one whose price stands for what a GPU costs, then what is
 # closest to it. What is owned was decided long before.
@@ -58,7 +77,14 @@ class Price:
     ``low`` to ``high`` USD/s. ``provider`` is empty where several sell; ``date`` is that of the
     newest offer, and ``is_old`` tells that there is none of the last twelve months of its list.
     ``on_demand`` is what the same sellers ask on demand in USD/s, None where that is unknown:
-    contracts have different sellers, so that a longer one may cost more than is usual on demand.
+    contracts have different sellers, so that a longer one may cost more than is usual on demand; of
+    what is owned it is what is usual on demand.
+
+    ``term`` is for how long one signs [s], as `TERMS`; GPUs are had in multiples of ``step``.
+    ``spread`` are the factors on the value between which nine of ten sellers ask. ``chosen``: the
+    user named the price, its list or its seller. Of what is owned ``value`` takes for granted that
+    the share ``in_use`` of the hours has work, ``outlay`` [USD] is what buys one with its network,
+    and ``basis`` says what the price was asked for.
     """
 
     value: float
@@ -72,6 +98,14 @@ class Price:
     offers: int = 1
     is_old: bool = False
     on_demand: float | None = None
+    term: float = 0.0
+    step: int = 1
+    sellers: int = 1
+    spread: tuple[float, float] = (1.0, 1.0)
+    chosen: bool = False
+    in_use: float = 1.0
+    outlay: float = math.nan
+    basis: str = ""
 
     @property
     def when(self) -> str:
@@ -80,10 +114,48 @@ class Price:
             return self.date
         return f"old: {self.date or UNDATED}"
 
+    @property
+    def is_signed(self) -> bool:
+        """Whether hours are paid for that nobody uses: it is signed for a known term."""
+        return self.term > 0
+
+    @property
+    def break_even(self) -> float:
+        """The share of a term's hours with work from which on it is cheaper than on demand.
+
+        NaN where there is no term, or nobody is known to sell it on demand.
+        """
+        if not self.is_signed or not self.on_demand:
+            return math.nan
+        return self.value * self.in_use / self.on_demand
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why nobody should sign at this price before asking: in words, empty where it is solid."""
+        found = []
+        is_alone = self.sellers == 1 and not self.chosen
+        if is_alone and (self.provider or self.basis):
+            found.append(f"one seller, {self.provider}" if self.provider else "one source")
+        if self.is_old:
+            found.append(self.when)
+        if self.basis.endswith(ESTIMATE):
+            found.append("an estimate, no offer")
+        if self.contract == Contract.SPOT:
+            found.append("nobody promises so many spot GPUs for so long")
+        if self.contract == Contract.OWNED and self.on_demand:
+            share = self.value / self.on_demand
+            if not LOW_TO_RENT <= share <= HIGH_TO_RENT:
+                rent = f"{self.on_demand * HOUR:.2f} USD/h on demand"
+                found.append(f"{share:.2f} x the rent of {rent}: one of the two is wrong")
+        return tuple(found)
+
 
 def one_price(value: float, source: str, contract: str) -> Price:
     """A single price in USD/s that somebody states, today's."""
-    return Price(value=value, low=value, high=value, source=source, date="", contract=contract)
+    return Price(
+        value=value, low=value, high=value, source=source, date="", contract=contract,
+        term=TERMS.get(Contract(contract), math.nan), chosen=True,
+    )  # fmt: skip
 
 
 def typical(offers: Sequence[Price]) -> Price:
@@ -97,9 +169,11 @@ def typical(offers: Sequence[Price]) -> Price:
     first = counted[0]
     sources = {offer.source for offer in counted}
     regions = {offer.region for offer in counted}
+    value = median(sellers.values())
+    ends = np.quantile([*sellers.values()], _NINE_OF_TEN) / value if value else (1.0, 1.0)
     return replace(
         first,
-        value=median(sellers.values()),
+        value=value,
         low=min(offer.low for offer in counted),
         high=max(offer.high for offer in counted),
         provider=first.provider if len(sellers) == 1 else "",
@@ -107,6 +181,9 @@ def typical(offers: Sequence[Price]) -> Price:
         source=first.source if len(sources) == 1 else f"{len(sources)} sources",
         date=max(offer.date for offer in counted),
         offers=len(counted),
+        sellers=len(sellers),
+        step=min(offer.step for offer in counted),
+        spread=(float(ends[0]), float(ends[1])),
     )
 
 
@@ -121,20 +198,6 @@ def by_seller(offers: Sequence[Price]) -> dict[str, float]:
     for offer in offers:
         asked.setdefault(offer.provider, []).append(offer.value)
     return {seller: median(values) for seller, values in asked.items()}
-
-
-def are_old(dates: Sequence[str]) -> list[bool]:
-    """Whether each offer of a list is old: a year behind the newest, or undated.
-
-    Today's date does not matter, so that answers do not change with it. A list without dates
-    has no old offers.
-    """
-    number_of = {date: month(date) for date in set(dates)}
-    newest = max((number for number in number_of.values() if number is not None), default=None)
-    if newest is None:
-        return [False] * len(dates)
-    old = {date: number is None or number < newest - _MONTHS for date, number in number_of.items()}
-    return [old[date] for date in dates]
 
 
 @kept
@@ -159,7 +222,8 @@ def price_of(
         for offers in _lists(gpu, own, folder):
             found = [offer for offer in offers if offer.contract == wanted]
             if provider is not None:
-                found = [offer for offer in found if _is(offer.provider, provider)]
+                found = [o for o in found if _is(o.provider, provider)]
+                found = [replace(offer, chosen=True) for offer in found]
             if found:
                 return replace(typical(found), on_demand=_on_demand(found, offers))
     return None
@@ -248,7 +312,8 @@ def _lists(gpu: str, own: Path | None, folder: Path | None) -> Iterator[tuple[Pr
     for path in _files(own, folder):
         offers = _named(path, folder).get(gpu, ())
         # What a user states is today's, whatever its date.
-        yield tuple(replace(offer, is_old=False) for offer in offers) if path == own else offers
+        own_offers = (replace(offer, is_old=False, chosen=True) for offer in offers)
+        yield tuple(own_offers) if path == own else offers
 
 
 def _files(own: Path | None, folder: Path | None) -> list[Path]:
@@ -298,7 +363,7 @@ def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
     asked = number(row["price_per_gpu_hour"] or row["price"], "price")
     per_unit = row["usd_per_unit"]
     if per_unit is None:
-        per_unit = rate(row["currency"], folder)
+        per_unit = rate(row["currency"], folder).usd
     value = to_si(asked * per_unit, "USD/h", "usd/s")
     return {
         "value": value,
@@ -309,6 +374,8 @@ def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
         "contract": row["contract"],
         "provider": row["provider"],
         "region": row["region"],
+        "step": max(int(row["gpus_per_instance"] or 1), 1),
+        "term": TERMS[Contract(row["contract"])],
     }
 
 
@@ -319,8 +386,18 @@ def _contract(cell: str, column: str) -> str:
     return _OFFERED((cell or Contract.ON_DEMAND).lower().replace("_", "-"), column)
 
 
-def rate(currency: str, folder: Path | None = None) -> float:
-    """USD for one unit of a currency.
+@record(kw_only=True)
+class Currency:
+    """What one unit of a currency is worth in USD, who says so and when."""
+
+    code: str
+    usd: float
+    date: str = ""
+    source: str = "given"
+
+
+def rate(currency: str, folder: Path | None = None) -> Currency:
+    """A currency by its code.
 
     Raises
     ------
@@ -330,8 +407,8 @@ def rate(currency: str, folder: Path | None = None) -> float:
         A list has faults.
     """
     if currency == USD:
-        return 1.0
-    known: dict[str, float] = {}
+        return Currency(code=USD, usd=1.0)
+    known: dict[str, Currency] = {}
     for path in beside_specs(CURRENCIES, folder):
         known = {**read_currencies(path), **known}
     if currency not in known:
@@ -344,8 +421,8 @@ def rate(currency: str, folder: Path | None = None) -> float:
 
 
 @kept
-def read_currencies(path: Path) -> Mapping[str, float]:
-    """USD for one unit of each currency of a file.
+def read_currencies(path: Path) -> Mapping[str, Currency]:
+    """The currencies of a file by their codes.
 
     Raises
     ------
@@ -355,10 +432,11 @@ def read_currencies(path: Path) -> Mapping[str, float]:
     return dict(records(path, _RATES, _rate, once=("currency",)))
 
 
-def _rate(row: Row) -> tuple[str, float]:
+def _rate(row: Row) -> tuple[str, Currency]:
     if not row["usd"]:
         raise ValueError(f"usd of {row['currency']} is 0")
-    return row["currency"].upper(), row["usd"]
+    code = row["currency"].upper()
+    return code, Currency(code=code, usd=row["usd"], date=row["date"], source=row["source"])
 
 
 _PRICES = (

@@ -36,7 +36,7 @@ def chunks_of(layout: str) -> list[str]:
         text = pattern.sub(lambda found: found[1] * int(found[2]), text)
     if set(text) - set("EtmL|"):
         raise SpecError(
-            f"{layout[:60]!r} is no layout of a pipeline, as Et*3|(tt|)*29,m|L and 7,8,8,7 are."
+            f"{layout[:60]!r} is not a pipeline layout, as Et*3|(tt|)*29,m|L and 7,8,8,7 are."
         )
     return text.split("|")
 

@@ -141,10 +141,10 @@ def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
     parameters = [*terms_of(workload, "parameter"), *pools]
     told = [name for name in parameters if row.get(name) is not None]
     if lacking := [one for one in parameters if one not in told and one not in plain]:
-        raise LaunchError(f"{path}: the row lacks {', '.join(lacking[:4])}: it is no whole plan.")
+        raise LaunchError(f"{path}: the row lacks {', '.join(lacking[:4])}: it is not a full plan.")
     asked = manifest.get("answers", {})
     if not isinstance(asked, Mapping):
-        raise LaunchError(f"{path}: the answers of its manifest are no table.")
+        raise LaunchError(f"{path}: the answers of its manifest are not a table.")
     answers = {name: value for name, value in asked.items() if name in glossary()}
     for name in terms_of(workload, "question"):
         if row.get(name) not in (None, "") and name not in parameters:

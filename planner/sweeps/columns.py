@@ -191,7 +191,7 @@ def _unknown(name: str, own: str, columns: Iterable[str], said: str) -> str:
     known = [*columns]
     names = {_stem(column): None for column in known}
     hint = did_you_mean(name, [*known, *(one for one in names if one not in known)])
-    hint = f" It is of workload {' or '.join(of)}." if (of := workloads_of(own)) else hint
+    hint = f" It is for workload {' or '.join(of)}." if (of := workloads_of(own)) else hint
     return f"{said + ': ' if said else ''}there is no column {name!r}.{hint}"
 
 

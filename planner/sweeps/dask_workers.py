@@ -29,7 +29,7 @@ _LOOK_S = 0.2
 _LEAST_WAITING, _WAITING = 256, 4
 _CONNECTED = ("running", "connecting")
 _MOST_NAMED = 3
-_KEPT = "What is done is kept: the same command goes on."
+_KEPT = "Finished scenarios are kept: run the same command to continue."
 
 
 class _Scheduler(Protocol):
@@ -211,14 +211,14 @@ def _check_workers(client: _Client, task: _Task) -> None:
     if faults:
         more = f" and {len(faults) - _MOST_NAMED} more" if len(faults) > _MOST_NAMED else ""
         raise ClusterError(
-            f"Not every worker would compute the same: {'; '.join(faults[:_MOST_NAMED])}{more}. "
+            f"Workers differ: {'; '.join(faults[:_MOST_NAMED])}{more}. "
             "Install the same planner there, and give all the same folders of specs."
         )
 
 
 def _fault(mine: Mapping[str, str], theirs: BaseException | Mapping[str, str]) -> str:
     if isinstance(theirs, BaseException):
-        return f"has no planner that answers ({_brief(theirs)})"
+        return f"has no working planner ({_brief(theirs)})"
     differ = differences(mine, theirs)
     return f"has another {differ}" if differ else ""
 
@@ -265,7 +265,7 @@ def _content(future: _Future, part: Part) -> bytes:
             error = future.exception()
         if isinstance(error, KilledWorker):
             raise ClusterError(
-                f"Scenarios {part.first} to {part.end - 1} ended their workers again and again: "
+                f"Scenarios {part.first} to {part.end - 1} crashed their workers repeatedly: "
                 f"give workers more memory, or look into their logs. {_KEPT}"
             ) from error
         raise error
@@ -290,7 +290,7 @@ def _reached(client: _Client) -> Iterator[None]:
 
 def _lost(client: _Client) -> ClusterError:
     address = getattr(client.scheduler, "address", "")
-    return ClusterError(f"The scheduler {address} was lost. {_KEPT}")
+    return ClusterError(f"Lost the connection to the scheduler {address}. {_KEPT}")
 
 
 def _brief(error: BaseException) -> str:

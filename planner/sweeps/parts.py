@@ -104,7 +104,7 @@ def _read(path: Path, first: int) -> Iterator[dict[str, object]]:
             for text in islice(lines(unpacked, path, most=TABLE), first, None, 2):
                 line = json_of(text, str(path))
                 if not isinstance(line, dict):
-                    raise SpecError(f"{path}: has a line that is no object. {AGAIN}")
+                    raise SpecError(f"{path}: has a line that is not an object. {AGAIN}")
                 yield line
         except (EOFError, zlib.error) as error:
             raise SpecError(f"{path}: is cut off or damaged ({error}). {AGAIN}") from error
@@ -231,9 +231,6 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
     """The recommended plan in full, and how sure it is."""
     table = full_columns(first, plan.problem.sources)
     row = first_row(table)
-    offer = plan.source_of(row).site.offer
-    if offer is not None:
-        row |= {"price_offers": offer.offers, "price_date": offer.when}
     row |= {"assumed": text.assumed_in_short(plan.assumed)}
     sure = plan.source_of(row).confidence(number_in(row, "num_gpus"))
     if sure is not None:

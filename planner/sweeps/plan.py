@@ -224,7 +224,7 @@ def _work(table: object) -> Work:
     axes = part_of(table, "axes", dict, SearchSpaceError)
     for name in axes:
         if name not in askable(workload):
-            raise SearchSpaceError(f"axes.{name}: is no question of workload {workload}.")
+            raise SearchSpaceError(f"axes.{name}: is not an input of workload {workload}.")
     return Work(
         name=part_of(table, "name", str, SearchSpaceError),
         workload=workload,
@@ -239,7 +239,7 @@ def _values(table: object, name: str) -> Values:
     if not values and name != OBJECTIVES:
         raise SearchSpaceError(f"{name} has no value.")
     if not all(isinstance(one, str | int | float | dict) for one in values):
-        raise SearchSpaceError(f"{name} has a value that is no word and no number.")
+        raise SearchSpaceError(f"{name} has a value that is not a word or number.")
     return tuple(values)
 
 

@@ -166,7 +166,7 @@ class _Reader:
             return f"{where}{word} is a parameter: it goes into the table {SETTINGS}."
         of = [one for one in workload_names() if full_name(word, askable(one)) in askable(one)]
         if of:
-            return f"{where}{word} is of workload {' or '.join(of)}."
+            return f"{where}{word} is for workload {' or '.join(of)}."
         return f"{where}Unknown question or limit {word!r}.{did_you_mean(word, known)}"
 
     def _listed(self, name: str, given: object) -> Values:

@@ -252,13 +252,13 @@ def run_sweep(
         except StopSearch as stop:
             raise Stopped(
                 f"Interrupted after {count(store.done)} of {count(plan.num_scenarios)} scenarios: "
-                "the same command goes on from there."
+                "run the same command to continue."
             ) from stop
         now = identity(plan)
         if changed := differences(now, store.identity):
             store.forget()
             raise OutputError(
-                f"{folder}: {changed} changed while it ran: begin again with --fresh."
+                f"{folder}: {changed} changed during the run: start again with --fresh."
             )
         store.finish({**now, **write_results(store)})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.base import text
@@ -23,6 +24,13 @@ from planner.show.page import (
     said,
 )
 from planner.show.theme import shades
+from planner.show.views.money import (
+    basis_line,
+    prices_lines,
+    signed_lines,
+    within_sellers_line,
+)
+from planner.show.views.sure import evidence
 from planner.show.views.told import label, plan_of, share, told, told_alike
 from planner.sweeps.columns import (
     COST,
@@ -36,6 +44,7 @@ from planner.sweeps.columns import (
     measured_ends,
     workloads_of,
 )
+from planner.sweeps.plan import SweepPlan
 from planner.sweeps.results import Sweep
 from planner.sweeps.summary import (
     CHOSEN_BY,
@@ -66,7 +75,7 @@ _MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 
 _MOST_ROWS = 24
 ALL = 10**6
 """As many as there are."""
-BRACKETS = "best value: least cost x time. In brackets: 9 of 10 published runs like this."
+BRACKETS = "best value: lowest cost x time. In brackets: 90 % interval."
 _SELLERS = (
     "Contracts have different sellers, so that a longer one may cost more than is usual on demand: "
     "--provider compares those of one."
@@ -128,8 +137,8 @@ def column_of(metric: str, group: Group) -> str:
 def unknown_line(group: Group) -> str:
     """That no scenario of a group tells what is asked for."""
     of = workloads_of(group.shown)
-    why = f": it is of workload {' or '.join(of)}" if of and group.workload not in of else ""
-    return f"No {'cost x time' if group.shown == VALUE else label(group.shown)} is known here{why}."
+    why = f": it is for workload {' or '.join(of)}" if of and group.workload not in of else ""
+    return f"No {'cost x time' if group.shown == VALUE else label(group.shown)} is known{why}."
 
 
 def cells_of(
@@ -166,7 +175,7 @@ def marks_lines(groups: Sequence[Group]) -> list[str]:
     used = {reason_mark(h.reason) for g in groups for h in g.spots.values() if not h.feasible}
     marks = ["* best of its column"]
     if any(group.metric in CHOSEN_BY for group in groups):
-        marks.append("= published runs do not tell it from that")
+        marks.append("= tied with it")
     marks += [f"{mark} {words}" for mark, words in MARKS.items() if mark in used]
     return ["; ".join(marks)]
 
@@ -244,7 +253,7 @@ def nowhere_lines(group: Group) -> list[str]:
     """The places without any plan, a line for each reason."""
     lines = []
     for reason, places in group.nowhere().items():
-        number = f"{len(places)} with no plan" if len(places) > 1 else "No plan"
+        number = f"{len(places)} without a plan" if len(places) > 1 else "No plan"
         lines.append(f"{number} at any number of GPUs ({reason}): {places_in_short(places)}")
     return lines
 
@@ -271,8 +280,8 @@ def tie_lines(group: Group, measure: str) -> list[str]:
         words.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
     name = TITLES[measure]
     if not words:
-        return [f"Nothing ties with the {name}."]
-    return [f"{len(spots)} tie with the {name} (published runs do not tell): {'; '.join(words)}"]
+        return [f"No other plan is tied with the {name}."]
+    return [f"{len(spots)} tied with the {name}: {'; '.join(words)}"]
 
 
 def assumed_lines(group: Group) -> list[str]:
@@ -311,8 +320,7 @@ def summary_blocks(
         yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
     yield GAP
     if summary.feasible:
-        if "contract" in plan.varied and not all("provider" in one.axes for one in plan.works):
-            yield said(_SELLERS)
+        yield said(*alike_lines(plan, groups), most=ALL)
         yield said(BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
     folder = sweep.folder
     rest = "" if is_full else f"planner sweep show {folder} --full; "
@@ -332,7 +340,7 @@ def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
     if sweep.done == total:
         return [line]
     done = f"{text.count(sweep.done)} of {text.count(total)} scenarios are done"
-    return [line, f"Not finished: {done}; the command that began it goes on."]
+    return [line, f"Not finished: {done}; run the command that started it to continue."]
 
 
 def _group_blocks(
@@ -343,12 +351,11 @@ def _group_blocks(
         yield said(f"No plan at all. {'; '.join(nowhere_lines(group))}", most=_LINES)
         return
     if is_long:
-        rows = [
-            (Cell(text=TITLES[name], mark=BEST), best_words(r)) for name, r in group.best.items()
-        ]
+        rows = [(Cell(text=t, mark=BEST), best_words(row)) for t, row in headlines(group)]
         yield grid(("", " "), rows, words=(0, 1))
     else:
         yield from _short_bests_blocks(group)
+    yield said(*money_lines(group), most=ALL)
     yield from found_blocks(group, front, is_long=is_long, has_matrix=has_matrix, most=most)
 
 
@@ -382,18 +389,58 @@ def found_blocks(
 def best_words(row: Row) -> str:
     """Where a scenario runs, what it costs and takes, and on a line of its own its plan."""
     reached = [told_of(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
-    sure = f", basis {row['basis']}" if row.get("basis") else ""
+    sure = f", evidence: {evidence(str(row['basis']))}" if row.get("basis") else ""
     first = f"{text.count(number(row['num_gpus']))} x {where(row)}"
     return f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
+
+
+def headlines(group: Group) -> list[tuple[str, Row]]:
+    """The best scenarios and what they are best at."""
+    return [
+        (f"{TITLES[name]}, solid price" if is_solid else TITLES[name], row)
+        for name, is_solid, row in group.headlines
+    ]
+
+
+def money_lines(group: Group) -> list[str]:
+    """Whose prices the best ones have, what they make one sign, and how contracts compare."""
+    lines = prices_lines([row for _, _, row in group.headlines])
+    best = [row for measure, _, row in group.headlines if measure != TIME]
+    signed = {str(row["scenario"]): row for row in best}
+    for row in signed.values():
+        place = f"{text.count(number(row['num_gpus']))} x {where(row)}"
+        lines += [f"{place}: {line}" for line in signed_lines(row)]
+    if group.with_work is None:
+        return lines
+    cost, row = group.with_work
+    if number(row.get("signed_gpu_hours")) > 0 and math.isnan(
+        number(row.get("charged_utilization"))
+    ):
+        place = f"{text.count(number(row['num_gpus']))} x {where(row)}"
+        lines.append(
+            "Contracts with a term are charged whole. Where other work fills the rest "
+            "(--utilization), "
+            f"the cheapest at a solid price is {place}: {told('cost_usd', cost)}"
+        )
+    return lines
+
+
+def alike_lines(plan: SweepPlan, groups: Sequence[Group]) -> list[str]:
+    """Which prices are not alike: those of owned GPUs, and those of contracts."""
+    prices = [row for group in groups for row in group.prices.values()]
+    lines = [basis_line(prices)]
+    if "contract" in plan.varied and not all("provider" in one.axes for one in plan.works):
+        lines.append(within_sellers_line(prices) or _SELLERS)
+    return [*filter(None, lines)]
 
 
 def _short_bests_blocks(group: Group) -> Iterator[Block]:
     """The best scenarios, a line each."""
     rows: list[tuple[str | Cell, ...]] = []
-    for measure, row in group.best.items():
+    for title, row in headlines(group):
         reached = [told_of(one, row, False) for one in (COST, TIME)]
         place = f"{text.count(number(row['num_gpus']))} x {where(row)}"
-        rows.append((Cell(text=TITLES[measure], mark=BEST), *reached, place))
+        rows.append((Cell(text=title, mark=BEST), *reached, place))
     yield grid(("", " ", "  ", "   "), rows, words=range(4))
 
 

@@ -132,7 +132,7 @@ def read_where(texts: Sequence[str], columns: Sequence[str], specs: Path | None 
         column, sign = find_column(name, columns, _WHERE), "=" if sign == "==" else sign
         read = _values(column, value, specs)
         if sign not in ("=", "!=") and not _is_numeric(read[0]):
-            raise SearchSpaceError(f"{_WHERE} {given.strip()}: {shown(value)} is no number.")
+            raise SearchSpaceError(f"{_WHERE} {given.strip()}: {shown(value)} is not a number.")
         found.append(Condition(column=column, operator=sign, values=read))
     return Where(conditions=tuple(found))
 
@@ -335,7 +335,7 @@ def _pivot_blocks(asked: Shown) -> Iterator[Block]:
     summary = summarize(asked.rows(), sweep.plan, asked.measure, names)
     groups = [group for group in summary.groups if group.feasible]
     if groups and not any(group.knows(group.metric) for group in groups):
-        raise SearchSpaceError(f"--value {asked.value}: is known of no scenario, or is no number.")
+        raise SearchSpaceError(f"--value {asked.value}: no scenario has it as a number.")
     if asked.is_written:
         _write_pivot(asked, names)
         return

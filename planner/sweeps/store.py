@@ -87,7 +87,7 @@ def _digest(paths: Iterable[Path]) -> str:
 PLAN, MANIFEST, PARTS = "plan.json", "manifest.json", "parts"
 LOCK = ".planner-sweep.lock"
 TABLES = SCENARIOS, FRONTS, FRONT = "scenarios", "fronts", "front"
-_AGAIN = "give another --output, or --fresh to begin again"
+_AGAIN = "give another --output, or --fresh to start again"
 
 
 @dataclass
@@ -215,8 +215,8 @@ class Store:
         others = [name for name in others if name not in (PARTS, LOCK)]
         if others:
             raise OutputError(
-                f"{self.folder}: has files that are no sweep's, such as {others[0]}: give a new "
-                "directory."
+                f"{self.folder}: has files that do not belong to a sweep, such as {others[0]}: "
+                "give a new directory."
             )
 
     def tables(self, name: str | None = None) -> list[Path]:

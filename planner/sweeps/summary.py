@@ -76,7 +76,8 @@ class Group:
     """The scenarios that do the same work, so that they can be weighed against each other.
 
     ``asked`` is what tells the work from that of other groups; ``by`` says in words what places
-    are, and what they are combined with. ``best`` has a row by measure.
+    are, and what they are combined with. ``best`` has a row by measure, and ``solid``
+    the best one whose price nobody needs to doubt; ``prices`` have one of each GPU and contract.
     """
 
     work: str
@@ -89,6 +90,9 @@ class Group:
     feasible: int = 0
     unpriced: set[Place] = field(default_factory=set)
     best: dict[str, Row] = field(default_factory=dict)
+    solid: dict[str, Row] = field(default_factory=dict)
+    with_work: tuple[float, Row] | None = None
+    prices: dict[tuple[Value, Value], Row] = field(default_factory=dict)
     spots: dict[Spot, Spotted] = field(default_factory=dict)
 
     def add(self, row: Row, spot: Spot) -> None:
@@ -106,6 +110,11 @@ class Group:
             values[self.shown] = measured(self.shown, row)
         if math.isnan(values[COST]):
             self.unpriced.add(spot[0])
+        self.prices.setdefault((row.get("gpu"), row.get("contract")), row)
+        is_solid = not row.get("price_doubts")
+        share = _cost_with_work(row)
+        if is_solid and share < (self.with_work[0] if self.with_work else math.inf):
+            self.with_work = share, row
         plan: Found | None = None
         for measure, value in values.items():
             if math.isnan(value):
@@ -115,15 +124,20 @@ class Group:
                 plan = plan or _found(row, values[TIME])
                 low, high = _ends(measure, row)
                 here.found[measure] = plan._replace(value=value, low=low, high=high)
-            if measure in CHOSEN_BY and self._is_best(measure, value, values[COST]):
-                self.best[measure] = row
+            for best in (self.best, self.solid) if is_solid else (self.best,):
+                if measure in CHOSEN_BY and _is_best(best.get(measure), measure, row):
+                    best[measure] = row
 
-    def _is_best(self, measure: str, value: float, cost: float) -> bool:
-        """Whether a scenario is better than all before; of equal ones the cheaper is."""
-        if measure not in self.best:
-            return True
-        known = measured(measure, self.best[measure])
-        return value < known or (value == known and cost < measured(COST, self.best[measure]))
+    @property
+    def headlines(self) -> list[tuple[str, bool, Row]]:
+        """The best row by each measure; behind one with a doubtful price the best without, True."""
+        found: list[tuple[str, bool, Row]] = []
+        for measure, row in self.best.items():
+            found.append((measure, False, row))
+            solid = self.solid.get(measure)
+            if measure != TIME and row.get("price_doubts") and solid is not None:
+                found.append((measure, True, solid))
+        return found
 
     @property
     def places(self) -> list[Place]:
@@ -329,6 +343,25 @@ def tied(one: Found, other: Found) -> bool:
     if not all(math.isfinite(face) and face >= 1 for face in faces):
         return False
     return gap < math.hypot(*map(math.log, faces))
+
+
+def _cost_with_work(row: Row) -> float:
+    """What a run costs where all hours of its contract have work; NaN where that is unknown."""
+    return number(row.get("gpu_hours")) * number(row.get("price_per_gpu_hour_usd"))
+
+
+def _is_best(known: Row | None, measure: str, row: Row) -> bool:
+    """Whether a scenario is better than the best before; of equal ones the cheaper is."""
+    if known is None:
+        return True
+    mine, other = ([_chosen_by(measure, one), measured(COST, one)] for one in (row, known))
+    return mine < other
+
+
+def _chosen_by(measure: str, row: Row) -> float:
+    if measure == VALUE:
+        return measured(COST, row) * measured(TIME, row)
+    return measured(measure, row)
 
 
 def _ends(measure: str, row: Row) -> tuple[float, float]:

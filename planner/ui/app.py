@@ -40,10 +40,10 @@ from planner.workloads.registry import workload_names
 _STATUSES = {
     "200": "the object that --json writes",
     "400": "something is unknown, faulty or impossible",
-    "408": "the question did not come whole in time",
+    "408": "the question did not arrive in time",
     "413": "the question or its answer is too large",
-    "422": "nothing is feasible; the message says what came closest",
-    "503": "too many questions wait, or there are too many connections",
+    "422": "nothing is feasible; the message names the nearest misses",
+    "503": "too many questions are queued, or too many connections",
     "504": "it took too long",
 }
 

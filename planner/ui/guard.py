@@ -79,12 +79,12 @@ class Guard:
         if len(scope["query_string"]) > self.question_bytes:
             return 413, f"A question has at most {self.question_bytes:,} bytes."
         if _is_of_another_site(scope, headers):
-            return 403, "Pages of other sites may not ask."
+            return 403, "Requests from other sites are refused."
         if self.token:
             return None if self._has_token(scope, headers) else (401, _ASK_FOR_TOKEN)
         host = _HOST.fullmatch(_host(headers))
         if host is None or not is_loopback(host["name"]):
-            return 421, "This is asked for by another name than its."
+            return 421, "The Host header is not a name of this server."
         return None
 
     def _has_token(self, scope: Scope, headers: Mapping[str, bytes]) -> bool:

@@ -30,7 +30,7 @@ _STOPS = 0.8
 """The share of its time after which a search ends with what it found."""
 _PRELOADED = ["planner.ui.pool"]
 _GONE = (EOFError, OSError)
-_CANCELLED = "It was cancelled."
+_CANCELLED = "Cancelled."
 
 
 @dataclass(eq=False, kw_only=True)
@@ -85,7 +85,7 @@ class Pool:
             self._waiting = [one for one in self._waiting if not self._is_dropped(one)]
             if len(self._waiting) >= self.limits.waiting or self._is_closed:
                 raise Refused(
-                    f"{len(self._waiting)} questions wait already: try again in some seconds.", 503
+                    f"{len(self._waiting)} questions are waiting: try again in a few seconds.", 503
                 )
             self._waiting.append(job)
             self._changed.notify()
@@ -210,7 +210,7 @@ class _Worker:
         self._tasks = 0
 
 
-_LOST = "The process that worked on it ended: most likely there is not enough memory for it."
+_LOST = "The worker process ended, most likely out of memory."
 
 
 def _refuse(job: Job, error: PlannerError) -> None:
@@ -263,6 +263,6 @@ def _answered(
     except PlannerError as error:
         return "error", error
     except MemoryError:
-        return "error", Refused("There is not enough memory for this: narrow the question.", 413)
+        return "error", Refused("Not enough memory: narrow the question.", 413)
     except Exception as error:
         return "error", Refused(f"internal error: {type(error).__name__}: {error}", 500)

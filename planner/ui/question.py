@@ -130,7 +130,7 @@ class Question:
             It is none, or as `of`.
         """
         if not isinstance(table, Mapping):
-            raise SearchSpaceError("The question is a JSON object of names and values.")
+            raise SearchSpaceError("The question must be a JSON object of names and values.")
         found = dict(table)
         limits = found.pop("constraints", None) or {}
         if not isinstance(limits, Mapping):
@@ -316,7 +316,7 @@ def _text(name: str, value: object) -> str:
         return ",".join(_text(name, one) for one in value)
     if isinstance(value, Mapping):
         return " ".join(f"{key}={_text(name, one)}" for key, one in value.items())
-    raise SearchSpaceError(f"{name} is no word, number, list or object.")
+    raise SearchSpaceError(f"{name} is not a word, number, list or object.")
 
 
 def _refuse_paths(name: str, text: str) -> None:
@@ -338,4 +338,4 @@ def _refuse_paths(name: str, text: str) -> None:
 
 def _unknown(name: str, known: Iterable[str], command: str, workload: str) -> str:
     hint = did_you_mean(name, known)
-    return f"planner {command} --workload {workload} knows no {shown(name)}.{hint}"
+    return f"planner {command} --workload {workload} has no {shown(name)}.{hint}"

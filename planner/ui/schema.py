@@ -18,9 +18,9 @@ from planner.ui.question import (
 from planner.workloads.registry import workload_names
 
 SUMMARIES = {
-    "search": "The Pareto front and the plan one would launch, as planner search --json",
+    "search": "The Pareto front and the recommended plan, as planner search --json",
     "estimate": "One configuration in full, as planner estimate --json",
-    "size": "The fewest and the cheapest GPUs that keep limits, as planner size --json",
+    "size": "The fewest and the cheapest GPUs that keep the limits, as planner size --json",
     "sweep": "Every combination of the listed values, a row each",
     "compare": "Things side by side, as planner compare --json",
     "explain": "Why a plan takes what it takes, as planner explain --json",

@@ -194,7 +194,7 @@ def listening(host: str, port: int) -> socket.socket:
         )[0]
         found = socket.socket(family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise OutputError(f"{host}: is no address of this machine ({error}).") from error
+        raise OutputError(f"{host}: is not an address of this machine ({error}).") from error
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)

@@ -291,7 +291,7 @@ def run_cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
     try:
         return _cluster(run, gpu)
     except ValueError as error:
-        raise NotPredicted("impossible cluster: node size or network rate is absurd") from error
+        raise NotPredicted("impossible cluster: node size or network rate out of range") from error
 
 
 def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:

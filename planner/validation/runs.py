@@ -305,7 +305,7 @@ def _header_faults(header: Sequence[str], schema: Schema) -> Iterator[str]:
             hint = did_you_mean(name, set(header) - schema.known)
             yield f"1: the column {name} is missing.{hint}"
     for name in sorted({name for name in header if header.count(name) > 1}):
-        yield f"1: the column {name!r} stands there twice."
+        yield f"1: the column {name!r}: given twice."
 
 
 def _row_faults(

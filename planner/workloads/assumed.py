@@ -34,7 +34,7 @@ class Notes:
     def copy(self, given: str, name: str) -> None:
         """Note where the model ``name`` stands for a copy of it that was named."""
         if self.catalogue.copied_from(given):
-            self.defaults["model"] = f"{name}, of which {given} is a copy by its name"
+            self.defaults["model"] = f"{name}, of which {given} is a copy judging by its name"
 
 
 def assumed_limits(workload: str, given: Collection[str]) -> dict[str, float]:

@@ -168,7 +168,7 @@ class Batches(Serving):
     @property
     def cost_per_million_tokens(self) -> FloatArray:
         """USD for a million generated tokens, their prompts included."""
-        return np.asarray(MILLION * self.num_gpus * self.source.site.price / self.throughput)
+        return np.asarray(MILLION * self.source.site.rate(self.num_gpus) / self.throughput)
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:
@@ -211,7 +211,7 @@ class Batches(Serving):
 
     def _token_costs(self) -> Mapping[str, FloatArray]:
         """What tokens cost: prompts pay until the first tokens are there, answers the rest."""
-        setting, price = self.source.setting, self.num_gpus * self.source.site.price
+        setting, price = self.source.setting, self.source.site.rate(self.num_gpus)
         return token_costs(
             setting,
             price=price,

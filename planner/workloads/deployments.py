@@ -334,6 +334,11 @@ class Deployments(Serving):
 
     @property
     @abstractmethod
+    def outlay(self) -> FloatArray | None:
+        """USD for one term of all GPUs, or for buying them; None where none is signed for."""
+
+    @property
+    @abstractmethod
     def prompt_price(self) -> FloatArray:
         """What ``cost_per_hour`` pays for computing prompts [USD/s]; the rest pays for answers."""
 
@@ -376,6 +381,7 @@ class Deployments(Serving):
                 request_rate=self.request_rate,
             ),
             "cost_per_hour_usd": self.cost_per_hour * HOUR,
+            **({} if (paid := self.outlay) is None else {"outlay_usd": paid}),
             **energy_columns(self),
             "memory_headroom_gib": self.memory_headroom / GIB,
             **{f"{name}_s": self.value(name) for name in PERCENTILES},
@@ -499,4 +505,4 @@ def rounded_up(needed: FloatArray) -> FloatArray:
 def asked(work: ServingWorkload, site: Site) -> dict[str, Value]:
     """Columns of what is asked: the tokens of a request, and the terms of a site."""
     lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
-    return {**lengths, **site.columns}
+    return {**lengths, **site.columns, **site.grounds}

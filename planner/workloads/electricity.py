@@ -45,7 +45,7 @@ def with_power(site: Site, request: Request, notes: Notes) -> Site:
     carbon = figures.get(CARBON)
     if carbon is None and _is_asked((*request.objectives, *request.constraints), ("carbon",)):
         what = "give --region" if region is None else f"none is known of {region.code}"
-        raise SearchSpaceError(f"What electricity emits depends on the region: {what}.")
+        raise SearchSpaceError(f"Emissions depend on the region: {what}.")
     if region is not None and carbon is not None:
         grams = carbon.value / UNITS["kg/J"]["gCO2e/kWh"]
         told = f"{grams:.0f} gCO2e/kWh in {region.code} ({carbon.source}, {carbon.year})"

@@ -303,7 +303,7 @@ def _items(part: str, given: object) -> Iterable[tuple[str, object]]:
         raise SearchSpaceError(f"{part} is a mapping of names to values, not {shown(given)}.")
     for name in given:
         if not isinstance(name, str):
-            raise SearchSpaceError(f"{part}: {shown(name)} is no name.")
+            raise SearchSpaceError(f"{part}: {shown(name)} is not a name.")
     return [(name, value) for name, value in given.items() if value is not None]
 
 
@@ -342,7 +342,7 @@ def _refuse_useless(request: Request, answers: Mapping[str, object], said: Said)
 
 
 def _of_others(said_name: str, workloads: Iterable[str], said: Said) -> SearchSpaceError:
-    return SearchSpaceError(f"{said_name} is of {said('workload')} {' or '.join(workloads)}.")
+    return SearchSpaceError(f"{said_name} is for {said('workload')} {' or '.join(workloads)}.")
 
 
 def _unknown(workload: str, name: str) -> SearchSpaceError:

@@ -48,7 +48,7 @@ def image_fields(
         )
     if request.adapter != "none" and request.freeze_vision_tower is False:
         raise SpecError(
-            "The vision tower stays as it is beside an adapter: leave out freeze_vision_tower, or "
+            "The vision tower is frozen with an adapter: leave out freeze_vision_tower, or "
             "the adapter."
         )
     each = request.tokens_per_image or tower.tokens_per_image
@@ -57,9 +57,9 @@ def image_fields(
         notes.defaults["tokens_per_image"] = f"{each:,} (an image of {side} x {side} pixels)"
     if images and request.workload == "train" and request.freeze_vision_tower is None:
         notes.defaults["freeze_vision_tower"] = (
-            "yes, beside an adapter"
+            "yes, with an adapter"
             if request.adapter != "none"
-            else "no, it is trained (LLaMA-Factory and ms-swift freeze it where nobody says so)"
+            else "no, it is trained (LLaMA-Factory and ms-swift freeze it by default)"
         )
     if images * each > sequence_length:
         raise SpecError(

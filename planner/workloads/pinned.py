@@ -99,13 +99,13 @@ class PinnedPlan:
             Something is unknown, or missing and without a default; the message names ``where``.
         """
         if not isinstance(table, Mapping):
-            raise SpecError(f"{where}: is no plan: give a file of --save-plan.")
+            raise SpecError(f"{where}: is not a plan: give a file of --save-plan.")
         workload = table.get("workload")
         if workload not in workload_names():
             *first, last = workload_names()
             words = f"{', '.join(first)} or {last}"
-            raise SpecError(f"{where}: is no plan: its workload is {words}.")
-        faults = [f"{name} is no part of a plan." for name in table if name not in _file_parts()]
+            raise SpecError(f"{where}: is not a plan: its workload is {words}.")
+        faults = [f"{name} is not part of a plan." for name in table if name not in _file_parts()]
         answers = _read_part(table, "answers", terms_of(workload, "question"), faults)
         parameters = _read_part(
             table, "parameters", terms_of(workload, "parameter", "pool"), faults
@@ -114,7 +114,7 @@ class PinnedPlan:
         if not isinstance(digests, Mapping) or not all(
             isinstance(digest, str) for digest in digests.values()
         ):
-            faults.append("[specs] is no table of digests.")
+            faults.append("[specs] is not a table of digests.")
         plain = plain_values(workload)
         lacking = [name for name in terms_of(workload, "parameter") if name not in parameters]
         needed = sorted(name for name in lacking if name not in plain)
@@ -256,7 +256,7 @@ def _texts(table: Mapping[str, object], faults: list[str]) -> dict[str, str]:
     for name in ("version", "specs_folder"):
         value = table.get(name, "")
         if not isinstance(value, str) or "\0" in value:
-            faults.append(f"{name} is no text.")
+            faults.append(f"{name} is not text.")
         elif name in table:
             found[name] = value
     return found

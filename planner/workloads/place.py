@@ -21,9 +21,18 @@ from planner.specs.catalogue import default_cluster
 from planner.specs.efficiency import is_assumed
 from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.load import digest
-from planner.specs.ownership import OWNERSHIP
+from planner.specs.ownership import OWNERSHIP, UTILIZATION, Figure
 from planner.specs.paths import SpecKind, beside_specs
-from planner.specs.price import Price, contracts_of, one_price, price_of, providers_of, unknown_gpus
+from planner.specs.price import (
+    Currency,
+    Price,
+    contracts_of,
+    one_price,
+    price_of,
+    providers_of,
+    rate,
+    unknown_gpus,
+)
 from planner.specs.reliability import DEFAULT, IDEAL, ReliabilitySpec
 from planner.specs.site import Site
 from planner.workloads.assumed import Notes
@@ -116,15 +125,19 @@ def _price(request: Request, gpu: GpuSpec, own: Path | None, notes: Notes) -> Pr
         return price_of(gpu.name, request.contract, request.provider, own, folder)
     if request.provider is not None:
         raise SearchSpaceError(
-            f"What is owned has no provider: leave out {request.provider!r}, or choose another "
+            f"Owned GPUs have no provider: leave out {request.provider!r}, or choose another "
             "contract."
         )
     files = beside_specs(OWNERSHIP, notes.catalogue.folder)
     notes.digests["ownership figures"] = _digest(tuple(files))
-    place = owned_place(request, notes)
+    place = dict(owned_place(request, notes))
+    if (share := request.term_utilization) is not None and share > 0:
+        place[UTILIZATION] = Figure(value=share, low=share, high=share, source="given", date="")
     names = assumed_figures(gpu, notes.catalogue, place)
     notes.assumed += [f"gpu ownership.{name}" for name in names]
-    return owned(gpu, notes.catalogue, place)
+    price = owned(gpu, notes.catalogue, place)
+    rent = price_of(gpu.name, Contract.ON_DEMAND, None, own, notes.catalogue.folder)
+    return replace(price, on_demand=rent.value) if price and rent else price
 
 
 def _check_provider(provider: str | None, own: Path | None, notes: Notes) -> None:
@@ -134,7 +147,7 @@ def _check_provider(provider: str | None, own: Path | None, notes: Notes) -> Non
     if provider.strip().casefold() not in {name.casefold() for name in known}:
         hint = did_you_mean(provider, known)
         raise SearchSpaceError(
-            f"No price list knows the provider {provider!r}.{hint} Known: {', '.join(known)}."
+            f"No price list has the provider {provider!r}.{hint} Known: {', '.join(known)}."
         )
 
 
@@ -166,14 +179,18 @@ def _told(price: Price, asked: str | None) -> str:
         words += "" if asked else " (none is on-demand)"
     if price.provider:
         words += f" of {price.provider}"
+    if price.contract == Contract.OWNED:
+        words += f" in use, {price.basis}"
     if price.low < price.high:
         words += f", {price.low * HOUR:.2f} to {price.high * HOUR:.2f}"
     if price.on_demand is not None:
-        words += f", of sellers who ask {price.on_demand * HOUR:.2f} on demand"
+        whose = "rent" if price.contract == Contract.OWNED else "of sellers who ask"
+        words += f", {whose} {price.on_demand * HOUR:.2f} on demand"
     if price.is_old:
         words += f", {price.when}"
-    basis = f"{price.offers} offers" if price.offers > 1 else price.source
-    if price.offers > 1 and not price.provider:
+    is_rent = price.offers > 1 and not price.basis
+    basis = f"{price.offers} offers" if is_rent else price.source
+    if is_rent and not price.provider:
         basis = f"median of the sellers of {basis}"
     return f"{words} ({basis}{f', {price.when}' if price.when else ''})"
 
@@ -207,7 +224,7 @@ def read_place(
     """
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
     if spec.announced:
-        notes.defaults["figures"] = f"as {spec.vendor} announced {spec.name}, none measured"
+        notes.defaults["figures"] = f"as {spec.vendor} announced {spec.name}, not measured"
     if request.workload == "train" and not request.at_shares:
         _note_kernels(spec, gpu or spec.name, notes)
     cluster = with_host_memory(cluster, spec, request.node_host_memory)
@@ -216,8 +233,14 @@ def read_place(
         notes.defaults["cluster"] = _own_links(cluster)
     wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
     offer = offer_of(request, spec, wanted and is_only, notes)
+    if request.term_utilization is not None and not 0 < request.term_utilization <= 1:
+        raise SearchSpaceError(
+            "--utilization is the share of the hours signed for that has work: above 0, at most 1."
+        )
     site = Site(
         offer=offer,
+        utilization=request.term_utilization,
+        currency=None if request.currency is None else _currency(request.currency, notes),
         contract=request.contract or Contract.ON_DEMAND,
         reliability=reliability_of(request, notes),
     )
@@ -247,13 +270,36 @@ def read_place(
     )
 
 
+def _currency(word: str, notes: Notes) -> Currency:
+    """A currency at its shipped rate, or at the one in USD behind its code.
+
+    Raises
+    ------
+    SearchSpaceError, SpecError
+        Its rate is unknown or no number, or a list has faults.
+    """
+    code, _, given = word.strip().upper().partition("=")
+    if not given:
+        try:
+            return rate(code, notes.catalogue.folder)
+        except ValueError as error:
+            raise SearchSpaceError(f"--currency: {error}, or EUR=1.10 here.") from error
+    try:
+        usd = float(given)
+    except ValueError:
+        usd = 0.0
+    if not 0 < usd < _MOST:
+        raise SearchSpaceError(f"--currency: {given!r} is no number of USD, as in EUR=1.10.")
+    return Currency(code=code, usd=usd)
+
+
 def _note_kernels(gpu: GpuSpec, word: str, notes: Notes) -> None:
     """Say of a GPU that a ``word`` names where no publication tells what a GPU's products reach."""
     provenance = notes.catalogue.load_gpu(word).provenance
     if is_assumed(provenance, "gemm.bf16.compute_fraction"):
         share = gpu.efficiency.gemm["bf16"].compute_fraction
         notes.defaults["kernels"] = (
-            f"products reach {share:.0%} of the peak of {gpu.name}, which nothing published tells"
+            f"products reach {share:.0%} of the peak of {gpu.name}: no published value"
         )
 
 
@@ -266,7 +312,7 @@ def gpu_counts(num_gpus: object) -> list[int]:
     """One or several numbers of GPUs as a list."""
     counts = num_gpus if isinstance(num_gpus, tuple | list) else [num_gpus]
     if not all(isinstance(count, int) for count in counts):
-        raise TypeError(f"{num_gpus!r} are no numbers of GPUs.")
+        raise TypeError(f"{num_gpus!r} are not numbers of GPUs.")
     return list(counts)
 
 

@@ -17,6 +17,7 @@ from planner.configurations.serving import (
     PoolConfigurations,
 )
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.estimators.contract import outlay
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     DisaggregatedRun,
@@ -174,8 +175,10 @@ class PoolSource(Source):
 
     def price(self, c: PoolConfigurations) -> FloatArray:
         """USD per second of the GPUs of both pools."""
-        prefill, decode = c.prefill_replicas * c.prefill.replica_gpus, c.replicas * c.replica_gpus
-        return np.add(prefill * self.prefill_site.price, decode * self.site.price)
+        prefill, decode = _pool_sizes(c)
+        if self.prefill_site == self.site:
+            return self.site.rate(prefill + decode)
+        return self.prefill_site.rate(prefill) + self.site.rate(decode)
 
     def _pools(
         self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
@@ -372,12 +375,21 @@ class PoolDeployments(Deployments):
         )
 
     @property
+    def outlay(self) -> FloatArray | None:
+        """USD for one term of both pools, or for buying them; None where one has no term."""
+        source, (prefill, decode) = self.source, _pool_sizes(self.configurations)
+        if source.prefill_site == source.site:
+            return outlay(source.site, prefill + decode)
+        paid = outlay(source.prefill_site, prefill), outlay(source.site, decode)
+        return None if paid[0] is None or paid[1] is None else paid[0] + paid[1]
+
+    @property
     def prompt_price(self) -> FloatArray:
         """The price of the prefill workers' GPUs, busy or not [USD/s]."""
-        c = self.configurations
-        return np.asarray(
-            c.prefill_replicas * c.prefill.replica_gpus * self.source.prefill_site.price
-        )
+        source, (prefill, decode) = self.source, _pool_sizes(self.configurations)
+        if source.prefill_site == source.site:
+            return self.promises.price * (prefill / (prefill + decode))
+        return source.prefill_site.rate(prefill)
 
     @property
     def prefix_share(self) -> FloatArray:
@@ -410,3 +422,9 @@ def _moved(workers: PrefillWorkers | DecodeWorkers, inside: BoolArray) -> FloatA
         return workers.transfer_time
     fabric = cache_transfer_time(workers.setting, workers.configurations, inside_fabric=True)
     return np.where(inside, fabric, workers.transfer_time)
+
+
+def _pool_sizes(c: PoolConfigurations) -> tuple[FloatArray, FloatArray]:
+    """GPUs of the prefill and of the decode workers."""
+    prefill = np.asarray(c.prefill_replicas * c.prefill.replica_gpus, dtype=np.float64)
+    return prefill, np.asarray(c.replicas * c.replica_gpus, dtype=np.float64)

@@ -14,6 +14,7 @@ from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.estimators.contract import outlay
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.estimate import (
     ServingEstimate,
@@ -181,7 +182,7 @@ class ReplicaSource(Source):
             time_to_first_token=served.time_to_first_token,
             time_per_output_token=served.time_per_output_token,
             memory_headroom=capacity - estimate.peak_memory,
-            price=num_gpus * self.site.price,
+            price=self.site.rate(num_gpus),
             makespan=makespan,
         )
 
@@ -194,7 +195,7 @@ class Replicas(Deployments):
 
     def moved(self, source: ReplicaSource) -> Replicas:
         """The same replicas on other terms: no prediction depends on them."""
-        price = self.num_gpus * source.site.price
+        price = source.site.rate(self.num_gpus)
         return replace(self, source=source, promises=replace(self.promises, price=price))
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
@@ -278,6 +279,11 @@ class Replicas(Deployments):
 
         machine, profile = self.setting.machine, self.source.site.power
         return (power_draw(machine, profile, self.num_gpus, boards),)
+
+    @property
+    def outlay(self) -> FloatArray | None:
+        """USD for one term of all GPUs, or for buying them; None where none is signed for."""
+        return outlay(self.source.site, self.num_gpus)
 
     @property
     def prompt_price(self) -> FloatArray:

@@ -256,12 +256,11 @@ class Outer:
         """
         if not RELEASE_NUMBER.fullmatch(number):
             raise SearchSpaceError(
-                f"--engine-version {number!r} is no release of an engine: give its numbers, such "
-                "as 0.27.1."
+                f"--engine-version {number!r} is not a release: give its numbers, such as 0.27.1."
             )
         if len(words) > 1:
             raise SearchSpaceError(
-                f"--engine-version is of one engine, not of {', '.join(words)}: name one."
+                f"--engine-version is for one engine, not for {', '.join(words)}: name one."
             )
         release = Release(tool=words[0], number=number)
         profile = release.profile(self.notes.catalogue, place.machine.gpu.vendor)

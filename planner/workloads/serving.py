@@ -141,7 +141,7 @@ def requests(setting: ServingSetting) -> list[str]:
     if work.prefix_cache_hit_rate:
         words.append(f"{percent(work.prefix_cache_hit_rate)} of prompts cached")
     if work.shared_prefix_tokens:
-        words.append(f"{work.shared_prefix_tokens:,} tokens alike in all prompts")
+        words.append(f"{work.shared_prefix_tokens:,} tokens shared by all prompts")
     if work.draft_tokens:
         words.append(_drafted(work))
     if work.embedding_bits is not None:
@@ -282,9 +282,9 @@ def _sources(scene: Scene) -> list[Source]:
     if of_pools and modes != [DISAGGREGATED]:
         name = next(iter(of_pools))
         raise SearchSpaceError(
-            f"{name} follows from the number of GPUs, but for --mode disaggregated alone."
+            f"{name} follows from the number of GPUs, except with --mode disaggregated."
             if name in _NUMBERS
-            else f"{name} is of prefill workers: it needs --mode disaggregated alone."
+            else f"{name} is for prefill workers: it needs --mode disaggregated."
         )
     rate = None if request.space == SINGLE else request.request_rate
     mesh = _mesh(scene, settings)
@@ -424,7 +424,7 @@ def _check_streams(scene: Scene) -> None:
     engine = scene.profile
     if not engine.scheduler.serves:
         raise SearchSpaceError(
-            f"{engine.name} batches statically and serves no stream of requests: "
+            f"{engine.name} has static batches only and cannot serve a stream of requests: "
             "see `planner estimate --workload inference`."
         )
 
@@ -433,7 +433,7 @@ def _without_pools(scene: Scene, modes: Sequence[str]) -> list[str]:
     """Replicas alone, of an engine whose caches stay in its slots."""
     if AGGREGATED not in modes:
         raise SearchSpaceError(
-            f"{scene.profile.name} hands no caches from one server to another: leave out --mode "
+            f"{scene.profile.name} cannot send caches between servers: leave out --mode "
             "disaggregated, or name an engine that does (vllm, sglang, tensorrt-llm)."
         )
     return [AGGREGATED]

@@ -35,7 +35,7 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
         No concurrency that fits reaches the rate.
     """
     if num_requests is not None and not 1 <= num_requests <= LARGEST_BATCH:
-        raise SearchSpaceError(f"A burst is of 1 to {LARGEST_BATCH:,} requests.")
+        raise SearchSpaceError(f"A burst has 1 to {LARGEST_BATCH:,} requests.")
     if isinstance(source, PoolSource):
         return _of_pools(source, num_requests)
     if not isinstance(source, ReplicaSource):
@@ -160,6 +160,6 @@ def _too_fast(c: ServingConfigurations, capacity: float, rate: float) -> str:
         more = f"{int(np.ceil(rate / capacity * number))} replicas"
     return (
         f"{rate:g} requests per second exceed the capacity of {capacity:.3g} with {words}: "
-        f"the queue grows without end. Give {more}, or search with "
+        f"the queue grows without bound. Give {more}, or search with "
         "`planner search --workload serve --request-rate`."
     )

@@ -81,7 +81,7 @@ def serving_mesh(
     table = {name: checked(name, values[name]) for name in (*_LAYOUT, *_ALONE)}
     if any(table["gpu_memory_utilization"]) and engine.memory.memory_share is None:
         raise SearchSpaceError(
-            f"{engine.name} has no option for its share of the GPU's memory: leave out "
+            f"{engine.name} has no option for the share of GPU memory that it uses: leave out "
             "gpu_memory_utilization, or name an engine that has (vllm, sglang, tensorrt-llm)."
         )
     if not model.num_experts and "attention_data_parallel" not in settings:
@@ -442,7 +442,7 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
     """
     if request.redundant_experts and not engine.redundant_experts:
         raise SpecError(
-            f"{engine.name} holds no copies of experts: leave out --redundant-experts, or name "
+            f"{engine.name} has no redundant experts: leave out --redundant-experts, or name "
             "an engine that does (vllm, sglang, tensorrt-llm)."
         )
     if request.max_num_seqs is not None:

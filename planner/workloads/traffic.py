@@ -16,6 +16,7 @@ from planner.base.records import record
 from planner.errors import SpecError, did_you_mean
 from planner.formulas.queueing import queued_wait
 from planner.logs.traces import Trace, read_trace
+from planner.question.inputs import shown
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.specs.arrivals import LOADS, SHARES, Arrivals
@@ -59,10 +60,10 @@ def answers_of(
     if question == "lengths" and str(given) in known:
         return known[str(given)].answers
     path = Path(str(given))
-    if question == "lengths" and not path.is_file():
+    if question == "lengths" and _state(path)[1] == 0:
         hint = did_you_mean(str(given), known)
         raise SpecError(
-            f"{said(question)}: {given} is no file, and not among {', '.join(known)}.{hint}"
+            f"{said(question)}: {shown(given)} is no file, and not among {', '.join(known)}.{hint}"
         )
     trace = trace_of(path)
     found: dict[str, object] = dict(trace.lengths)
@@ -85,7 +86,7 @@ def _state(path: Path) -> tuple[Path, int, int]:
     """A path, and what changes with its file."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):
         return path, 0, 0
     return path.absolute(), found.st_mtime_ns, found.st_size
 

@@ -79,8 +79,8 @@ def with_tokens(
     notes.defaults["total_tokens"] = f"{words} ({origin})"
     if work.training_objective is not TrainingObjective.PRETRAIN and not given:
         notes.defaults["total_tokens"] = (
-            f"{words}, of which time and cost are told, as neither samples nor steps are "
-            f"given: --samples N --epochs E tell those of a run ({origin})"
+            f"{words}, for which time and cost are shown, as neither samples nor steps are "
+            f"given: --samples N --epochs E give those of a run ({origin})"
         )
     return replace(work, total_tokens=tokens)
 
@@ -91,7 +91,7 @@ def _tokens_of_each(work: TrainingWorkload, request: Request) -> tuple[float, st
     if mean is not None and not work.mean_sample_length:  # packed: none is cut off or padded
         return float(mean * work.sequences_per_sample), f"{mean:,} tokens"
     each = tokens_of_sample(work)
-    full = "" if work.mean_sample_length else ", as if each filled its sequence"
+    full = "" if work.mean_sample_length else ", assuming that each fills its sequence"
     return each, f"{each:,.0f} tokens{full}"
 
 
@@ -161,7 +161,7 @@ def objective_words(work: TrainingWorkload) -> list[str]:
             f"{passes} of {whose if work.keeps_reference else 'the adapters switched off'}"
         )
     elif objective.has_reference:
-        words.append("the reference was computed before, which is not counted")
+        words.append("the reference was computed before and is not counted")
     return [", ".join(words), *([_ROLLOUTS] if objective.needs_rollouts else [])]
 
 
@@ -208,11 +208,9 @@ def unmeasured_note(request: Request) -> str:
     ]
     if not rare:
         return ""
-    told = (
-        f"{', '.join(rare)}: kernels not measured in it reach the share of the peak that bf16's do"
-    )
+    told = f"{', '.join(rare)}: kernels not measured in it reach the share of the peak of bf16"
     narrow = "; what int8 products do not read stays as in bf16" if "int8" in rare else ""
-    return f"{told}, and no published run is in it{narrow}"
+    return f"{told}, and no published run uses it{narrow}"
 
 
 def precision_note(request: Request, catalogue: Catalogue, model: ModelSpec, word: str) -> str:

@@ -137,7 +137,8 @@ class TrainingSource(Source):
         """The tokens, and what a GPU costs."""
         work = self.setting.workload
         amount = {name: getattr(work, name) for name in terms_about("amount")}
-        return {**amount, "reliability": self.site.reliability.name, **self.site.columns}
+        failures = {"reliability": self.site.reliability.name}
+        return {**amount, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
         """As of other sources; the calendar time is as sure as step time and failures together."""

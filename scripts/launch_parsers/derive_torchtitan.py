@@ -42,7 +42,7 @@ def batches(config: Any, dims: Any) -> dict[str, int]:
     total = config.training.global_batch_size
     total = local * degree if total < 0 else total
     if total % (local * degree):
-        raise ValueError(f"global batch size {total} is no multiple of {local} * {degree}")
+        raise ValueError(f"global batch size {total} is not a multiple of {local} * {degree}")
     micro = config.parallelism.pipeline_parallel_microbatch_size if dims.pp > 1 else local
     return {
         "global_batch_size": total,

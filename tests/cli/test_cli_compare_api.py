@@ -68,10 +68,10 @@ def test_json_has_the_comparison_of_both_commands(planner, tmp_path):
 
 
 def test_cached_tokens_without_a_price_are_charged_as_input_and_that_is_said(planner):
-    assert "* no price of cached tokens" not in planner(*ONE, "--compare-api").out
+    assert "* no price for cached tokens" not in planner(*ONE, "--compare-api").out
     out = planner(*ONE, "--compare-api", "--prefix-cache-hit-rate", "0.5").out
     assert "1,024 input (512 cached)" in out
-    assert "* no price of cached tokens is published: they are charged as other input" in out
+    assert "* no price for cached tokens is published: they are charged as other input" in out
 
 
 def test_a_model_or_a_gpu_without_price_is_told_and_the_answer_still_there(planner):
@@ -94,7 +94,7 @@ def test_the_help_of_serving_alone_has_it(planner):
 
 def test_what_it_does_not_go_with(planner):
     ran = planner("search", "--model", "llama-7b", "--gpus", "8", "--compare-api")
-    assert (ran.exit_code, ran.err) == (3, "--compare-api is of --workload serve.\n")
+    assert (ran.exit_code, ran.err) == (3, "--compare-api is for --workload serve.\n")
     ran = planner(*SEARCH, "--compare-api", "--quiet")
     assert ran.exit_code == 3
     assert "--compare-api needs the report or --json" in ran.err

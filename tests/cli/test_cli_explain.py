@@ -20,7 +20,7 @@ def test_the_short_report_says_what_bounds_and_moves_it(planner):
     assert done.exit_code == 0
     assert "Bound by compute" in done.out
     assert "feed forward gate up" in done.out
-    assert "What if (each predicted anew)" in done.out
+    assert "What if (each one predicted again)" in done.out
     assert "network between nodes (assumed 200 Gbit/s per GPU" in done.out
     assert len(done.out.splitlines()) <= 55
 
@@ -90,7 +90,7 @@ def test_it_fits_the_terminal(planner, monkeypatch, width):
         (("--set", "tp=4,8"), "2 configurations"),
         (("--row", "3"), "--row needs --from"),
         (("--set", "tp=8", "--json", "no/such/folder.json"), "there is no folder"),
-        (("--set", "tp=1", "--against", "tp=8", "--quiet"), "needs more memory"),
+        (("--set", "tp=1", "--against", "tp=8", "--quiet"), "out of memory: peak"),
     ],
 )
 def test_errors_say_what_and_where(planner, options, said):

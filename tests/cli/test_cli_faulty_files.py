@@ -31,8 +31,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (lambda plan: plan.update(parameters=True), "there is no table [parameters]"),
         (lambda plan: plan.update(answers=[1]), "there is no table [answers]"),
-        (lambda plan: plan.update(specs=3), "[specs] is no table of digests"),
-        (lambda plan: plan.update(more=1), "more is no part of a plan"),
+        (lambda plan: plan.update(specs=3), "[specs] is not a table of digests"),
+        (lambda plan: plan.update(more=1), "more is not part of a plan"),
         (lambda plan: plan["parameters"].update(tensor_parallel=[1, 2]), "is one word or number"),
         (lambda plan: plan["parameters"].update(tensor_parallel=None), "is one word or number"),
         (lambda plan: plan["parameters"].update(zero_stage="x"), "parameters.zero_stage is one of"),
@@ -80,10 +80,10 @@ def test_rows_of_csv_are_counted_and_found(planner, made):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--pipeline-model-parallel-size 0", "--pipeline-model-parallel-size '0' is no number"),
-        ("--tensor-model-parallel-size 1" + "0" * 12, "is no number from 1 to 1,000,000,000"),
+        ("--pipeline-model-parallel-size 0", "--pipeline-model-parallel-size '0' is not a number"),
+        ("--tensor-model-parallel-size 1" + "0" * 12, "is not a number from 1 to 1,000,000,000"),
         ("--num-attention-heads 1" + "0" * 12, "num_attention_heads must be at most 1000000000"),
-        ("--num-attention-heads 0", "does not tell the model"),
+        ("--num-attention-heads 0", "does not give the model"),
     ],
 )
 def test_sizes_in_a_launch_file_are_such(planner, tmp_path, options, said):

@@ -46,7 +46,7 @@ def test_every_line_fits(planner, monkeypatch, command, width):
 
 @pytest.mark.parametrize("command", ["search", "estimate"])
 def test_every_option_stands_in_one_section(planner, command):
-    sections = options_by_section(planner(command, "-h").out)
+    sections = options_by_section(planner(command, "-h", "all").out)
     shown = [option for options in sections.values() for option in options]
     assert len(shown) == len(set(shown))
     kinds = {"question", "limit"} if command == "search" else {"question"}
@@ -55,6 +55,41 @@ def test_every_option_stands_in_one_section(planner, command):
     titles = ["Question", "Question, training", "GPUs and software", "Search", "Output"]
     assert [title for title in sections if title in titles] == titles
     assert "--step-time" not in sections["Question"]
+
+
+@each("command", ["search", "estimate", "size", "compare", "explain", "launch", "max-batch"])
+def test_a_help_says_first_what_nine_of_ten_questions_need(planner, command):
+    brief, whole = (planner(command, "-h", *words).out for words in ((), ("all",)))
+    shown = [option for found in options_by_section(brief).values() for option in found]
+    assert {"--model", "--workload", "--gpu", "--gpus", "--set"} <= {*shown}
+    assert len(shown) <= 22
+    assert len(brief.splitlines()) < len(whole.splitlines()) / 3
+    examples_of = brief.partition("\nExamples:\n")[2].partition("\n\n")[0]
+    assert 1 <= examples_of.count(f"planner {command} ") <= 2
+    assert f"planner {command} -h KIND: " in brief
+
+
+@each(
+    ("topic", "titles"),
+    [
+        ("money", {"Money, failures, energy", "Money, failures, energy, training"}),
+        ("gpus", {"GPUs and software", "GPUs and software, training"}),
+        ("output", {"Output"}),
+    ],
+)
+def test_a_group_of_options_is_shown_on_request(planner, topic, titles):
+    found = {*options_by_section(planner("search", "-h", topic).out)}
+    assert titles <= found
+    assert "Search" not in found
+
+
+def test_an_unknown_topic_names_those_there_are(planner):
+    ran = planner("search", "-h", "mony")
+    assert ran.exit_code == 2
+    assert "Did you mean money?" in " ".join(ran.err.split())
+    assert (
+        planner("search", "-h", "serving").out == planner("search", "--workload", "serve", "-h").out
+    )
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -95,7 +130,7 @@ def test_short_names_are_shown(planner):
 def test_the_examples_run(planner, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)
     assert planner(*shlex.split(line)).exit_code == 0
-    out = " ".join(planner(line.split()[0], "-h").out.replace("\\\n", " ").split())
+    out = " ".join(planner(line.split()[0], "-h", "all").out.replace("\\\n", " ").split())
     assert f"planner {line}" in out
 
 

@@ -47,7 +47,7 @@ def test_a_search_rejects_plans_beyond_the_host_memory(planner, tmp_path):
     assert rows.host_memory_gib.between(50, 100).all()
     alone = planner(*search, "--set", "concurrency=600")
     assert alone.exit_code == 0
-    assert "of 600 requests at once" in " ".join(alone.out.split())
+    assert "of 600 requests in each replica" in " ".join(alone.out.split())
 
 
 def test_the_commands_it_prints_can_be_typed(planner):

@@ -27,7 +27,7 @@ def test_a_queue_that_grows_without_end_is_no_answer(planner, command) -> None:
     asked = (*OF_ONE, *LENGTHS, "--set", "concurrency=64")
     done = planner(command, *asked, "--request-rate", "200")
     assert done.exit_code == 4
-    assert "at most 20.3 requests/s, not 200" in words(done)
+    assert "capacity 20.3 requests/s, load 200" in words(done)
     assert planner(command, *asked, "--request-rate", "15").exit_code == 0
 
 

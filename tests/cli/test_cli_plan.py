@@ -126,7 +126,7 @@ def test_a_plan_of_own_specs_knows_their_folder(planner, tmp_path, suffix):
     faulty = json.loads(found.read_text())["recommended"] | {"specs_folder": 3}
     (tmp_path / "faulty.json").write_text(json.dumps(faulty))
     ran = planner("estimate", "--plan", tmp_path / "faulty.json", "--quiet")
-    assert (ran.exit_code, "specs_folder is no text" in ran.err) == (2, True)
+    assert (ran.exit_code, "specs_folder is not text" in ran.err) == (2, True)
 
 
 def test_a_plan_of_an_older_version_has_the_defaults_of_what_it_lacks(planner, tmp_path):

@@ -99,7 +99,7 @@ def test_validation_draws_predicted_against_measured(planner, runs, tmp_path):
         (("--plot", "nowhere/front.png"), 8, "there is no folder nowhere; create it first"),
         (("--plot", "a.png", "--picture-width", "12"), 3, "at least 320, not"),
         (("--plot", "a.png", "--picture-width", "99999"), 3, "beyond"),
-        (("--dark",), 3, "--dark is of a picture: give --plot FILE.png, too"),
+        (("--dark",), 3, "--dark is for a picture: give --plot FILE.png too"),
     ],
 )
 def test_faults_are_told_before_the_work_starts(

@@ -25,7 +25,7 @@ def test_the_report_names_the_question_the_defaults_and_the_best(planner):
         "GPU-hours",
         "USD per GPU-hour",
         "evaluated in",
-        "rejected: the fullest GPU needs more memory than it surely has",
+        "rejected: the fullest GPU needs more memory than is usable",
         "planner specs show gpus a100-sxm-80gb",
     ):
         assert words in ran.out
@@ -48,7 +48,7 @@ def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns, model, mo
 def test_a_narrow_table_says_which_columns_it_left_out(planner, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     ran = planner("search", "--model", "llama-65b", "--gpus", "2048")
-    assert "No room here for" in ran.out
+    assert "Columns not shown: " in ran.out.replace("\n", " ")
 
 
 def test_the_printed_memory_and_time_add_up(planner):

@@ -31,7 +31,7 @@ def test_training_is_sized_by_its_deadline(planner):
     for words in (
         "GPUs to train LLaMA 7B, 100 billion tokens",
         "calendar time at most 13.0 days",
-        "Sized so that 90 % of runs like these keep them",
+        "Sized to be 90 % likely to keep them",
         "Cheapest: ",
         "of 13.0 days at 90 %",
         "to spare; predicted",
@@ -60,7 +60,7 @@ def test_a_service_is_sized_by_its_rate(planner):
     plain = planner(*SERVE, "--gpu", "h100", "--request-rate", "20")
     assert "request rate" in words_of(sure.out)
     assert "20.0/s at 90 %" in words_of(sure.out)
-    assert "Sized at the predictions: half of the runs" in plain.out
+    assert "Sized at the predictions: 50 % likely to keep them" in plain.out
     assert "at 90 %" not in plain.out
 
 
@@ -104,7 +104,7 @@ def test_what_a_size_rests_on_is_told(planner, tmp_path):
 
 def test_another_contract_than_the_usual_is_told(planner):
     ran = planner(*TRAIN, "--gpu", "mi350x", "--deadline", "13d", "--framework", "megatron-lm")
-    assert "No on-demand price is known, taken as: mi350x reserved-1y" in words_of(ran.out)
+    assert "No on-demand price known, priced as: mi350x reserved-1y" in words_of(ran.out)
     asked = planner(*TRAIN, "--gpu", "mi350x", "--deadline", "13d", "--contract", "reserved-1y")
     assert "No on-demand price" not in asked.out
     usual = planner(*TRAIN, "--gpu", "h100", "--deadline", "13d", "--price", "2.5")
@@ -138,7 +138,7 @@ def test_a_day_is_a_row_for_each_hour(planner, tmp_path):
 @pytest.mark.parametrize(
     ("more", "code", "words"),
     [
-        ((), 3, "Say what the GPUs must reach: one or more of --calendar-time"),
+        ((), 3, "Give what the GPUs must reach: one or more of --calendar-time"),
         (("--deadline", "1h", "--gpu", "a100"), 4, "Not possible: a100: calendar time"),
         (("--deadline", "13d", "--contract", "weekly"), 3, "--contract is one of on-demand"),
         (("--deadline", "13d", "--confidence", "2"), 3, "--confidence is a share"),
@@ -171,5 +171,5 @@ def test_what_is_asked_and_assumed_of_a_service_is_told(planner):
     assert "Requests: 1,024 tokens in, 1,024 out, 20 per second, 2 draft tokens" in lines
     assert "Assumed: input tokens 1,024; output tokens 1,024\n" in lines
     lines = planner("size", *asked, "--input-tokens", "2000", "--shared-prefix-tokens", "900").out
-    assert "Requests: 2,000 tokens in, 1,024 out, 20 per second, 900 tokens alike" in lines
+    assert "Requests: 2,000 tokens in, 1,024 out, 20 per second, 900 tokens shared" in lines
     assert "Assumed: output tokens 1,024\n" in lines

@@ -212,7 +212,7 @@ def test_fine_tuning_is_a_first_run_until_somebody_says_it_is_tuned() -> None:
         _high(training_objective="sft", tuned=tuned) for tuned in (None, False, True)
     )
     assert unsaid == first == pytest.approx(5 * tuned)
-    assert said == f"{plain}, a first run: --tuned if not"
+    assert said == f"{plain}, first run (--tuned otherwise)"
     (usual, basis), (first, _) = (_high(tuned=tuned) for tuned in (None, False))
     assert first == pytest.approx(5 * usual)
     assert "first" not in basis

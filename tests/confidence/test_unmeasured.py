@@ -167,8 +167,8 @@ def test_a_release_beside_a_file_replaces_that_of_the_file(planner: Any, tmp_pat
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (("--engine", "vllm", "--engine-version", "newest"), "is no release of an engine"),
-        (("--engine", "vllm,sglang", "--engine-version", "0.9"), "is of one engine"),
+        (("--engine", "vllm", "--engine-version", "newest"), "is not a release"),
+        (("--engine", "vllm,sglang", "--engine-version", "0.9"), "is for one engine"),
         (("--engine-version", "0.9"), "needs --engine"),
     ],
 )

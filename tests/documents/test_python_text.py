@@ -76,7 +76,7 @@ def test_names_are_those_of_their_modules() -> None:
 
 @pytest.mark.parametrize("text", ["def f(:", "x = (" * 500, "f(\0)", "x = " + "-" * 50_000 + "1"])
 def test_what_is_no_python_is_refused(text: str) -> None:
-    with pytest.raises(LaunchError, match=r"p\.py.* is no Python that can be read"):
+    with pytest.raises(LaunchError, match=r"p\.py.* is not Python that can be parsed"):
         calls_of(text, "p.py")
 
 

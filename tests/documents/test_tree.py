@@ -159,7 +159,7 @@ HOSTILE = {
     "binary": ("a: \x01\n", r":1: a character"),
     "nul": ("a: 1\nb: \0", r":2: there is a NUL"),
     "long": ("a: 1\n" * 838_861, "4,194,305 characters"),
-    "list as key": ("? [a]\n: b\n", "no plain text"),
+    "list as key": ("? [a]\n: b\n", "not plain text"),
 }
 
 
@@ -184,8 +184,8 @@ BAD_JSON = {
     '{"a": [1,\n2,\n]}': "f.json:2: this is not JSON: a comma before ]",
     '{"a": 1\n "b": 2}': 'f.json:2: this is not JSON: a comma or } is missing before \'"b"',
     "{\n'a': 1}": "f.json:2: this is not JSON: a key in double quotes is missing",
-    '{"a": tru}': "'tru' is no value",
-    '{"a": 01}': "'01' is no value",
+    '{"a": tru}': "'tru' is not a value",
+    '{"a": 01}': "'01' is not a value",
     '{"a"\n: }': "f.json:2: this is not JSON: a value is missing",
     '{"a": "b\nc"}': "never ends on its line",
     '{"a": 1} x': "more after the end",

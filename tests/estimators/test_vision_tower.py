@@ -202,7 +202,7 @@ def test_the_first_token_waits_for_the_images_of_the_prompt() -> None:
     [
         ({"images_per_sample": 20}, "14,580 of the 4,096 tokens"),
         ({"model": "llama-3.1-8b", "images_per_sample": 1}, "is a text model"),
-        ({"adapter": "lora", "freeze_vision_tower": False}, "stays as it is beside an adapter"),
+        ({"adapter": "lora", "freeze_vision_tower": False}, "is frozen with an adapter"),
         ({"tokens_per_image": 100}, "images_per_sample"),
     ],
 )

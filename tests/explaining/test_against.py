@@ -48,7 +48,7 @@ def test_an_answer_may_differ_too():
 
 def test_near_plans_are_ties():
     assert against(tp=4, pp=2, vp=20).difference.is_tie
-    assert "That is a tie" in against(tp=4, pp=2, vp=20).summary()
+    assert "They are tied" in against(tp=4, pp=2, vp=20).summary()
     assert not against(mbs=1, recompute="full").difference.is_tie
 
 

@@ -155,7 +155,7 @@ def test_lengths_end_with_learned_positions():
 def test_rotary_positions_end_no_length_and_the_memory_does():
     found = length_of(TRAINED, "sequence_length")
     assert found.largest > 2048
-    assert found.reason == "the fullest GPU needs more memory than it surely has"
+    assert found.reason == ("the fullest GPU needs more memory than is usable")
     plan = planner.estimate(**TRAINED).plan
     words = "beyond the 2,048 positions that LLaMA 65B was trained with"
     assert any(words in line for line in largest_lines(plan, found))

@@ -196,8 +196,8 @@ def test_a_part_beyond_its_roofline_says_which_fitted_share_is():
         settings={"concurrency": 64, "quantization": "w16a16"},
     )  # fmt: skip
     words = " ".join(terminal_text(explanation_blocks(found), 80).split())
-    assert "attention decode at 1.19 of the memory bandwidth is beyond what the GPU can" in words
-    assert words.count("beyond what the GPU can") == 1
+    assert "attention decode at 1.19 of the memory bandwidth exceeds the roofline" in words
+    assert words.count("exceeds the roofline") == 1
 
 
 def test_figures_have_units_and_sources():

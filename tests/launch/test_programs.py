@@ -184,7 +184,7 @@ def test_unsloth_trains_all_weights_where_it_is_told_so(tmp_path: Path) -> None:
             "from peft import IA3Config\nIA3Config()\nTrainingArguments(bf16=True)",
             "line 2: IA3Config",
         ),
-        ("x = (", "line 1: is no Python"),
+        ("x = (", "line 1: is not Python"),
     ],
 )
 def test_what_a_program_lacks_is_said(tmp_path: Path, text: str, words: str) -> None:
@@ -342,7 +342,7 @@ def test_a_service_of_bentoml_asks_for_gpus(tmp_path: Path) -> None:
     ("program", "words"),
     [
         ("from peft import IA3Config\nfrom transformers import TrainingArguments\nIA3Config()\n"
-         "TrainingArguments(output_dir='o')", "IA3Config of PEFT is not predicted"),
+         "TrainingArguments(output_dir='o')", "IA3Config of PEFT is not supported"),
         ("print(1)", r"train\.py: calls nothing that planner knows"),
     ],
 )  # fmt: skip

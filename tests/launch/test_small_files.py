@@ -163,7 +163,7 @@ def test_what_is_no_document_of_a_tool_is_refused(planner: Command, tmp_path: Pa
     ran = planner("estimate", "--from", tmp_path / "other.yaml", "--gpu", "h100", "--gpus", "8")
 
     assert ran.exit_code == 6
-    assert "is no document of a tool" in ran.err
+    assert "is not a file of a supported tool" in ran.err
 
 
 def test_the_training_step_of_grpo_is_predicted_and_says_what_is_not(planner: Command) -> None:

@@ -93,7 +93,7 @@ def test_the_image_of_a_pod_is_told_and_predicted(
     assert f"Version read: {tag[1:]} (line 6): profile {profile}." in told
     assert f"engine {profile}," in told
     assert ("by default before 0.8" in told) == (profile == "vllm-v0")
-    assert ("Prefixes are cached" in told) == (profile != "vllm-v0")
+    assert ("Prefix caching is on" in told) == (profile != "vllm-v0")
 
 
 def test_without_a_version_or_with_that_of_the_target_the_profile_is_the_usual_one(
@@ -116,7 +116,7 @@ def test_a_file_of_another_release_is_written_anew(planner: Any, tmp_path: Any) 
     words = ("launch", "vllm", "--from", path, "--gpu", "h100", "--output", tmp_path / "new")
     ran = planner(*words)
     assert ran.exit_code == 0
-    assert "predicted as of vLLM 0.17" in " ".join(ran.out.split())
+    assert "predicted as for vLLM 0.17" in " ".join(ran.out.split())
 
 
 def test_what_a_profile_extends_gives_it_no_release() -> None:

@@ -29,7 +29,7 @@ from planner.launch.understood import Found, World
 
 FOLDER = Path(__file__).parent / "worked"
 ELSEWHERE = "~"
-TOLD = ("Prefixes", "0.7")  # words of notes
+TOLD = ("Prefix", "0.7")  # words of notes
 TRAINER = "transformers"
 # Whose files have options of a table besides those of the target of its name.
 WRITERS = {TRAINER: (TRAINER, "deepspeed", "accelerate"), "deepspeed": ("deepspeed", "axolotl")}

@@ -134,7 +134,7 @@ def test_a_restart_warms_up_anew(tmp_path: Path) -> None:
     reading = read_log(path)
     found = steady_state(reading.steps, reading.quantity)
     assert found.warmup == 6
-    assert any("started again at step 10" in note for note in found.notes)
+    assert any("restarted at step 10" in note for note in found.notes)
 
 
 def test_ranks_that_print_the_same_step_count_once() -> None:
@@ -151,7 +151,7 @@ def test_ranks_without_a_mark_are_no_restart(tmp_path: Path) -> None:
     reading = read_log(path)
     found = steady_state(reading.steps, reading.quantity)
     assert found.lines + found.warmup == 20
-    assert not any("started again" in note for note in found.notes)
+    assert not any("restarted" in note for note in found.notes)
 
 
 def test_colours_are_no_part_of_numbers(tmp_path: Path) -> None:

@@ -415,7 +415,7 @@ def test_the_json_of_a_search_is_a_plan_too(validate: Validate, trained: Path) -
         (("--plan", "x.toml"), "belong to --log FILE"),
         (("--log-format", "megatron"), "belong to --log FILE"),
         (("runs.csv", "--log", "x.log", "--plan", "x.toml"), "leave out RUNS"),
-        (("--log", "x.log", "--plan", "x.toml", "--output", "-"), "cannot be stdout"),
+        (("--log", "x.log", "--plan", "x.toml", "--output", "-"), "not to stdout"),
     ],
 )
 def test_options_that_do_not_belong_together(

@@ -280,11 +280,11 @@ def test_what_the_user_sets_replaces_the_default():
     [
         ({"num_gpus": None}, SearchSpaceError, "--request-rate"),
         ({"space": "small"}, SearchSpaceError, "--workload train"),
-        ({"engine": "transformers"}, SearchSpaceError, "batches statically"),
+        ({"engine": "transformers"}, SearchSpaceError, "has static batches only"),
         (
             {"engine": "llama-cpp", "mode": "disaggregated"},
             SearchSpaceError,
-            "hands no caches from one server to another",
+            "cannot send caches between servers",
         ),
         ({"engine": "vlm"}, SpecError, "Did you mean vllm?"),
         ({"engine": "vllm-v0-xpu"}, SearchSpaceError, "kernels for GPUs of Intel, not for"),

@@ -63,7 +63,7 @@ def test_the_answer_is_that_of_the_command_to_the_digit(planner, page_made):
         assert re.search(rf"^{re.escape(name)} +{re.escape(words)}", shown, re.MULTILINE), name
     for line in page.sure:
         assert line in " ".join(shown.split())
-    assert "(basis: " in page.sure[0]
+    assert "; evidence: " in page.sure[0]
 
 
 def _train():
@@ -269,11 +269,11 @@ FAULTS = {
     "no manifest": (lambda t: t.pop("manifest"), "has no manifest"),
     "a damaged manifest": (lambda t: t.update(manifest=[1]), "has no manifest"),
     "no rows": (lambda t: t.update(rows=[]), "has no rows"),
-    "rows that are none": (lambda t: t.update(rows=[1]), "a row is no object"),
-    "nested cells": (lambda t: t["rows"][0].update(gpu=["a"]), "gpu of a row is no word or number"),
+    "rows that are none": (lambda t: t.update(rows=[1]), "a row is not an object"),
+    "nested cells": (lambda t: t["rows"][0].update(gpu=["a"]), "is not a word or number"),
     "words for numbers": (
         lambda t: t["rows"][0].update(step_time_s="fast"),
-        "step_time_s of a row is no number: 'fast'",
+        "step_time_s of a row is not a number: 'fast'",
     ),
     "another workload": (
         lambda t: t["manifest"].update(workload="dream"),
@@ -281,7 +281,7 @@ FAULTS = {
     ),
     "another tool's file": (
         lambda t: t.clear(),
-        "is no result of planner: give the file of --json",
+        "is not a result of planner: give the file of --json",
     ),
     "nothing recommended": (lambda t: t.update(recommended_row=None), "recommends no plan"),
     "facts that are none": (
@@ -319,7 +319,7 @@ def test_files_that_cannot_be_read(planner, tmp_path):
     (tmp_path / "empty").mkdir()
     for name, words in {
         "half.json": "is not valid JSON",
-        "list.json": "is no result of planner",
+        "list.json": "is not a result of planner",
         "deep.json": "is not valid JSON",
         "plan.toml": "answers.nonsense is unknown",
         "rows.csv": "is not valid JSON",
@@ -435,9 +435,9 @@ def test_a_page_of_serving_says_whether_it_carries_the_load_and_what_the_engine_
         return " ".join(planner("report", tmp_path / "r.json", "--markdown", "-").out.split())
 
     too_fast = page("--set", "concurrency=64", "--request-rate", "100")
-    assert "Less than the load: it carries at most 4.66 requests/s, not 100." in too_fast
+    assert "Overloaded: capacity 4.66 requests/s, load 100." in too_fast
     # 0.9 of 79.1 GiB less weights and the rest, in tokens of 128 KiB; 131,072 of them a request.
     assert "KV cache 51.25 GiB, 419,808 tokens, maximum concurrency 3.20x for 131,072" in too_fast
-    assert "352 of 600 requests at once in each, the others wait" in page(
+    assert "Room for 352 of 600 requests in each replica" in page(
         "--set", "concurrency=600", "--input-tokens", "1000", "--output-tokens", "500"
     )

@@ -36,7 +36,7 @@ def _lines(model: str, **request: Any) -> list[str]:
 
 @pytest.mark.parametrize("workload", ["train", "inference", "serve"])
 def test_a_tower_of_unknown_sizes_is_said_to_be_left_out(workload: str) -> None:
-    said = ["As a text model: the vision tower and the patches of images are not counted"]
+    said = ["As a text model: the vision tower and image patches are not counted"]
     assert _lines("mistral-large-3-675b", workload=workload) == said
     assert _lines("qwen2.5-7b", workload=workload) == []
 
@@ -66,4 +66,4 @@ def test_a_tower_of_other_words_has_no_size(tmp_path: Path, tower: dict[str, Any
         json.dumps({"model_type": "idefics3", "text_config": _TEXT, "vision_config": tower})
     )
     (line,) = _lines(str(path))
-    assert line == "As a text model: the vision tower and the patches of images are not counted"
+    assert line == "As a text model: the vision tower and image patches are not counted"

@@ -1,6 +1,8 @@
-"""The page on procurement is of the plan that ships, and has a table of every model."""
+"""The page on procurement is of the plan that ships, and has every model and scenario."""
 
 from __future__ import annotations
+
+import csv
 
 import make_procurement as script
 
@@ -16,7 +18,18 @@ def test_the_page_is_of_the_shipped_plan() -> None:
     assert len(axes["gpu"]) >= 12
     assert len(axes["num_gpus"]) >= 6
     assert len(axes["contract"]) >= 3
-    for name in axes["model"]:
-        assert f"\n### {load_model(name).name}\n" in text
-    for gpu in axes["gpu"]:
-        assert text.count(f"\n{gpu} on-demand ") == len(axes["model"])
+    for name in (load_model(name).name for name in axes["model"]):
+        assert f"\n### {name}\n" in text
+        assert f"\n| {name} | cheapest | " in text
+        assert f"]({script.picture_of(name)})" in text
+        assert (script.DOCS / script.picture_of(name)).is_file()
+
+
+def test_every_scenario_is_in_the_csv_file() -> None:
+    plan = read_plan(script.NAME)
+    with (script.DOCS / script.SCENARIOS).open(encoding="utf-8", newline="") as stream:
+        rows = [*csv.DictReader(stream)]
+    axes = plan.works[0].axes
+    assert len(rows) == plan.num_scenarios
+    assert {row["gpu"] for row in rows} == {*axes["gpu"]}
+    assert all(bool(row["cost_usd"] or row["reason"] or row["calendar_time_days"]) for row in rows)

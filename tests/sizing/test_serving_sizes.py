@@ -285,7 +285,7 @@ def test_where_a_layout_misses_a_latency_that_of_a_busier_hour_serves(monkeypatc
     ("asked", "word"),
     [
         ({"request_rate": 3}, "leave out request_rate"),
-        ({"workload": "train", "engine": None}, "of requests"),
+        ({"workload": "train", "engine": None}, "for requests"),
     ],
 )
 def test_a_load_is_of_a_service_without_another_rate(write, asked, word):

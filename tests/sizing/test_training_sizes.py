@@ -184,9 +184,9 @@ def test_whole_nodes_that_were_not_looked_at_are_told():
     assert not set(size.not_tried) & set(size.tried)
     assert set(range(size.not_tried[-1] + 8, size.fewest.num_gpus, 8)) <= set(size.tried)
     told = " ".join(sizes.summary().split())
-    assert f"{size.not_tried[0]:,} to {size.not_tried[-1]:,} GPUs. Fewer may be enough" in told
-    assert "Fewer may be enough" in sizes._repr_html_()
-    assert "Fewer may be enough" not in sized("13d").summary()
+    assert f"{size.not_tried[0]:,} to {size.not_tried[-1]:,} GPUs, where the number" in told
+    assert "Fewer GPUs may be enough" in sizes._repr_html_()
+    assert "Fewer GPUs may be enough" not in sized("13d").summary()
 
 
 def test_memory_that_lacks_is_told():

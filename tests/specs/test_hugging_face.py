@@ -127,7 +127,7 @@ def test_windows_of_the_last_layers_are_one_run(tmp_path: Path) -> None:
         ({"num_attention_heads": 0}, "num_attention_heads must be from 1"),
         ({"num_key_value_heads": 7}, "num_key_value_heads 7 does not divide 64"),
         ({"hidden_size": "8192"}, "hidden_size must be a whole number, not '8192'"),
-        ({"vocab_size": float("nan")}, "vocab_size is no finite number"),
+        ({"vocab_size": float("nan")}, "vocab_size is not a finite number"),
         ({"vocab_size": -1}, "vocab_size must be from 1"),
         ({"vocab_size": None}, "vocab_size is missing"),
         ({"vocab_size": 10**18}, "vocab_size must be from 1 to"),

@@ -173,4 +173,4 @@ def test_a_gpu_is_not_replaced_unless_one_says_so(tmp_path: Path) -> None:
     assert "there is such a file" in str(_add_gpu(tmp_path).exception)
     assert _add_gpu(tmp_path, "--replace").exit_code == 0
     refused = CliRunner().invoke(app, ["specs", "add", "model", "gpt2", "--memory", "3"])
-    assert "are of a GPU, not of a model" in str(refused.exception)
+    assert "are for a GPU, not a model" in str(refused.exception)

@@ -278,7 +278,7 @@ def test_files_of_somebody_else_are_left_alone(
 ) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     with (
-        pytest.raises(OutputError, match=r"no sweep's, such as manifest\.json"),
+        pytest.raises(OutputError, match=r"do not belong to a sweep, such as manifest\.json"),
         Store.opened(tmp_path, plan, fresh=fresh),
     ):
         pass

@@ -111,11 +111,11 @@ def test_what_a_work_lacks_is_told_beside_what_others_have(
     folders: dict[str, Path], planner: Any
 ) -> None:
     out = told(folders[MIXED], "pivot", "interactivity")
-    assert out.count("No interactivity is known here: it is of workload serve.") == 2
+    assert out.count("No interactivity is known: it is for workload serve.") == 2
     assert out.count("Tok/s/user by GPU") == 1
     alone = planner("sweep", "show", folders["train"], "--pivot", "gpu,num_gpus", "--value", "ttft")
     assert (alone.exit_code, alone.out) == (3, "")
-    assert "It is of workload serve." in alone.err
+    assert "It is for workload serve." in alone.err
 
 
 @pytest.mark.parametrize("name", WORKS)

@@ -96,7 +96,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown GPU": ({"gpu": "h1000"}, "Unknown GPU 'h1000'"),
     "unknown question": ({"colour": "red"}, "Unknown question or limit 'colour'"),
     "a parameter": ({"tensor_parallel": 4}, "tensor_parallel is a parameter: .* settings"),
-    "of another workload": ({"engine": "vllm"}, "engine is of workload inference or serve"),
+    "of another workload": ({"engine": "vllm"}, "engine is for workload inference or serve"),
     "unknown workload": ({"workload": "sevre"}, "Did you mean serve"),
     "no unit": ({"time_to_train": "30"}, "time_to_train 30: needs a unit"),
     "no count": ({"num_gpus": [8, "x"]}, "not 'x'"),
@@ -105,7 +105,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown setting": ({"settings": {"colour": 3}}, "Unknown parameter 'colour'"),
     "unknown objective": ({"objectives": ["cots"]}, "Unknown objective 'cots'"),
     "unknown region": ({"region": ["SE", "Atlantis"]}, "Unknown region 'Atlantis'"),
-    "unknown provider": ({"provider": "lamda"}, "knows the provider 'lamda'"),
+    "unknown provider": ({"provider": "lamda"}, "has the provider 'lamda'"),
     "unknown reliability": ({"reliability": "idael"}, "Unknown reliability 'idael'"),
     "price of an unknown GPU": ({"price": "h1oo=3"}, "Unknown GPU 'h1oo'"),
     "negative limit": ({"cost": -5}, "at least 0"),
@@ -116,7 +116,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "works": ({"work": 3}, "work is a table"),
     "no model": ({"model": None}, "model"),
     "same name": ({"work": [{"name": "a"}, {"name": "a"}]}, "Several kinds of work are called 'a'"),
-    "of no work": ({"work": [{"name": "a", "engine": "vllm"}]}, "a: engine is of workload"),
+    "of no work": ({"work": [{"name": "a", "engine": "vllm"}]}, "a: engine is for workload"),
 }
 
 

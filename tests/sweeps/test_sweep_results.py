@@ -163,7 +163,7 @@ def test_another_plan_or_other_files_are_not_written_over(
     with pytest.raises(OutputError, match="holds the sweep of another plan"):
         run_sweep(other, folder)
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(OutputError, match=r"has files that are no sweep's, such as mine\.txt"):
+    with pytest.raises(OutputError, match=r"do not belong to a sweep, such as mine\.txt"):
         run_sweep(plan, tmp_path)
     assert (tmp_path / "mine.txt").read_text() == "mine"
 

@@ -152,7 +152,7 @@ def test_ties_with_the_best_are_named_with_their_counts():
     }  # fmt: skip
     assert set(group.ties("cost")) == expected
     assert tie_lines(group, "cost") == [
-        "5 tie with the cheapest (published runs do not tell): a100 (16, 32); b200 (any number)"
+        "5 tied with the cheapest: a100 (16, 32); b200 (any number)"
     ]
 
 

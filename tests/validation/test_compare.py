@@ -138,4 +138,4 @@ def test_speeds_that_are_noise_by_their_sources_word_count_for_memory_alone(caps
     assert (memory.rows, memory.mape) == (1, pytest.approx(0.2))
     assert memory_verdicts(rows).ran_out == 1
     write(Console(), reasons_blocks(rows))
-    assert "2 rows are noise by their source's word" in capsys.readouterr().out
+    assert "2 rows are noisy according to the source" in capsys.readouterr().out

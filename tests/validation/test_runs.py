@@ -59,7 +59,7 @@ def test_a_missing_column_is_named_with_a_close_one(write_runs):
     [
         ("", "is empty"),
         ("framework,gpu,num_gpus,sequence_length\nx,y\n", "has 2 cells, not 4"),
-        ("framework,gpu,gpu,num_gpus,sequence_length\n", "'gpu' stands there twice"),
+        ("framework,gpu,gpu,num_gpus,sequence_length\n", "'gpu': given twice"),
         ('framework,"gpu', "is not valid CSV"),
         ("\udcff\udcfe", "is not UTF-8 text"),
     ],

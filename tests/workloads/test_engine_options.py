@@ -127,7 +127,7 @@ def test_copies_even_out_what_ranks_have_to_do() -> None:
 
 def test_copies_of_experts_need_an_engine_that_holds_them() -> None:
     asked: dict[str, Any] = {**ASKED, "model": "mixtral-8x7b", "num_gpus": 4, "engine": "tgi"}
-    with pytest.raises(SpecError, match="TGI holds no copies of experts: leave out"):
+    with pytest.raises(SpecError, match="TGI has no redundant experts: leave out"):
         planner.estimate(**asked, redundant_experts=4)
     with pytest.raises(SpecError, match="an engine that does"):
         planner.search(**asked, redundant_experts=4)

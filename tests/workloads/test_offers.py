@@ -153,7 +153,7 @@ def test_an_unknown_provider_or_contract_is_refused() -> None:
         plan(provider="lamda")
     with pytest.raises(SearchSpaceError, match="Did you mean spot"):
         plan(contract="spott")
-    with pytest.raises(SearchSpaceError, match="What is owned has no provider"):
+    with pytest.raises(SearchSpaceError, match="Owned GPUs have no provider"):
         plan(contract="owned", provider="lambda")
 
 
@@ -280,3 +280,101 @@ def test_a_plan_file_reads_back_to_the_same_price(
     again = one_configuration(PinnedPlan.read(path).request())
     assert repr(row_of_one(again)) == repr(row)
     assert row["cost_usd"] > 0
+
+
+YEAR_OF_ONE = {"model": "llama-7b", "space": "small", "num_gpus": 8, "total_tokens": 1e9}
+
+
+def test_a_short_run_is_charged_the_whole_year_unless_the_rest_has_work() -> None:
+    asked = {**YEAR_OF_ONE, "gpu": "h100", "contract": "reserved-1y", "price": 2}
+    row = planner.search(**asked).to_frame().iloc[0]
+    assert row["cost_usd"] == pytest.approx(8 * 8760 * 2)
+    assert row["outlay_usd"] == pytest.approx(8 * 8760 * 2)
+    assert row["unused_gpu_hours"] == pytest.approx(8 * 8760 - row["gpu_hours"])
+    assert row["contract_term_days"] == 365
+    half = planner.search(**asked, term_utilization="50%").to_frame().iloc[0]
+    assert half["cost_usd"] == pytest.approx(half["gpu_hours"] * 2 / 0.5)
+    assert half["charged_utilization"] == 0.5
+
+
+def test_the_cost_of_a_whole_term_is_as_sure_as_its_price() -> None:
+    asked = {**YEAR_OF_ONE, "gpu": "h100", "contract": "reserved-1y"}
+    row = planner.search(**asked, price=2).to_frame().iloc[0]
+    assert row["cost_low_usd"] == pytest.approx(row["cost_usd"])
+    assert row["cost_high_usd"] == pytest.approx(row["cost_usd"])
+    listed = planner.search(**asked).to_frame().iloc[0]
+    offer = price_of(H100, "reserved-1y")
+    assert offer is not None
+    assert listed["cost_high_usd"] / listed["cost_usd"] == pytest.approx(offer.spread[1])
+
+
+@pytest.mark.parametrize("share", [0, "120%", -1])
+def test_an_impossible_utilization_is_refused(share: Any) -> None:
+    with pytest.raises(PlannerError, match=r"utilization"):
+        plan(contract="reserved-1y", term_utilization=share)
+
+
+def test_rows_say_what_a_price_rests_on() -> None:
+    row = planner.search(**QUESTION, gpu="gb200-nvl72", contract="owned").to_frame().iloc[0]
+    assert row["price_basis"] == "rack of 72, estimate"
+    assert row["price_date"] == "old: 2025-08-20"
+    assert row["gpus_sold_together"] == 72
+    rent = price_of("gb200-nvl72")
+    assert rent is not None
+    assert row["rent_per_gpu_hour_usd"] == pytest.approx(rent.value * 3600)
+    assert (
+        f"{row['price_per_gpu_hour_usd'] / row['rent_per_gpu_hour_usd']:.2f} x the rent"
+        in (row["price_doubts"])
+    )
+    solid = planner.search(**QUESTION, gpu="h100").to_frame().iloc[0]
+    assert (solid["price_doubts"], solid["price_offers"]) == ("", 48)
+
+
+def test_several_owned_gpus_say_that_their_prices_are_of_different_things() -> None:
+    asked = {**QUESTION, "gpu": ["h100", "gb200-nvl72"], "contract": "owned"}
+    words = " ".join(planner.search(**asked).summary().split())
+    assert "Owned prices differ in what was priced (node of 8, trade price: h100" in words
+    assert "Ask before signing: gb200-nvl72 owned: old: 2025-08-20; an estimate" in words
+    alike = " ".join(planner.search(**{**asked, "gpu": ["h100", "b200"]}).summary().split())
+    assert "Prices per GPU-hour: h100-sxm-80gb owned 2.22 USD (node of 8, trade price" in alike
+    assert "Owned prices differ" not in alike
+
+
+def test_the_answer_says_what_is_signed() -> None:
+    asked = {**YEAR_OF_ONE, "gpu": "h100", "contract": "reserved-1y", "price": 2}
+    words = " ".join(planner.search(**asked).summary().split())
+    assert "Signed for reserved-1y: 140 k USD for 8 GPUs for 1 year; the run uses" in words
+    assert "With work for 100 % of them, --utilization 1, it costs" in words
+
+
+def test_money_is_said_in_another_currency_too() -> None:
+    asked = {**YEAR_OF_ONE, "gpu": "h100", "price": 2}
+    found = planner.search(**asked, currency="eur")
+    row = found.to_frame().iloc[0]
+    assert (row["currency"], row["currency_date"]) == ("EUR", "2026-03-13")
+    assert row["usd_per_currency"] == 1.1476
+    assert "At 1.1476 USD for 1 EUR, 2026-03-13: cost" in " ".join(found.summary().split())
+    assert "a GPU-hour 1.74 EUR" in " ".join(found.summary().split())
+    given = planner.search(**asked, currency="XYZ=4").summary()
+    assert "At 4 USD for 1 XYZ: cost" in given
+    assert "a GPU-hour 0.50 XYZ" in given
+    assert "currency" not in planner.search(**asked).to_frame()
+
+
+@pytest.mark.parametrize(
+    ("currency", "told"),
+    [("XYZ", "currency 'XYZ' is unknown"), ("EUR=x", "'X' is no number"), ("EUR=-1", "no number")],
+)
+def test_an_unknown_currency_is_refused(currency: str, told: str) -> None:
+    with pytest.raises(SearchSpaceError, match=told):
+        plan(currency=currency)
+
+
+def test_beside_the_cheapest_gpu_with_a_doubtful_price_the_best_solid_one_stands() -> None:
+    asked = {**YEAR_OF_ONE, "gpu": ["h100", "gb200-nvl72"], "contract": "owned"}
+    asked |= {"term_utilization": 1.0, "objectives": ["cost"], "num_gpus": 72}
+    words = " ".join(planner.search(**asked).summary().split())
+    assert "Recommended: gb200-nvl72" in words
+    assert "Best at a solid price: h100-sxm-80gb" in words
+    solid = planner.search(**{**asked, "gpu": ["h100", "b200"]}).summary()
+    assert "Best at a solid price" not in solid

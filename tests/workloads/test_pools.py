@@ -60,7 +60,7 @@ def test_without_gpus_both_numbers_are_needed() -> None:
         ({"replicas": [1, 2]}, {}, "one number of replicas"),
         ({"prefill_tensor_paralel": 2}, {}, "Did you mean tensor_parallel"),
         ({"prefill_kv_cache": "fp9"}, {}, "kv_cache is one of"),
-        ({"prefill_replicas": 2}, {"mode": "aggregated"}, "but for --mode disaggregated"),
+        ({"prefill_replicas": 2}, {"mode": "aggregated"}, "except with --mode disaggregated"),
         ({"prefill_kv_cache": "fp8"}, {"mode": None}, "needs --mode disaggregated"),
     ],
 )

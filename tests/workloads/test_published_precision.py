@@ -116,7 +116,7 @@ def test_explanations_compare_precisions_by_time_and_not_by_shares_of_two_peaks(
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({}, "has no room in bf16: --precision bf16 sizes it"), (LAYOUT, "in bf16 ")],
+    [({}, "does not fit in bf16: --precision bf16 sizes that"), (LAYOUT, "in bf16 ")],
 )
 def test_a_size_tells_the_other_precision(settings: dict[str, Any], words: str) -> None:
     limits = {"time_to_train": 60 * 86400.0}

@@ -121,9 +121,12 @@ def test_a_burst_on_pools_waits_for_places_too() -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ((), "Fits; 105 of 2,000 requests at once in each, the others wait"),
-        (("--request-rate", 1), "At once: 105 of 2,000 in each."),
-        (("--request-rate", 50, "--num-requests", 2000), "At once: 105 of 2,000 in each."),
+        ((), "Room for 105 of 2,000 requests in each replica, the others queue"),
+        (("--request-rate", 1), "Room for 105 of 2,000 requests in each replica."),
+        (
+            ("--request-rate", 50, "--num-requests", 2000),
+            "Room for 105 of 2,000 requests in each replica.",
+        ),
         (("--burst", 2000), "105 requests a replica"),
     ],
 )

@@ -39,7 +39,7 @@ def test_samples_and_epochs_say_the_tokens() -> None:
     found = row(num_samples=1000, epochs=3)
     assert found["total_tokens"] == 3 * 1000 * 2048
     assert found["time_to_train_days"] * 86400 == pytest.approx(94 * found["step_time_s"])
-    assert "as if each filled its sequence" in found["assumed"]
+    assert "assuming that each fills its sequence" in found["assumed"]
 
 
 def test_packed_samples_have_their_mean_length() -> None:
@@ -62,7 +62,7 @@ def test_fine_tuning_is_not_priced_as_pre_training() -> None:
     assert row(training_objective="pretrain")["total_tokens"] > 1e13
     found = row()
     assert found["total_tokens"] == 1e9
-    assert "time and cost are told" in found["assumed"]
+    assert "time and cost are shown" in found["assumed"]
     per_million = found["cost_usd"] / 1000
     assert found["cost_per_million_trained_tokens_usd"] == pytest.approx(per_million)
 

@@ -110,7 +110,7 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     """
     work, known = found.source.setting.workload, plan.workload.lengths
     if name not in known:
-        raise SearchSpaceError(f"{name} is no length: choose {' or '.join(known)}.")
+        raise SearchSpaceError(f"{name} is not a length: choose {' or '.join(known)}.")
     if getattr(work, "mean_sample_length", 0):
         raise SearchSpaceError("Samples of given lengths have no longest sequence: leave them out.")
     others = sum(getattr(work, other) for other in known if other != name)

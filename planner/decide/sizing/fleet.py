@@ -173,12 +173,10 @@ class Size:
 
 
 def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Value]:
-    """What the predictions and the price of a plan rest on."""
+    """What the predictions of a plan rest on."""
     source = candidates.source
-    offer, sure = source.site.offer, source.confidence(num_gpus)
+    sure = source.confidence(num_gpus)
     return {
-        "price_offers": None if offer is None else offer.offers,
-        "price_date": None if offer is None else offer.when,
         "basis": None if sure is None else sure.basis,
         "assumed": text.assumed_in_short(plan.assumed),
     }

@@ -139,7 +139,7 @@ class Missed:
             return cls(num_gpus=num_gpus, words=words, excess=excess, limit=place)
         for miss in sorted(result.nearest_misses, key=lambda one: one.excess):
             needed, room = miss.value / GIB, miss.room / GIB
-            words = f"nothing fits{_on(num_gpus)}: {needed:,.1f} of {room:,.1f} GiB needed"
+            words = f"nothing fits{_on(num_gpus)}: {needed:,.1f} GiB needed, {room:,.1f} GiB usable"
             return cls(num_gpus=num_gpus, words=words, excess=miss.excess, limit=-1)
         rule = why(result.problem, result.groups)
         told = {one.name: one.description for one in plan.problem.sources[0].rules}
@@ -150,7 +150,7 @@ class Missed:
 def reason_of(missed: Sequence[Missed]) -> str:
     """The reason of the number of GPUs that came closest; limits count before memory and rules."""
     best = min(missed, key=lambda one: one.order, default=None)
-    return "no number of GPUs is left to try" if best is None else best.words
+    return "no number of GPUs left to try" if best is None else best.words
 
 
 def _limit_words(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int) -> str:

@@ -297,7 +297,7 @@ def _check(request: Request, load: Load | None, said: Said) -> None:
         if isinstance(getattr(request, name), tuple) or getattr(request, name) == ALL
     ]
     if load is not None and request.workload != "serve":
-        faults.append(f"{said('load')} is of requests: give {said('workload')} serve.")
+        faults.append(f"{said('load')} is for requests: give {said('workload')} serve.")
     if request.num_requests is not None and request.request_rate is not None:
         faults.append(f"GPUs are sized for a rate that lasts: leave out {said('num_requests')}.")
     if request.workload == "inference":
@@ -306,12 +306,12 @@ def _check(request: Request, load: Load | None, said: Said) -> None:
         known = [name for name in _TRAINING if name in terms_of("train", "limit")]
         if not set(known) & set(request.constraints):
             listed = ", ".join(said(name) for name in known)
-            faults.append(f"Say what the GPUs must reach: one or more of {listed}.")
+            faults.append(f"Give what the GPUs must reach: one or more of {listed}.")
     else:
         if load is not None and request.request_rate is not None:
             faults.append(f"{said('load')} has the rates: leave out {said('request_rate')}.")
         elif load is None and request.request_rate is None:
-            faults.append(f"Say what the GPUs must serve: {said('request_rate')}.")
+            faults.append(f"Give what the GPUs must serve: {said('request_rate')}.")
         if request.num_gpus is not None:
             faults.append(
                 f"The number of GPUs is the answer: leave out {said('num_gpus')}, or give "

@@ -12,13 +12,14 @@ from planner.base.enums import (
     Contract,
 )
 from planner.base.records import record
+from planner.estimators.contract import Charge, charge
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.estimators.training.share import Setting
 from planner.formulas import goodput as formulas
 from planner.formulas.goodput import calendar_time
-from planner.formulas.money import gpu_seconds, time_to_train
+from planner.formulas.money import time_to_train
 from planner.specs.reliability import Checkpoints, ReliabilitySpec
 from planner.specs.site import Site
 
@@ -48,11 +49,6 @@ class Goodput:
     def ratio(self) -> FloatArray:
         """Time to train over calendar time, in (0, 1]."""
         return formulas.effective_training_time_ratio(*self.left.values())
-
-    @property
-    def paid_gpus(self) -> FloatArray:
-        """GPUs that train for each second of progress, spares and lost time included."""
-        return np.asarray((self.num_gpus + self.num_spare_gpus) / self.ratio)
 
     def lost(self) -> Mapping[str, FloatArray]:
         """The share of calendar time that each of ``LOSSES`` takes; they add up to 1 - ratio.
@@ -182,14 +178,44 @@ class RunCost:
     """A run of ``total_tokens``: seconds, GPU-seconds and USD.
 
     ``time_to_train`` is without interruptions, ``calendar_time`` with all that `Goodput` has;
-    GPU-seconds and cost are those of the calendar time, spare GPUs included. ``cost`` is NaN where
-    the price is unknown.
+    GPU-seconds are those of the calendar time, of all GPUs that are paid for: spares, and what a
+    rack or node has beside. ``cost`` is what is signed for them, as
+    `planner.estimators.contract` charges it; NaN where the price is unknown.
     """
 
     time_to_train: FloatArray
     goodput: Goodput
-    gpu_seconds: FloatArray
-    cost: FloatArray
+    charge: Charge
+
+    @property
+    def gpu_seconds(self) -> FloatArray:
+        """GPU-seconds of the run."""
+        return self.charge.used
+
+    @property
+    def cost(self) -> FloatArray:
+        """USD."""
+        return self.charge.cost
+
+    @property
+    def signed_gpu_hours(self) -> FloatArray | None:
+        """GPU-seconds that are signed for; None without a term, as of the next ones."""
+        return None if self.charge.outlay is None else self.charge.signed
+
+    @property
+    def unused_gpu_hours(self) -> FloatArray | None:
+        """Those of them that the run does not use."""
+        return None if self.charge.outlay is None else self.charge.unused
+
+    @property
+    def outlay(self) -> FloatArray | None:
+        """USD for all that is signed."""
+        return self.charge.outlay
+
+    @property
+    def contract_break_even(self) -> FloatArray | None:
+        """The share of the term with work from which on it is cheaper than on demand."""
+        return self.charge.break_even
 
     @property
     def calendar_time(self) -> FloatArray:
@@ -210,10 +236,10 @@ def run_cost(estimate: Estimate, site: Site) -> RunCost:
         tokens_per_step=estimate.tokens_per_step,
     )
     lasting = goodput(estimate.setting, site, estimate.configurations.num_gpus)
-    seconds = gpu_seconds(duration=duration, num_gpus=lasting.paid_gpus)
+    calendar = calendar_time(duration=duration, goodput=lasting.ratio)
+    paid = lasting.num_gpus + lasting.num_spare_gpus
     return RunCost(
         time_to_train=duration,
         goodput=lasting,
-        gpu_seconds=seconds,
-        cost=seconds * site.price,
+        charge=charge(site, duration=calendar, num_gpus=paid),
     )

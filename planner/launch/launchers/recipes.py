@@ -36,7 +36,7 @@ _SEVERAL = re.compile(r"\d+(?:\s*[x,]\s*\d+)*")
 # Strategies of vLLM's recipes on one node, as the options of their files.
 _STRATEGIES = {"single_node_tp": (), "single_node_tep": ("--enable-expert-parallel",)}
 _ALL_GIVEN = ("$@", "[@]}")
-_AS_MANY = "the recipe takes all GPUs of the node"
+_AS_MANY = "the recipe uses all GPUs of the node"
 
 
 def recipes_of(document: Place) -> Iterator[Container]:

@@ -191,7 +191,7 @@ def _given(option: str, word: Word, field: str) -> Given | None:
     if field in (NODES,) and re.fullmatch(r"\d+[:-]\d+", text):
         first, last = re.split("[:-]", text)
         if first != last:
-            return _as_given(option, word, None, None, f"{option} {text} leaves the number open")
+            return _as_given(option, word, None, None, f"{option} {text} does not set the number")
         text = first
     if option == "--map-by":
         if (found := re.match(r"ppr:(\d+):node", text)) is None:
@@ -213,9 +213,9 @@ def _given(option: str, word: Word, field: str) -> Given | None:
     if text.isdecimal():
         return _part(option, word, (0, len(text)), shift)
     if text in ("gpu", "auto", "cpu", "all"):
-        reason = f"{option} {text} takes what the machine has"
+        reason = f"{option} {text} uses what the machine has"
         return _as_given(option, word, None, None, reason)
-    return _as_given(option, word, None, None, f"{option} {text} is no number")
+    return _as_given(option, word, None, None, f"{option} {text} is not a number")
 
 
 def _part(option: str, word: Word, place: tuple[int, int], shift: int) -> Given:

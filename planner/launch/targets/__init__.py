@@ -45,6 +45,5 @@ def target_of(name: str) -> Target:
             return target
     known = list(targets())
     raise LaunchError(
-        f"{name} is no target of launch files.{did_you_mean(word, known)} There are: "
-        f"{', '.join(known)}."
+        f"{name} is not a launch target.{did_you_mean(word, known)} There are: {', '.join(known)}."
     )

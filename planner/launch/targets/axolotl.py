@@ -81,7 +81,7 @@ def axolotl_answers(reading: Reading) -> Answers:
         notes.append("selective_checkpointing is not predicted: recomputation is taken as given.")
     if any(key.startswith("qat.") for document in documents for key in document.options):
         notes.append(
-            "qat: what rounds weights and inputs in each pass is not predicted, so that steps take "
+            "qat: rounding of weights and inputs in each pass is not predicted, steps will take "
             "longer."
         )
     names = {name for document in documents for name in document.options}
@@ -175,7 +175,7 @@ _LEFT = (
     Remark(
         parameter="learning rate",
         value="",
-        note="with its schedule and decay: the user's; they change no time and no memory",
+        note="with schedule and decay: yours; no effect on time or memory",
     ),
 )
 

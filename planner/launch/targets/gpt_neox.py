@@ -132,7 +132,7 @@ def _shape(reading: Reading, found: Gathered) -> Words:
     multiple *= number("model_parallel_size") or 1
     padded = -(-vocabulary // multiple) * multiple
     found.notes.append(
-        f"The file does not tell its vocabulary: {padded:,} tokens, those of {tokenizer} padded to "
+        f"The file does not give its vocabulary: {padded:,} tokens, those of {tokenizer} padded to "
         f"multiples of {multiple}."
     )
     is_plain = (reading.text("norm") or "layernorm").lower() == "layernorm"

@@ -109,7 +109,7 @@ def _put_model(told: Told) -> None:
     told.values["model"] = checkpoint_of(stem).model or stem
     word = _OTHERS.get(kind.lower()) or gguf_word(kind.lower())
     if word is None:
-        told.assume("quantization", "w4a16", "4 bit; the file's name does not tell the type")
+        told.assume("quantization", "w4a16", "4 bit; the file's name does not give the type")
         told.assume("expert_quantization", "w4a16", "as the other matrices")
         return
     is_exact = kind.lower() in (*_OTHERS, word)
@@ -226,7 +226,7 @@ def _worker_quantities(worker: Worker) -> Quantities:
 
 
 def _model(worker: Worker, _: str | None) -> Variable:
-    kind = _FILES.get(str(worker.values["quantization"]), "whatever type you have")
+    kind = _FILES.get(str(worker.values["quantization"]), "any type")
     return Variable(name="MODEL", meaning=f"GGUF file of {worker.job.model.name} in {kind}")
 
 
@@ -241,7 +241,7 @@ def _process(server: Server) -> Process:
     if job["draft_tokens"]:
         arguments.append(Argument(words=("--spec-draft-model", draft_file(job))))
     if not job["prefix_cache_hit_rate"] and not job["shared_prefix_tokens"]:
-        note = "the plan computes every prompt"
+        note = "the plan has no prefix caching"
         arguments.append(Argument(words=("--no-cache-prompt",), note=note))
     return server.process(arguments)
 

@@ -87,7 +87,7 @@ def answers(reading: Reading) -> Answers:
         shape = _shape(reading)
     elif not beside and (absent := _called(reading)):
         values |= {"model": absent, "zero_stage": 3}
-        why = f"the configuration of {absent} is not here: those of LLM Foundry shard all"
+        why = f"the configuration of {absent} not found: those of LLM Foundry shard everything"
         gathers.defaults["zero_stage"] = why
     else:
         gathers.ask("model")

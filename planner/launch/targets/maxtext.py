@@ -500,8 +500,8 @@ def _chunk(job: Job) -> int:
     layers = job.model.num_hidden_layers - job.model.mtp_num_layers
     if layers % chunks:
         raise LaunchError(
-            f"A pipeline of MaxText has equal chunks: {layers} layers are no multiple of {chunks}. "
-            "Plan another pipeline_parallel or virtual_pipeline."
+            f"A pipeline of MaxText has equal chunks: {layers} layers are not a multiple of "
+            f"{chunks}. Plan another pipeline_parallel or virtual_pipeline."
         )
     return layers // chunks
 

@@ -154,7 +154,7 @@ def _zero(
     if told.isdecimal():
         stage = told
     else:
-        stage, notes = "1", ("The ZeRO stage cannot be told: taken as 1.",)
+        stage, notes = "1", ("ZeRO stage unknown: 1 is assumed.",)
     if stage == "0" and precision == "bf16" and reading.has("--deepspeed"):
         note = "Stage 0 with bf16: DeepSpeed's BF16_Optimizer shards as ZeRO 1, which is taken."
         return "1", (*notes, note)

@@ -229,7 +229,7 @@ def left_of(job: Job) -> tuple[Remark, ...]:
     work = "equal work for all experts" if fullest == 1 else f"{fullest:g} x the mean on one rank"
     losses = f"predicted with {work}; the router's losses are the user's"
     weights = (
-        "groups of experts and the scaling of their weights (--moe-router-num-groups, "
+        "expert groups and the scaling of their weights (--moe-router-num-groups, "
         "--moe-router-group-topk, --moe-router-topk-scaling-factor) are not in the plan: take them "
         "from the model's config.json; neither time nor memory depends on them"
     )

@@ -214,7 +214,7 @@ def _chunks(reading: Reading, layers: int | None, notes: list[str]) -> int | Non
         return told
     places = layers + sum(map(reading.has, _COUNTED))
     if places % (stages * each):
-        notes.append(f"{layers} layers are no multiple of {stages} stages x {each} layers.")
+        notes.append(f"{layers} layers are not a multiple of {stages} stages x {each} layers.")
     return max(places // (stages * each), 1)
 
 
@@ -226,7 +226,7 @@ def _dispatcher(reading: Reading, framework: str, found: Gathered) -> str | None
     experts = int(found.values.get("expert_parallel") or 1)
     if told is None and framework == "Megatron-LM" and experts > 1:
         told = _USUAL_DISPATCHER
-        found.defaults["token_dispatcher"] = f"{told}, as Megatron-LM does without an option"
+        found.defaults["token_dispatcher"] = f"{told}, Megatron-LM's default"
     # alltoall_seq of older releases sends the same.
     word = (told or own).removesuffix("_seq")
     return None if word == own else word

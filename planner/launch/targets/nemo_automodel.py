@@ -243,7 +243,7 @@ def _batch(reading: Reading, found: Gathered) -> None:
         step = local * int(total) // prod(int(values[split]) for split in SPLITS[:3])
         if batch % step:
             raise LaunchError(
-                f"{reading.place}: global_batch_size {batch} is no multiple of local_batch_size "
+                f"{reading.place}: global_batch_size {batch} is not a multiple of local_batch_size "
                 f"{local} x data-parallel ranks = {step}: NeMo AutoModel refuses that."
             )
         if stages > 1 and batch > step:

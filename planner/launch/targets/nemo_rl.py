@@ -81,7 +81,7 @@ def answers(reading: Reading) -> Answers:
     found.need("model", None if model.lower() in NOTHING else model)
     if absent:
         names = " and ".join(absent)
-        found.notes.append(f"{names} is not here: grpo_math_1B.yaml's values are taken for it.")
+        found.notes.append(f"{names} not found: the values of grpo_math_1B.yaml are used.")
     is_megatron = flag(reading, f"{_MEGATRON}enabled")
     (_on_megatron if is_megatron else _on_dtensor)(reading, found)
     length = number(reading, "policy.max_total_sequence_length")
@@ -107,7 +107,7 @@ def answers(reading: Reading) -> Answers:
         found.notes.append(TEACHER)
     else:
         if _has_section(reading, "ppo"):
-            found.notes.append("It trains a critic, too (ppo), which is not predicted.")
+            found.notes.append("It also trains a critic (ppo), which is not predicted.")
         penalty = reading.amount("loss_fn.reference_policy_kl_penalty")
         put_objective(found, penalty is None or penalty > 0)
         _updates(reading, found)
@@ -133,7 +133,7 @@ def _whole(reading: Reading) -> tuple[Reading, list[str]]:
 
 
 def _inherited(found: Found, absent: list[str]) -> dict[str, Given]:
-    """The options of a document over those that it begins from, the last of which counts.
+    """The options of a document over those that it begins from, the last of which is used.
 
     A section with ``_override_`` replaces the whole one (``nemo_rl/utils/config.py``).
     """

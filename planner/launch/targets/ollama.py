@@ -105,7 +105,7 @@ def _as_ollama(told: Answers, name: str, is_alone: bool) -> Answers:
     values, notes = dict(told.values), [*told.notes]
     if not known_model(str(values.get("model") or "")):
         values.pop("model", None)
-        notes += [f"Which model {name} is, its name does not tell."] if name else []
+        notes += [f"The model is not known from the name {name}."] if name else []
     if not values.get("num_gpus"):
         notes.append("One GPU is taken where the model fits on it, else all there are.")
     defaults = dict(told.defaults)

@@ -122,7 +122,7 @@ def _on_rollouts(reading: Reading, found: Gathered) -> None:
     weights = [one for one in map(reading.amount, _DIVERGENCE) if one is not None]
     put_objective(found, not weights or weights[0] > 0)
     if (told(reading, *_ESTIMATOR) or "gae") == "gae":
-        found.notes.append("It trains a critic, too (gae), which is not predicted.")
+        found.notes.append("It also trains a critic (gae), which is not predicted.")
     generated = (number(reading, *_GENERATED) or 1024) * (number(reading, *_SAMPLES) or 1)
     batch = number(reading, *_WHOLE) or 128
     if generated > batch and generated % batch == 0:

@@ -151,7 +151,7 @@ def _kernels(reading: Reading, found: Gathered) -> None:
 def _batch(reading: Reading, found: Gathered) -> None:
     """GPUs, and the sequences of a step."""
     values = found.values
-    found.assume("micro_batch_size", _BATCH, f"no batch is given: {_BATCH} is PaddleNLP's")
+    found.assume("micro_batch_size", _BATCH, f"no batch given: {_BATCH} is PaddleNLP's")
     gpus = gpus_of(reading.found.world)
     shards = number(reading, "sharding_parallel_degree", "sharding_parallel_size")
     if gpus is None and shards not in (None, 1):

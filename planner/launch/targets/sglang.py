@@ -89,7 +89,7 @@ def _layout(told: Told, _: ModelSpec | None) -> int:
     )
     told.put_gpus(stage * pp * copies)
     if ranks > stage or stage % ranks:
-        told.notes.append(f"--tp-size {stage} is no multiple of its {ranks} attention ranks.")
+        told.notes.append(f"--tp-size {stage} is not a multiple of its {ranks} attention ranks.")
     return ranks
 
 

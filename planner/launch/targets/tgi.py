@@ -54,7 +54,7 @@ def answers(reading: Reading) -> Answers:
     put_share(told)
     if reading.text("--quantize") == "exl2":
         told.notes.append(
-            "exl2 has weights of any number of bits, which the checkpoint tells: give "
+            "exl2 has weights of any number of bits, which only the checkpoint has: give "
             "--set quantization=TYPE."
         )
     return told.of_pool(AGGREGATED)

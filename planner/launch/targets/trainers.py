@@ -75,7 +75,7 @@ def _trainer_draft(job: Job, settings: Settings) -> Draft:
     unexpressed, left = script_remarks(job)
     notes: tuple[str, ...] = ()
     if has_adapter(job):
-        told = "peft adds the adapters: lora_alpha and lora_dropout are TRL's defaults."
+        told = "peft adds the adapters with TRL's default lora_alpha and lora_dropout."
         notes = (told, *adapter_notes(job))
     return training_draft(
         job,

@@ -92,7 +92,7 @@ def answers(reading: Reading) -> Answers:
     has_reference = flag(reading, f"{_ACTOR}use_kl_loss")
     put_objective(found, has_reference or flag(reading, "algorithm.use_kl_in_reward"))
     if (told(reading, "algorithm.adv_estimator") or "gae") == "gae":
-        found.notes.append("adv_estimator gae: its critic is trained, too, which is not predicted.")
+        found.notes.append("adv_estimator gae also trains a critic, which is not predicted.")
     if any(flag(reading, f"{part}{name}") for part in (_FSDP, _MEGATRON) for name in _MOVED):
         found.notes.append(_HOST)
     return found.made(
@@ -171,7 +171,7 @@ def _shard(reading: Reading, found: Gathered, options: Mapping[str, Sequence[str
     values["offload"] = "optimizer_weights" if flag(reading, *options["offload"]) else "none"
     if any(map(reading.has, options["repeats"])):
         values["recompute"] = "full" if flag(reading, *options["repeats"]) else "none"
-    found.assume("recompute", "full", "full: verl repeats every layer without an option")
+    found.assume("recompute", "full", "full: verl's default")
 
 
 def _on_megatron(reading: Reading, found: Gathered) -> None:

@@ -197,7 +197,7 @@ def _pool(told: Told) -> str:
         return DECODE_POOL
     if config.get("kv_role") == "kv_both":
         told.notes.append(
-            "kv_role is kv_both: whether it computes prompts or answers only the router tells; it "
+            "kv_role is kv_both: only the router knows whether it computes prompts or answers; it "
             "is read as both."
         )
     return _POOLS.get(str(config.get("kv_role")), AGGREGATED)

@@ -58,7 +58,7 @@ def images_said(said: Said, found: Gathered) -> None:
 _SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
 ADAPTED_TOWER = "Adapters of the vision tower are not predicted: it is taken as frozen."
 _BATCH = 8
-_UNTOLD = "nothing tells it: one sequence"
+_UNTOLD = "not given: one sequence"
 
 
 # Of Ray, as LLaMA-Factory and axolotl, and as ms-swift call them.
@@ -144,7 +144,7 @@ def batch_said(said: Said, found: Gathered) -> None:
     is_told = micro is not None
     if micro is None and said.has_script and not hidden:
         micro = _BATCH
-        found.assume("micro_batch_size", micro, "no batch is given: 8 is the Trainer's")
+        found.assume("micro_batch_size", micro, "no batch given: 8 is the Trainer's")
     elif micro is None:
         micro = 1
         found.assume("micro_batch_size", micro, _UNTOLD)
@@ -156,9 +156,9 @@ def batch_said(said: Said, found: Gathered) -> None:
     elif ranks:
         found.values["global_batch_size"] = micro * (steps or 1) * ranks
         if not is_counted:
-            found.defaults["global_batch_size"] = "accumulation is not told: none"
+            found.defaults["global_batch_size"] = "no gradient accumulation given"
         elif hidden or not (is_told or said.has_script):
-            found.defaults["global_batch_size"] = "of these micro-batches"
+            found.defaults["global_batch_size"] = "with these micro-batches"
     if gpus is None and "global_batch_size" not in found.values:
         found.notes.append(
             f"A step has {micro} x {steps or 1} sequences for each data-parallel GPU."
@@ -212,7 +212,7 @@ def states_said(said: Said, found: Gathered) -> None:
         if stage is None and (absent := said.absent_file()):
             level = _named_stage(absent, found)
         elif stage is None and said.is_hidden("--deepspeed", "--deepspeed_config"):
-            level, reason = 2, "text alone does not tell DeepSpeed's file"
+            level, reason = 2, "the text does not name DeepSpeed's file"
             found.assume("zero_stage", level, f"{reason}: stage 2 is taken")
             found.otherwise["zero_stage"] = _WEIGHTS, f"{reason}; with stage 2 it does not fit"
     elif is_fsdp:
@@ -222,12 +222,12 @@ def states_said(said: Said, found: Gathered) -> None:
     gpus = found.values.get("num_gpus")
     split = found.values["tensor_parallel"] * found.values.get("pipeline_parallel", 1)
     if level and gpus is not None and gpus == split:
-        found.notes.append(f"Nothing is sharded over one rank: stage {level} is as none.")
+        found.notes.append(f"With one rank nothing is sharded: stage {level} has no effect.")
         level = 0
     is_open = not (said.has_deepspeed or is_fsdp or _kind(said)) and said.takes_sharding
     if is_open and said.has_script and gpus != split:
-        reason = "no file says how states are sharded"
-        found.assume("zero_stage", level, f"{reason}: not at all")
+        reason = "no file sets the sharding of the states"
+        found.assume("zero_stage", level, f"{reason}: none")
         found.otherwise["zero_stage"] = _WEIGHTS, f"{reason}; unsharded they do not fit"
     found.values["zero_stage"] = level
     if level == _WEIGHTS and said.of("accelerate", "deepspeed_init") == "false":
@@ -279,9 +279,9 @@ def _named_stage(file: str, found: Gathered) -> int:
     if told is None:
         found.ask("zero_stage")
         return 0
-    found.defaults["zero_stage"] = f"{file} is not here: stage {told[1]} is what its name says"
+    found.defaults["zero_stage"] = f"{file} not found: stage {told[1]}, from its name"
     if "offload" in name:
-        found.notes.append(f"{file} is not here: what it offloads is not known.")
+        found.notes.append(f"{file} not found: its offloading is not known.")
     return int(told[1])
 
 
@@ -319,7 +319,7 @@ def kernels_said(said: Said, found: Gathered) -> None:
     """Recomputation and the kernels of attention."""
     inside = said.of("script", "sharded_recompute") or said.of("accelerate", "fsdp_recompute")
     if said.has_deepspeed and any(name.startswith("fsdp_config.") for name in said.texts):
-        found.notes.append("With DeepSpeed the keys of fsdp_config have no part in the training.")
+        found.notes.append("With DeepSpeed the keys of fsdp_config have no effect.")
         inside = None
     recompute = said.of("script", "recompute")
     if inside == "true":
@@ -355,11 +355,11 @@ def precision_said(said: Said, found: Gathered) -> None:
         told = "bf16"
         found.defaults["precision"] = "no --bf16 or --fp16: TRL's default is bf16"
     elif told is None and said.has_script and said.starts_elsewhere:
-        reason = "neither --bf16 nor --fp16, and accelerate's file, which may say it, is not here"
+        reason = "no --bf16 or --fp16, and accelerate's file, which may set it, not found"
         found.assume("precision", "bf16", f"{reason}: bf16 is taken")
         return
     elif told is None and said.is_hidden("--deepspeed", "--deepspeed_config"):
-        reason = "text alone does not tell DeepSpeed's file, which may say it"
+        reason = "the text does not name DeepSpeed's file, which may say it"
         found.assume("precision", "bf16", f"{reason}: bf16 is taken")
         return
     elif told is None and said.has_script and not said.is_hidden("--bf16", "--fp16"):
@@ -589,7 +589,7 @@ def _samples(said: Said, found: Gathered) -> None:
         found.values.get("training_objective") == TrainingObjective.PRETRAIN
     ):
         # Weights that are trained on are not trained on all that they were once trained on.
-        reason = "its samples are not in the file: time and cost are of a billion tokens"
+        reason = "its samples are not in the file: time and cost are for a billion tokens"
         found.assume("total_tokens", UNKNOWN_TOKENS, reason)
 
 
@@ -607,7 +607,7 @@ def _optimizer(said: Said, found: Gathered, file: str) -> None:
             "is not predicted: name another one to have the rest predicted."
         )
     if known is None:
-        found.notes.append(f"The optimizer {name} is taken as Adam.")
+        found.notes.append(f"The optimizer {name} is predicted as Adam.")
         return
     for parameter, code in known.items():
         if code:
@@ -628,7 +628,7 @@ _HEADS = ("seq_cls", "embedding", "reranker")
 def _told(said: Said, found: Gathered) -> None:
     if said.unknown:
         names = ", ".join(said.unknown[:5])
-        found.notes.append(f"DeepSpeed lets pass what it does not know: {names} does nothing.")
+        found.notes.append(f"DeepSpeed ignores unknown keys: {names} has no effect.")
     if (task := said.texts.get("--task_type")) in _HEADS:
         found.notes.append(
             f"task_type {task} has a head of few numbers: the logits of the vocabulary that are "
@@ -637,5 +637,5 @@ def _told(said: Said, found: Gathered) -> None:
     if "auto" in said.texts.values() and not said.has_script:
         names = ", ".join(name for name, text in said.texts.items() if text == "auto")
         found.notes.append(
-            f'"auto" is set by the script\'s arguments, which are not here: {names}.'
+            f'"auto" is set by the script\'s arguments, which are not given: {names}.'
         )

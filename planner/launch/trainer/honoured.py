@@ -200,4 +200,4 @@ def _require_splits(changes: Changes, launcher: Found | None) -> None:
         return
     keys = (f"{_DEGREES}{name}_size" for name in _SPLITS)
     if any((changes.get(key) or ("1",)) != ("1",) for key in keys):
-        raise LaunchError("accelerate hands DeepSpeed none of these splits.")
+        raise LaunchError("accelerate does not pass these splits to DeepSpeed.")

@@ -229,7 +229,7 @@ def sharded_by_name(sources: Sources) -> str:
     sources.accelerate["distributed_type"] = stated("distributed_type", kind)
     if stage is not None:
         sources.accelerate[_STAGE] = stated(_STAGE, stage[1])
-    return f"{given} is not here: it is what its name says"
+    return f"{given} not found: taken from its name"
 
 
 def named_by_program(words: Sequence[str]) -> str | None:

@@ -37,7 +37,7 @@ _LEFT = (
     Remark(
         parameter="learning rate",
         value="",
-        note="with its schedule and decay: the user's; they change no time and no memory",
+        note="with schedule and decay: yours; no effect on time or memory",
     ),
 )
 # Names of the matrices: queries and values, the rest of attention, feed-forward.

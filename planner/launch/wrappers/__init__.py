@@ -22,7 +22,7 @@ def wrapper_of(name: str) -> Callable[[Target, Job, Draft], tuple[File, ...]]:
     if name not in WRAPPERS:
         known = ", ".join(WRAPPERS)
         raise LaunchError(
-            f"{name} starts nothing here.{did_you_mean(name, WRAPPERS)} There are: {known}."
+            f"{name} is not a known wrapper.{did_you_mean(name, WRAPPERS)} There are: {known}."
         )
     module, function = ("kubernetes", "kserve_wrapped") if name == "kserve" else (name, "wrapped")
     found: Callable[[Target, Job, Draft], tuple[File, ...]] = getattr(

@@ -19,7 +19,7 @@ from planner.launch.job import Job
 from planner.launch.target import Argument, Draft, File, Process, Target, Value, Variable, filled
 
 MASTER_PORT = 29500
-"""Where processes of several nodes find each other: the usual port of PyTorch."""
+"""The rendezvous of processes on several nodes: the usual port of PyTorch."""
 
 _VISIBLE = {"AMD": "HIP_VISIBLE_DEVICES", "Huawei": "ASCEND_RT_VISIBLE_DEVICES"}
 _WIDTH = 88
@@ -84,7 +84,7 @@ def command(process: Process) -> str:
         The launcher is none that is known here.
     """
     if process.launcher and process.launcher not in (*_PER_NODE, *_BY_RANK):
-        raise LaunchError(f"{process.launcher} is no launcher that is known here.")
+        raise LaunchError(f"{process.launcher} is not a known launcher.")
     words = [
         *_launcher(process),
         *(expanded(word) for one in process.launcher_arguments for word in one.words),
@@ -224,8 +224,8 @@ def num_nodes(places: Sequence[Placed]) -> int:
 START = "start.sh"
 _MOST_SHOWN = 8
 MEASURES = "measures what was predicted"
-SOME_STEPS = "It runs some steps of the job, and ends."
-_BESIDE_A_SERVER = "It asks a server that runs."
+SOME_STEPS = "It runs a few steps of the job and stops."
+_BESIDE_A_SERVER = "It sends requests to a running server."
 
 
 def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:

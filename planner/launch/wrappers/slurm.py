@@ -64,7 +64,7 @@ def _batch(target: Target, job: Job, draft: Draft, *, is_benchmark: bool) -> Fil
     name = f"{alone}.sbatch"
     names = [one.name for one in variables_of(draft.processes)]
     how = [SOME_STEPS] if is_benchmark else _checkpoints(job)
-    how = [f"Submit it where it lies: sbatch {name}", *how]
+    how = [f"Submit it from its folder: sbatch {name}", *how]
     cores = () if _gpus_of_node(job, places) >= job.cluster.gpus_per_node else (_CORES,)
     also = (*_ALSO, *cores)
     gpus = min(_gpus_of_node(job, places), job.cluster.gpus_per_node)
@@ -129,10 +129,10 @@ def _checkpoints(job: Job) -> list[str]:
         return []
     lines = [
         f"{failures:.1f} interruptions are expected: save a checkpoint every "
-        f"{duration(float(interval))}, and load the newest one at the start."
+        f"{duration(float(interval))}, and load the latest at the start."
     ]
     if spare := int(job["num_spare_gpus"] or 0):
-        lines.append(f"{spare} spare GPUs beside the job are part of what was predicted.")
+        lines.append(f"{spare} spare GPUs are part of the prediction.")
     return lines
 
 

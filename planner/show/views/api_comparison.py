@@ -106,13 +106,13 @@ def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator
 def _remarks(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
     lines = []
     if any(_is_charged_in_full(compared, offer) for offer in shown):
-        lines.append("* no price of cached tokens is published: they are charged as other input")
+        lines.append("* no price for cached tokens is published: they are charged as other input")
     if any(compared.cheaper(offer) == "tie" for offer in shown):
-        lines.append("tie: the offer lies in the interval of what self-hosting costs")
+        lines.append("tie: the offer is inside the interval of the self-hosting cost")
     if math.isfinite((compared.current or compared.offers)[0].break_even):
         lines.append(_break_even(compared))
     if others := compared.other_releases:
-        lines.append(f"{others} offers are of other releases of the same architecture.")
+        lines.append(f"{others} offers are for other releases of the same architecture.")
     hidden = [offer for offer in compared.offers if offer not in shown]
     if hidden:
         old = sum(offer.price.is_old for offer in hidden)
@@ -132,10 +132,10 @@ def _break_even(compared: ApiComparison) -> str:
     interval = f" ({_share(low)} to {_share(high)})" if math.isfinite(low) else ""
     load, name = _share(cheapest.utilization), f"the cheapest ({cheapest.price.provider})"
     if cheapest.utilization > 1:
-        words = f"At no load do these GPUs cost less than {name}: they would have to serve {load}"
-        words += f"{interval} of what they can."
+        words = f"These GPUs never cost less than {name}: they would have to serve {load}"
+        words += f"{interval} of their capacity."
     else:
-        words = f"These GPUs cost less than {name} from {load}{interval} of full load on."
+        words = f"These GPUs cost less than {name} from {load}{interval} of full load."
     if replicas > 1:
         alone = _rate(cheapest.break_even / replicas)
         words += f" One of the {replicas} replicas alone would need {alone} requests/s."

@@ -63,8 +63,8 @@ def verdicts(found: ComparedPlans) -> list[str]:
         factor = max(found.tie_factor(group[0], at) for at in group[1:])
         others = text.listed([LETTERS[at] for at in sorted(group)])
         lines.append(
-            f"{others} tie in {text.listed([label(name) for name in columns])}: published runs do "
-            f"not tell apart what is nearer than a factor of {factor:.2f}."
+            f"{others} are tied within x{factor:.2f} in "
+            f"{text.listed([label(name) for name in columns])}."
         )
     return lines or ["They do not differ."]
 
@@ -91,8 +91,8 @@ def _results_blocks(found: ComparedPlans) -> Iterator[Block]:
     yield _table(found, "predicted", rows, has_words=True)
     marks = ["* best"]
     if any(one.ties for one in found.results):
-        marks.append("= ties with it")
-    yield said(f"{'; '.join(marks)}; in brackets: 9 of 10 runs like these")
+        marks.append("= tied with it")
+    yield said(f"{'; '.join(marks)}; in brackets: 90 % interval")
 
 
 def _cell(one: Result, at: int) -> Cell:

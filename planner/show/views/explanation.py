@@ -42,7 +42,7 @@ from planner.workloads.plan import evaluated, one_configuration, result_of
 _LONGEST = 10
 _ASSUMED = 3
 _LARGE = 5e-3
-HEADS = ("10 % of", "moves", "worse", "better")
+HEADS = ("10 % change of", "affects", "worse", "better")
 LEAST = 5e-4
 """Changes below this share are not told."""
 
@@ -79,7 +79,7 @@ def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iter
         yield from _sources_blocks(explained)
     else:
         yield GAP
-        yield said("Formulas, sources and all that is left out: --full, --json FILE.")
+        yield said("Formulas, sources and the rest: --full, --json FILE.")
 
 
 def _answer_blocks(explained: Explanation) -> Iterator[Block]:
@@ -97,10 +97,10 @@ def _answer_blocks(explained: Explanation) -> Iterator[Block]:
         peak, mine = number(bound.get(name)), number(row[name])
         # A queue may be longer where what comes after it is faster.
         if peak < mine if is_low else peak > mine:
-            words += f"; {told(name, bound[name])} if all reached its peak"
+            words += f"; roofline {told(name, bound[name])}"
         yield said(words)
     if not explained.steps:
-        yield said("No operators explain its time: it is a flat share of the peak.")
+        yield said("No breakdown by operator: the time is a fixed share of the peak.")
 
 
 def _step_blocks(
@@ -123,7 +123,7 @@ def _step_blocks(
         if part.part.done and part.of_roofline >= _BEYOND:
             yield said(_beyond_line(part, software))
     if is_full:
-        yield Title(text="How these times come about")
+        yield Title(text="How these times are computed")
         for part in step.parts:
             terms = [
                 f"{n.replace('_', ' ')} {seconds(time)}" for n, time in part.part.terms.items()
@@ -145,9 +145,8 @@ def _beyond_line(part: ExplainedPart, software: str) -> str:
     share_of, words = max(shares, default=(0.0, ""))
     how = f"at {share_of:.3g} of {words} " if share_of > 1 else ""
     return (
-        f"{part.title} {how}is beyond what the GPU can: shares of its peaks are fitted, those of "
-        f"{software} to times of whole runs, so that one too fast makes up for what is too slow "
-        "elsewhere"
+        f"{part.title} {how}exceeds the roofline: efficiencies are fitted, those of {software} to "
+        "the time of whole steps, so a part that is too fast offsets another that is too slow"
     )
 
 
@@ -197,7 +196,7 @@ def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Bl
     found = explained.assumptions
     if not found:
         return
-    yield Title(text="Assumed, what moves the answer most first")
+    yield Title(text="Assumptions, largest effect first")
     facts = {fact.name: fact for fact in explained.seen.facts}
     for one in found if is_full else found[:_ASSUMED]:
         others = other_formats(facts[one.name]) if one.name in facts else []
@@ -213,7 +212,7 @@ def _sources_blocks(explained: Explanation) -> Iterator[Block]:
     yield Title(text="Sources")
     by_source: dict[str, list[str]] = {}
     for key, source in keys_of(explained.steps, Sources(explained.plan)).items():
-        by_source.setdefault(source or "not said", []).append(key)
+        by_source.setdefault(source or "no source given", []).append(key)
     for source, keys in by_source.items():
         yield said(f"{', '.join(keys)}: {source}")
     yield Title(text="Formulas")
@@ -226,7 +225,7 @@ def _sources_blocks(explained: Explanation) -> Iterator[Block]:
 
 def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     """A table of what 10 % move, then other numbers of nodes and lengths, a line each."""
-    yield Title(text="What if (each predicted anew)")
+    yield Title(text="What if (each one predicted again)")
     yield grid(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1), name="what_if")
     for line in question_lines(explained, is_full=is_full):
         yield said(line, most=9 if is_full else 2)
@@ -374,8 +373,8 @@ def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
         )
     if moved and difference.is_tie:
         yield (
-            "That is a tie: published runs of such plans do not tell apart what is nearer than a "
-            f"factor of {difference.tie_factor:.2f}."
+            f"They are tied: the difference is within x{difference.tie_factor:.2f}, the error "
+            "between published runs of such plans."
         )
 
 

@@ -71,8 +71,8 @@ def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
     yield _table(plan, _columns(plan, shown, ranks, varying), [TOTAL])
     if any(tied):
         yield said(
-            "= ties with the first: of published runs that differ in layout alone, 9 of 10 "
-            f"pairs are told apart only beyond a factor of {factor:.2f}.",
+            f"= tied with #1 within x{factor:.2f}, the 90 % error between published runs that "
+            "differ only in layout.",
             indent="",
         )
 
@@ -104,7 +104,7 @@ def short_front_blocks(
     yield _table(plan, columns, [BEST if star else "" for star in stars])
     marks = ["* recommended"] if any(stars) else []
     if any(tied):
-        marks.append(f"= published runs do not tell it from the first (factor {factor:.2f})")
+        marks.append(f"= tied with #1 within x{factor:.2f}")
     yield said("; ".join(marks))
 
 
@@ -363,7 +363,7 @@ def points_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
     yield Drawn(lines=partial(block_lines, found))
     marks = f"{_RECOMMENDED} recommended"
     if any(found.ties):
-        marks += f"; {_TIE} published runs do not tell it from the first"
+        marks += f"; {_TIE} tied with #1"
     yield said(marks)
 
 

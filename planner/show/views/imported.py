@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.cells import Row
-from planner.base.text import chance
+from planner.base.text import fits as fits_text
 from planner.base.text import value as shown
 from planner.base.units import GIB
 from planner.decide.explaining.largest import largest_length
@@ -79,7 +79,7 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
         yield from _lines_blocks(imported)
         return
     for status, words in (
-        (Status.OPEN, "Text alone does not tell"),
+        (Status.OPEN, "The file alone does not say"),
         (Status.UNKNOWN, f"{target.tool} does not know"),
     ):
         if lines := imported.of(status):
@@ -87,8 +87,8 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
     if ignored := imported.of(Status.IGNORED):
         one = len(ignored) == 1
         yield said(
-            f"  {len(ignored)} {'option has' if one else 'options have'} no part in what is "
-            f"predicted: {_named(ignored)}; --full shows each.",
+            f"  {len(ignored)} {'option has' if one else 'options have'} no effect on the "
+            f"prediction: {_named(ignored)}; --full shows each.",
         )
 
 
@@ -142,7 +142,8 @@ def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     yield said(short_plan(plan, row), mark=TOTAL, indent="")
     surely = f" ({told_chance})" if (told_chance := fits_words(row)) else ""
     yield said(
-        f"Does not fit: the fullest GPU needs {needs:,.1f} GiB and has {has:,.1f}{surely}: {words}."
+        f"Does not fit: peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{surely}: "
+        f"{words}."
     )
 
 
@@ -171,7 +172,7 @@ def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
     lost = sorted(((time / step, name) for name, time in parts.items()), reverse=True)
     words = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
     if words:
-        yield said(f"Of the step are lost: {', '.join(words)}.")
+        yield said(f"Lost in each step: {', '.join(words)}.")
 
 
 def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
@@ -205,8 +206,8 @@ def diff_blocks(rewritten: Rewritten, *, is_written: bool) -> Iterator[Block]:
     for remark in rewritten.unexpressed:
         yield said(f"It cannot be said there: {remark}")
     for option, texts in rewritten.unwritten.items():
-        words = "goes" if texts is None else f"is {' '.join(map(str, texts)) or 'added'}"
-        yield said(f"Not in a place that text alone tells: {option} {words}.")
+        words = "remove" if texts is None else f"set to {' '.join(map(str, texts)) or 'added'}"
+        yield said(f"Change by hand, its place in the file is unclear: {option}: {words}.")
     if not rewritten.diff:
         return
     yield GAP
@@ -227,9 +228,9 @@ def change_blocks(
     """How surely the plan fits, and the best change of it."""
     yield Title(text="The best change")
     if is_running and math.isfinite(fits):
-        yield said(f"As it is it fits with {chance(fits)}.")
+        yield said(f"As it is: {fits_text(fits)}.")
     if change is None:
-        text = "Nothing near it is better." if is_running else "No change of three parameters fits."
+        text = "No small change is better." if is_running else "No change of 1 to 3 settings fits."
         yield said(text)
         return
     yield said(change_text(workload, change, own))
@@ -248,7 +249,7 @@ def next_blocks(
 def another_blocks(best: tuple[Plan, Change] | None, own: Mapping[str, object]) -> Iterator[Block]:
     """The plan that fits where no small change does, and the command that shows it."""
     if best is None:
-        yield said("Nor does any other plan of these GPUs that planner knows of.")
+        yield said("No other plan on these GPUs fits either.")
         return
     plan, change = best
     profile = change.row[plan.workload.profile_kind]
@@ -280,9 +281,9 @@ def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str
         if own.get(name) is not None and change.row.get(name) is not None:
             after, before = told(name, change.row[name]), told(name, own[name])
             gains += [f"{label(name)} {after} instead of {before}"] if after != before else []
-    fits = [f"fits with {chance(change.fits)}"] if math.isfinite(change.fits) else ["fits"]
-    doubt = "" if change.is_told else " Published runs do not tell so small a gain from none."
-    return f"{', '.join(words) or 'as it is'}: {', '.join([*gains, *fits])}.{doubt}"
+    fits = fits_text(change.fits) if math.isfinite(change.fits) else "fits"
+    doubt = "" if change.is_told else " The gain is within the error of the prediction."
+    return f"{', '.join(words) or 'as it is'}: {', '.join(gains)}; {fits}.{doubt}"
 
 
 def translation_text(own: Request, other: Request, *rows: Row) -> str:

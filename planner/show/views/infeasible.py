@@ -48,7 +48,7 @@ def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | Non
     if result.configurations_feasible:
         goals = " or ".join(objective.name for objective in plan.problem.objectives)
         feasible = text.count(result.configurations_feasible)
-        lines.append(wrapped(f"{feasible} would fit, but their {goals} is unknown", "  "))
+        lines.append(wrapped(f"{feasible} fit, but their {goals} is unknown", "  "))
         return "\n".join(lines)
     helpful = remedies(plan, result)
     if helpful:
@@ -110,8 +110,9 @@ def _sentence(
         against = f"{value} against {bound}"
         if surely:
             usable = miss.source.setting.machine.gpu.allocatable_memory
-            least = f" (surely {bound})" if miss.bound < usable else ""
-            against = f"peak {value}; {text.gibibytes(usable)} usable{least}"
+            least = f" ({bound} at this confidence)" if miss.bound < usable else ""
+            words = "out of memory"
+            against = f"peak {value} on the fullest GPU; {text.gibibytes(usable)} usable{least}"
         return f"{words}: {', '.join(filter(None, (against, surely, room)))}"
     limits = {limit.name: limit.told_confidence for limit in plan.problem.constraints}
     missed = f"miss {name} {bound}{limits.get(name, '')}"

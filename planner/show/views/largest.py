@@ -62,9 +62,9 @@ def _lines(plan: Plan, one: Largest, missed: Sequence[str]) -> Iterator[str]:
     if one.following is not None:
         yield f"{one.following:,}: {one.reason}"
     elif one.ends_at:
-        yield f"It ends with {one.ends_at}, not with the memory."
+        yield f"Bounded by {one.ends_at}, not by memory."
     else:
-        yield f"More than {one.most:,} were not tried."
+        yield f"{one.most:,} is the most that was tried."
 
 
 def _rows_blocks(plan: Plan, one: Largest) -> Iterator[Block]:

@@ -52,14 +52,14 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
         return _sentences(beyond, _room_line(candidates, row), end)
     asked = with_rate(plan.problem.constraints, rate)
     chances = [one for limit in asked if math.isfinite(one := limit.chance(candidates))]
-    surely = f" with {text.chance(min(chances))}" if chances else ""
+    surely = f" ({text.chance(min(chances))} likely)" if chances else ""
     held = text.significant(number_in(row, "requests_in_flight"))
     most = text.significant(number_in(row, "capacity_requests_per_s"))
     within = " within the limits" if plan.problem.constraints else ""
     carries = (
-        f"Carries {rate:g} requests/s{within}{surely}: it carries at most "
-        f"{most}. Times and costs are those at this rate, {held} requests "
-        "in flight in each."
+        f"Serves {rate:g} requests/s{within}{surely}; capacity {most} requests/s. "
+        f"Times and costs are at {rate:g} requests/s, {held} requests "
+        "in flight in each replica."
     )
     return _sentences(carries, _room_line(candidates, row), _end_line(plan, candidates, row))
 
@@ -84,14 +84,13 @@ def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:
     number = plan.request.num_requests
     if number is None:
         return (
-            f"Less than the load: it carries at most {most} requests/s, not {rate:g}. The queue "
-            "grows without end, and so do the times to the first token; give --num-requests for a "
-            "load that ends."
+            f"Overloaded: capacity {most} requests/s, load {rate:g}. The queue and TTFT grow "
+            "without bound; give --num-requests for a load of a fixed number of requests."
         )
     last = text.duration(number_of(row, "last_time_to_first_token_s"))
     return (
-        f"More than it can take: {rate:g} requests/s against {most}; the queue grows, the last of "
-        f"{text.count(number)} waits {last} for its first token."
+        f"Overloaded: capacity {most} requests/s, load {rate:g}; the queue grows, TTFT of the "
+        f"last of {text.count(number)} requests is {last}."
     )
 
 
@@ -113,7 +112,7 @@ def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
     if not candidates.waits:
         return ""
     room, number = number_of(row, "most_sequences"), number_of(row, "concurrency")
-    return f"At once: {text.count(room)} of {text.count(number)} in each."
+    return f"Room for {text.count(room)} of {text.count(number)} requests in each replica."
 
 
 def _sentences(*lines: str) -> str:
@@ -125,6 +124,6 @@ def _waiting_line(row: Mapping[str, object]) -> str:
     if not room < number:
         return ""
     return (
-        f"Fits; {text.count(room)} of {text.count(number)} requests at once in each, the others "
-        f"wait: {text.duration(number_of(row, 'time_to_first_token_s'))} to the first token."
+        f"Room for {text.count(room)} of {text.count(number)} requests in each replica, the "
+        f"others queue: TTFT {text.duration(number_of(row, 'time_to_first_token_s'))}."
     )

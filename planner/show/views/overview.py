@@ -37,14 +37,14 @@ def question_lines(plan: Plan) -> list[str]:
         lines.append(f"in cluster {setting.machine.cluster.name}")
     lines += ideal_lines(setting.machine)
     if (sure := plan.request.limit_confidence) > MEDIAN:
-        lines.append(f"Limits: kept by {100 * sure:g} % of runs like these")
+        lines.append(f"Limits: {100 * sure:g} % likely to be kept")
     return lines
 
 
 def defaults_blocks(plan: Plan) -> Iterator[Block]:
     """Every value that nobody gave."""
     if plan.defaults:
-        yield Title(text="Not given, so chosen")
+        yield Title(text="Not given, assumed")
         yield Pairs(pairs=plan.defaults)
 
 
@@ -55,12 +55,12 @@ def ideal_lines(machine: Machine) -> list[str]:
     compute, memory = machine.flops_efficiency, machine.memory_efficiency
     inside = machine.gpu.efficiency.collective["all_reduce"].bandwidth_fraction
     between = machine.cluster.scale_out.efficiency
-    links = "links reach all of theirs"
+    links = "links reach 100 % of their bandwidth"
     if min(inside, between) < 1:
         links = f"links reach {100 * inside:.3g} % inside a node and {100 * between:.3g} % between"
     if compute is None and memory is None:
         if min(inside, between) < 1:
-            return [f"Ideal but for its links: every latency is 0, {links}."]
+            return [f"Ideal except for links: every latency is 0, {links}."]
         return ["Ideal: every efficiency is 1 and every latency 0."]
     peak, bandwidth = (f"{100 * (share or 1):.3g} %" for share in (compute, memory))
     return [
@@ -80,7 +80,7 @@ def omitted_lines(plan: Plan) -> list[str]:
     size = model.omitted_parameters
     about = f" (about {text.large(size)} parameters)" if size else ""
     parts = " and ".join(f"the {part}" for part in model.omitted_parts)
-    return [f"As a text model: {parts}{about} and the patches of images are not counted"]
+    return [f"As a text model: {parts}{about} and image patches are not counted"]
 
 
 def question_title(plan: Plan) -> str:

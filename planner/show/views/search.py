@@ -20,7 +20,7 @@ from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import full_columns, intervals
 from planner.optimize.source import Candidates, Columns, first_row
 from planner.question.request import ALL, Request
-from planner.question.terms import Term, terms_of
+from planner.question.terms import Term, glossary, terms_of
 from planner.show.page import (
     BAD,
     BEST,
@@ -39,6 +39,7 @@ from planner.show.views.details import details_of, memory_blocks
 from planner.show.views.documents import add_estimate
 from planner.show.views.front import front_blocks, limited, of_objective, short_front_blocks
 from planner.show.views.load import load_line
+from planner.show.views.money import plan_prices_lines, signed_lines
 from planner.show.views.overview import (
     assumed_blocks,
     counts_blocks,
@@ -75,7 +76,7 @@ def interrupted_message(plan: Plan, result: SearchResult) -> str:
     done, total = result.configurations_evaluated, plan.problem.num_rows
     return (
         f"Interrupted after {text.count(done)} of {text.count(total)} configurations: "
-        "there may be better ones among the others."
+        "the others may include better ones."
     )
 
 
@@ -123,6 +124,8 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     best = first_row(result.table)
     if line := fastest_line(column, row, best, short_plan(plan, best)):
         yield said(line)
+    if line := solid_line(plan, result, row):
+        yield said(line)
     yield from comparisons_blocks(plan, result)
     yield from short_front_blocks(plan, result, top, row)
     yield GAP
@@ -144,6 +147,7 @@ def _asked_blocks(plan: Plan) -> Iterator[Block]:
     yield from question_blocks(plan)
     if assumed := assumed_line(plan):
         yield said(assumed, most=_MOST_ASSUMED)
+    yield said(*plan_prices_lines(plan), most=_MOST_ASSUMED)
 
 
 def assumed_line(plan: Plan) -> str:
@@ -172,6 +176,7 @@ def _reached_blocks(
     asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     limits = limit_rows(candidates, asked) if sure is not None else ()
     basis = "" if sure is None else sure.basis
+    yield said(*signed_lines({**candidates.source.asked, **row}))
     yield said(*sure_lines(basis, limits, facts), *short_open_lines(plan, facts))
 
 
@@ -207,20 +212,40 @@ def fastest_line(
     return f"Best by {label(column)}: {words}; {gained}"
 
 
+def solid_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> str:
+    """Where money decides and the price of the best needs to be asked about: the best without."""
+    goal, compared = plan.problem.objectives[0].name, result.comparisons.get("gpu")
+    if glossary()[goal].type != "usd" or compared is None or not _doubts(plan, row):
+        return ""
+    for other in rows_of(full_columns(compared.table, plan.problem.sources)):
+        if not _doubts(plan, other):
+            column = of_objective(plan, goal, other)
+            words = told(column, other[column], ends_in(column, other))
+            return f"Best at a solid price: {short_plan(plan, other)}; {label(column)} {words}"
+    return ""
+
+
+def _doubts(plan: Plan, row: Mapping[str, object]) -> bool:
+    offers = (site.offer for site in plan.source_of(row).sites)
+    return any(offer is not None and offer.doubts for offer in offers)
+
+
 def own_line(
     plan: Plan, row: Mapping[str, object], own: Mapping[str, object], rejected: str
 ) -> str:
     """The user's own plan beside the recommended one, and what it loses."""
     name = f"Yours: {short_plan(plan, own)}"
     if rejected:
-        return f"{name}; it does not run ({rejected})"
+        return f"{name}: does not run ({rejected})"
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     mine, better = number_of(own, column), number_of(row, column)
     if math.isnan(mine) or math.isnan(better) or not better:
         return name
     away = abs(mine / better - 1)
     words = f"{label(column)} {told(column, own[column])}"
-    return f"{name}; {words}, {share(away)} off" if away >= _SAME else f"{name}; {words}, the same"
+    return (
+        f"{name}; {words}, {share(away)} worse" if away >= _SAME else f"{name}; {words}, the same"
+    )
 
 
 def comparisons_blocks(

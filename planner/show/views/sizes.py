@@ -29,6 +29,7 @@ from planner.show.page import (  # fmt: skip
     said,
 )
 from planner.show.views.documents import question_manifest
+from planner.show.views.money import basis_line, prices_lines, signed_lines
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.sure import other_formats
 from planner.show.views.told import (
@@ -99,9 +100,9 @@ def question_lines(sizes: Sizes) -> list[str]:
         lines.append(f"Limits: {'; '.join(limits)}")
     sure = request.limit_confidence
     lines.append(
-        "Sized at the predictions: half of the runs like these keep them"
+        "Sized at the predictions: 50 % likely to keep them"
         if sure == MEDIAN
-        else f"Sized so that {100 * sure:g} % of runs like these keep them"
+        else f"Sized to be {100 * sure:g} % likely to keep them"
     )
     return lines
 
@@ -120,9 +121,16 @@ def _work_lines(sizes: Sizes) -> list[str]:
 def best_lines(sizes: Sizes) -> list[str]:
     """The cheapest and the fewest GPUs of all, each with its margins in words."""
     if sizes.best is None:
-        return ["No GPU does."]
+        return ["No GPU type keeps the limits."]
     sure, best = sizes.request.limit_confidence, sizes.best
     lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
+    solid = next(
+        (size for size in sizes.found if not _cheapest(size).row.get("price_doubts")), None
+    )
+    if solid is not None and solid is not best:
+        lines.append(
+            _best_line("Cheapest at a price without doubts", solid, _cheapest(solid), sure)
+        )
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     if _fewest(fewest) is not (best.cheapest or best.fewest):
         lines.append(_best_line("Fewest", fewest, fewest.fewest, sure))
@@ -137,12 +145,14 @@ def best_lines(sizes: Sizes) -> list[str]:
 
 def note_lines(sizes: Sizes) -> list[str]:
     """What the answers rest on, and what they leave open."""
-    prices = [_price_words(sizes, size) for size in _recommended(sizes)]
     lines = []
-    if sizes.load is None and any(prices):  # days tell theirs
-        lines.append(f"Price per GPU-hour: {'; '.join(filter(None, prices))}")
+    if sizes.load is None:  # days tell theirs
+        shown = [_cheapest(size).row for size in _recommended(sizes)]
+        lines += [*prices_lines(shown), *(one for row in shown[:1] for one in signed_lines(row))]
+        if basis := basis_line(_cheapest(size).row for size in sizes.found):
+            lines.append(basis)
     if others := [_named(size) for size in sizes.found if size.is_other_contract]:
-        lines.append(f"No on-demand price is known, taken as: {', '.join(others)}")
+        lines.append(f"No on-demand price known, priced as: {', '.join(others)}")
     lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
     open_ones = [
         f"{_named(size)} {text.count(size.not_tried[0])} to {text.count(size.not_tried[-1])}"
@@ -151,8 +161,8 @@ def note_lines(sizes: Sizes) -> list[str]:
     ]
     if open_ones:
         lines.append(
-            "Not looked at, of the numbers of nodes with prime factors above 7: "
-            f"{', '.join(open_ones)} GPUs. Fewer may be enough: give --gpus."
+            f"Not tried: {', '.join(open_ones)} GPUs, where the number of nodes has a prime factor "
+            "above 7. Fewer GPUs may be enough: give --gpus."
         )
     return ["", *lines] if lines else []
 
@@ -165,24 +175,13 @@ def _recommended(sizes: Sizes) -> list[Size]:
     return [sizes.best] if fewest is sizes.best else [sizes.best, fewest]
 
 
-def _price_words(sizes: Sizes, size: Size) -> str:
-    row = _row(size)
-    price, offers = number_of(row, "price_per_gpu_hour_usd"), number_of(row, "price_offers")
-    if not math.isfinite(price):
-        return ""
-    basis = [str(row.get("provider") or ""), f"median of {offers:g} offers" if offers > 1 else ""]
-    basis.append("as given" if sizes.request.price is not None else str(row["price_date"] or ""))
-    known = ", ".join(filter(None, basis))
-    return f"{_named(size)} {price:.2f} USD" + (f" ({known})" if known else "")
-
-
 def _precision_lines(sizes: Sizes) -> list[str]:
     """The other precision of the cheapest run, where nobody gave one."""
     fact = None if sizes.best is None else sizes.best.precision
     if fact is None:
         return []
     lacking = fact.does_not_fit
-    words = [f"has no room in {other}: --precision {other} sizes it" for other in lacking]
+    words = [f"does not fit in {other}: --precision {other} sizes that" for other in lacking]
     told = f"Precision {fact.assumed} assumed: the cheapest plan"
     return [f"{told} {one}" for one in (*other_formats(fact), *words)]
 
@@ -220,7 +219,7 @@ def margin_words(margin: Margin, confidence: float) -> str:
     if at:
         words += f"; predicted {text.limit(margin.predicted, margin.unit)}"
     elif confidence > MEDIAN:
-        words += "; no published runs like it, sized at the prediction"
+        words += "; no published runs of this kind, sized at the prediction"
     return words
 
 
@@ -349,6 +348,10 @@ def _fewest(size: Size) -> Fleet:
     if size.fewest is None:
         raise ValueError(f"{size.gpu} has no plan.")
     return size.fewest
+
+
+def _cheapest(size: Size) -> Fleet:
+    return size.cheapest or _fewest(size)
 
 
 def _time(fleet: Fleet | None) -> float:

@@ -35,6 +35,13 @@ _BESIDE_CAPACITY = ("requests_per_s", "capacity_requests_per_s_per_gpu")
 _MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 _MOST = 3
+_EVIDENCE = {
+    "measured": "this hardware and software",
+    "transferred": "similar hardware or software",
+    "roofline": "none, roofline only",
+    "assumed": "none, kernel rates assumed",
+}
+"""What is said of each basis (`planner.confidence.intervals.basis_of`)."""
 _OF_PROMPTS = "cost_per_million_input_tokens_usd"
 
 
@@ -58,7 +65,7 @@ def sure_pairs(
         del pairs[_label(_MEMORY)]
     if words := fits_words(row):
         pairs["memory"] = words
-    pairs["meaning"] = f"9 of 10 published runs like this lie there; basis: {sure.basis}"
+    pairs["meaning"] = f"90 % interval; evidence: {evidence(sure.basis)}"
     return pairs
 
 
@@ -80,12 +87,12 @@ def says_nothing(column: str, row: Mapping[str, object]) -> bool:
 
 
 def fits_words(row: Mapping[str, object]) -> str:
-    """``fits with 97 %``; empty where nothing tells.
+    """``fits, 97 % likely``; empty where nothing is known.
 
     An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
     """
     probability = fit_probability(row)
-    return f"fits with {text.chance(probability)}" if math.isfinite(probability) else ""
+    return text.fits(probability) if math.isfinite(probability) else ""
 
 
 def sure_lines(
@@ -98,17 +105,27 @@ def sure_lines(
     is_open = any(fact.ends for fact in facts)
     lines = []
     if basis:
-        meaning = "published runs like this lie there"
-        meaning = "runs like this, open facts included" if is_open else meaning
-        lines.append(f"In brackets: 9 of 10 {meaning} (basis: {basis}).")
+        meaning = "90 % interval, unknowns included" if is_open else "90 % interval"
+        lines.append(f"In brackets: {meaning}; evidence: {evidence(basis)}.")
     known, words = glossary(), []
     for limit in limits:
         term, bound, kept = known.get(limit["name"]), limit["bound"], limit["probability"]
         if term is not None and bound is not None and kept is not None:
-            bound_words = text.limit(bound, term.type)
-            words.append(f"{limit_label(term.term)} {bound_words} with {text.chance(kept)}")
-    meets = "With what was assumed it meets" if is_open else "Meets"
-    return [*lines, f"{meets} {', '.join(words)}."] if words else lines
+            side = "<=" if term.sign > 0 else ">="
+            bound_words = f"{limit_label(term.term)} {side} {text.limit(bound, term.type)}"
+            words.append(f"{text.chance(kept)} likely to keep {bound_words}")
+    given = "With the values assumed: " if is_open else ""
+    return [*lines, f"{given}{', '.join(words)}."] if words else lines
+
+
+def evidence(basis: str) -> str:
+    """What published runs a prediction rests on, from its basis, whose first word is a code.
+
+    >>> evidence("transferred, a first run")
+    'similar hardware or software, a first run'
+    """
+    code, comma, rest = basis.partition(",")
+    return f"{_EVIDENCE.get(code, code)}{comma}{rest}"
 
 
 def ties(values: Sequence[float], factor: float) -> list[bool]:
@@ -139,7 +156,7 @@ def open_lines(plan: Plan, facts: Sequence[MovingFact]) -> list[str]:
     """A line for each fact, and one that says what the intervals hold."""
     lines = [_line(plan, fact) for fact in facts]
     if any(fact.ends for fact in facts):
-        lines.append("The intervals are as wide as to hold each of these, one at a time.")
+        lines.append("The intervals include each of these, one at a time.")
     return lines
 
 
@@ -172,8 +189,8 @@ def _short_line(plan: Plan, fact: MovingFact) -> str:
     words = other_formats(fact)
     words = words or [range_words(name, *moved[name]) for name in columns[-1:]]
     if fact.does_not_fit:
-        words.append(f"no room with {' or '.join(fact.does_not_fit)}")
-    return f"Open: {fact.name} (assumed {fact.assumed}): {'; '.join(words)}"
+        words.append(f"does not fit with {' or '.join(fact.does_not_fit)}")
+    return f"Unknown: {fact.name} (assumed {fact.assumed}): {'; '.join(words)}"
 
 
 def other_formats(fact: MovingFact) -> list[str]:

@@ -147,8 +147,8 @@ def write_timeline(
     found = details_of(plan).timelines(candidates)
     if not found:
         raise SearchSpaceError(
-            "--timeline: the whole step reaches a given share of the peak, so nothing tells when "
-            "it does what: leave out --flops-efficiency."
+            "--timeline: the whole step reaches a given share of the peak, so there is no "
+            "timeline: leave out --flops-efficiency."
         )
     question = question_title(plan)
     words = short_plan(plan, candidates.row)

@@ -13,6 +13,7 @@ from planner.estimators.timeline.training import training_timeline
 from planner.estimators.training.step_time import TIME_PARTS, StepTime
 from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, sure_blocks
+from planner.show.views.money import price_words, signed_lines
 from planner.show.views.parts import electricity_pairs, first, memory_table, parts_table
 from planner.show.views.told import number_of
 from planner.workloads.base import Evaluation
@@ -84,7 +85,7 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
     }
     site = runs.source.site
     if not math.isnan(site.price):
-        hourly = f"{site.price * HOUR:.2f} USD per GPU-hour, {site.contract}"
+        hourly = f"{price_words({**site.columns, **site.grounds})} per GPU-hour, {site.contract}"
         pairs["cost"] = f"{text.dollars(first(runs.cost))} at {hourly}"
         if work.training_objective is not TrainingObjective.PRETRAIN:
             million = text.dollars(1e6 / tokens * first(runs.cost))
@@ -92,6 +93,7 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
         pairs["PFLOP/s-day"] = text.dollars(first(runs.cost_per_pflop_day))
     pairs |= electricity_pairs(runs, runs.row)
     yield Pairs(pairs=pairs)
+    yield said(*signed_lines({**runs.row, **site.columns, **site.grounds}))
 
 
 def _calendar(runs: TrainingRuns) -> dict[str, str]:

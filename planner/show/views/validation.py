@@ -56,7 +56,7 @@ def validation_blocks(kind: Kind, rows: Sequence[Row]) -> Iterator[Block]:
     yield said(
         f"MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
         f"Within: share inside the {LEVEL:.0%} interval; score: its width in logarithms and what "
-        f"lies beyond it, less is better. {kind.footnote}"
+        f"lies beyond it, lower is better. {kind.footnote}"
     )
 
 
@@ -162,15 +162,15 @@ def reasons_blocks(rows: Sequence[Row]) -> Iterator[Block]:
         yield from _counts_blocks(reasons)
     faults = Counter(one.impossible for one in predictions if one.impossible)
     if faults:
-        yield Title(text=f"Layouts that cannot be: {count(faults.total())}, not compared")
+        yield Title(text=f"Impossible layouts: {count(faults.total())}, not compared")
         yield from _counts_blocks(faults)
     if noisy := sum(row.noisy for row in rows):
         noise = "1 row is" if noisy == 1 else f"{count(noisy)} rows are"
-        words = f"{noise} noise by their source's word: left out of speed, not of memory."
+        words = f"{noise} noisy according to the source: left out of speed, not of memory."
         yield said(words, indent="")
     choices = Counter(choice for row in rows for choice in row.assumed)
     if choices:
-        yield Title(text="Assumed where rows leave it open")
+        yield Title(text="Assumed where rows do not say")
         shown = Counter(dict(choices.most_common(_MOST_CHOICES)))
         shown |= Counter({one: n for one, n in choices.items() if UNKNOWN in one})
         yield from _counts_blocks(shown)
@@ -207,9 +207,9 @@ def nothing_compared(runs: Runs, rows: Sequence[Row]) -> str:
     known = ", ".join(name for name in sorted(runs.schema.known) if name.startswith(MEASURED))
     return "\n".join(
         (
-            f"Nothing could be compared: of {count(len(rows))} rows {count(measured)} have a "
-            f"measurement and {count(predicted)} can be predicted, but none has both.",
-            f"Measurements stand in {known}. `planner validate --template {template}` "
+            f"Nothing to compare: of {count(len(rows))} rows {count(measured)} have a "
+            f"measurement and {count(predicted)} can be predicted, none has both.",
+            f"Measurements are in {known}. `planner validate --template {template}` "
             "writes a table with every column explained.",
         )
     )
@@ -244,9 +244,9 @@ def comparison_blocks(found: Comparison, planned: Planned, log: Path) -> Iterato
     yield Title(text="Measured and predicted")
     names = [one.name for one in found.quantities]  # percentiles below their mean
     ordered = sorted(found.quantities, key=lambda one: names.index(one.name))
-    heads = ("", "measured", "predicted", "error", f"{LEVEL:.0%} interval", "in it")
+    heads = ("", "measured", "predicted", "error", f"{LEVEL:.0%} interval", "inside")
     yield grid(heads, [[*_run_cells(one)] for one in ordered])
-    yield said("Error: predicted over measured, less 1.", indent="")
+    yield said("Error: predicted / measured - 1.", indent="")
     spreads = {
         _label(one): _range_ends(one.name, *one.spread) for one in found.quantities if one.spread
     }
@@ -360,10 +360,10 @@ def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Itera
         label = one.parameter.label if unit == "1" else f"{one.parameter.label} [{unit}]"
         told = f"{100 * max(one.determined, 0.0):.0f} %"
         rows.append((label, shipped, "kept" if one.refused else value, told))
-    yield grid(("parameter", "shipped", "fitted", "told"), rows)
+    yield grid(("parameter", "shipped", "fitted", "determined"), rows)
     yield GAP
-    yield said("told: the share of its prior uncertainty that the runs take away.", indent="")
-    yield said("kept: they do not tell it, and the shipped value stays.", indent="")
+    yield said("determined: the share of its prior uncertainty that the runs remove.", indent="")
+    yield said("kept: the runs do not determine it, the shipped value stays.", indent="")
     for name, fitted in ((time, fit.time), ("peak memory", fit.memory)):
         if fitted is not None:
             yield Title(text=f"Mean error of the {name} (measurements: {fitted.measurements})")

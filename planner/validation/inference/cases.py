@@ -320,7 +320,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
     if capacity := run.number("gpu_memory_gib"):
         if capacity > _LARGEST_MEMORY:
-            raise NotPredicted("the memory of the GPU is absurd")
+            raise NotPredicted("the memory of the GPU is out of range")
         gpu = replace(gpu, memory_capacity=capacity * GIB)
     model = served_model(run, library)
     version, year = run.text("framework_version"), run.number("year")
@@ -395,16 +395,16 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
         length = run.number(name)
         length = usual if length is None else length
         if length * max(scale, 1.0) > _LONGEST:
-            raise NotPredicted("the number of tokens is absurd")
+            raise NotPredicted("the number of tokens is out of range")
         lengths.append(length)
     if not any(lengths):
         raise NotPredicted("neither prompt nor answer has tokens")
     rate = run.number("request_rate")
     if rate and rate > _HIGHEST_RATE:
-        raise NotPredicted("the request rate is absurd")
+        raise NotPredicted("the request rate is out of range")
     drafted = run.count("draft_tokens") or 0
     if drafted > MOST_DRAFTED:
-        raise NotPredicted("the number of draft tokens is absurd")
+        raise NotPredicted("the number of draft tokens is out of range")
     shared = run.count("shared_prefix_tokens") or 0
     if shared > lengths[0] * scale:
         raise NotPredicted("shared_prefix_tokens are more than a prompt has")

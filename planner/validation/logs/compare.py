@@ -435,7 +435,7 @@ def _of_serving(reading: Reading, planned: Planned, name: str) -> Comparison:
         predicted = of_row or predicted
         notes += about
     if missing:
-        cells, no_row = {}, f"no column of runs tells {' and '.join(missing)}"
+        cells, no_row = {}, f"no column of runs has {' and '.join(missing)}"
     quantities = [
         Compared(
             name=column,
@@ -513,7 +513,7 @@ def _about_load(reading: Reading, planned: Planned) -> Iterator[str]:
     elif "all_at_once" in facts:
         yield "all requests were sent at the start: predicted is the time to work them off"
     else:
-        yield f"the log does not tell its load: the plan's {own:g} requests at once are taken"
+        yield f"the log does not give its load: the plan's {own:g} requests at once are taken"
 
 
 def _cells(
@@ -569,6 +569,6 @@ def _about_row(cells: Cells, planned: Planned, quantities: list[Compared]) -> It
             continue
         if abs(predicted.value / one.predicted.value - 1) > _UNLIKE:
             yield (
-                f"the row of the run does not tell all of the plan: `planner validate` predicts "
+                f"the row of the run does not hold all of the plan: `planner validate` predicts "
                 f"{predicted.value:.4g} for its {one.name}, the plan {one.predicted.value:.4g}"
             )

@@ -231,7 +231,7 @@ def _length(run: Run, rule: FrameworkRule) -> int:
     if length is None and is_fine_tuning(run):
         return rule.sample_length
     if length is None or length > _LONGEST_SEQUENCE:
-        raise NotPredicted("the sequence length is not given, or absurd")
+        raise NotPredicted("the sequence length is not given, or out of range")
     return length
 
 
@@ -278,7 +278,7 @@ def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKi
     stated = run.number("mtp_num_layers")
     if stated is not None:
         if stated > MOST_MODULES:
-            raise NotPredicted("the number of multi-token prediction modules is absurd")
+            raise NotPredicted("the number of multi-token prediction modules is out of range")
         return with_mtp(model, int(stated))
     if not rule.trains_mtp or adapter is not AdapterKind.NONE:
         return model

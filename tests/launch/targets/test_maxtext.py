@@ -131,7 +131,7 @@ def test_nodes_meet_where_jax_looks() -> None:
 
 def test_it_is_told_that_no_profile_is_its_own() -> None:
     draft = TARGET.drafted(job("llama-2-7b", 8))
-    assert any("predicted as of" in note for note in map(str, draft.notes))
+    assert any("predicted as for" in note for note in map(str, draft.notes))
 
 
 def test_gradients_alone_are_not_sharded() -> None:

@@ -282,6 +282,6 @@ def test_no_stages_are_refused(tmp_path: Path) -> None:
     )
 
     with pytest.raises(
-        LaunchError, match=r"--pipeline-model-parallel-size '0' is no number from 1"
+        LaunchError, match=r"--pipeline-model-parallel-size '0' is not a number from 1"
     ):
         read_launch(tmp_path / "run.sh")

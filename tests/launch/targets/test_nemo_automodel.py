@@ -56,7 +56,7 @@ def test_a_cloud_tells_gpus(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_its_ranks_do_not_divide_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match=r"48 is no multiple of local_batch_size 4 x .* = 64"):
+    with pytest.raises(LaunchError, match=r"48 is not a multiple of local_batch_size 4 x .* = 64"):
         _read(tmp_path, batch=48)
 
 

@@ -34,7 +34,7 @@ def read(folder: Path, text: str, name: str = "run.sh") -> Imported:
         (
             "actor_rollout_ref.actor.use_dynamic_bsz=True "
             "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=3072",
-            2,  # 3 fit, and each rank's 32 sequences are no multiple of 3
+            2,  # 3 fit, and each rank's 32 sequences are not a multiple of 3
         ),
     ],
 )
@@ -123,7 +123,7 @@ def test_answers_without_padding_are_told(tmp_path: Path) -> None:
 
 def test_a_file_of_nemo_rl_whose_first_is_not_beside_it_says_so(tmp_path: Path) -> None:
     found = read(tmp_path, f"defaults: grpo_math_1B.yaml\n{_NEMO}", "a.yaml")
-    assert "grpo_math_1B.yaml is not here" in " ".join(found.notes)
+    assert "grpo_math_1B.yaml not found" in " ".join(found.notes)
     assert found.values["sequence_length"] == 512
 
 
@@ -145,7 +145,7 @@ def test_a_recipe_begins_from_files_that_begin_from_others(tmp_path: Path) -> No
     told = ("model", "num_gpus", "sequence_length", "global_batch_size")
     values = ["Qwen/Qwen2.5-1.5B", "32", "2048", "512"]
     assert [str(found.values[name]) for name in told] == values
-    assert not [note for note in found.notes if "is not here" in note]
+    assert not [note for note in found.notes if "not found" in note]
 
     (tmp_path / "middle.yaml").write_text("defaults: [gone.yaml, ../recipes/llm/recipe.yaml]\n")
     with_cycle = read(recipes, f"{whole}{_NEMO.partition('cluster')[0]}", "recipe.yaml")

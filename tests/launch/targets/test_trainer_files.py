@@ -217,7 +217,7 @@ def test_a_file_that_is_not_here_is_known_by_its_name() -> None:
         _command({"per_device_train_batch_size": 1, "deepspeed": "configs/zero3_bf16.json"})
     )
     assert answers.values["zero_stage"] == 3
-    assert "not here" in answers.defaults["zero_stage"]
+    assert "not found" in answers.defaults["zero_stage"]
     answers = target_of("deepspeed").read(
         _command({"per_device_train_batch_size": 1, "deepspeed": "configs/mine.json"})
     )
@@ -294,7 +294,7 @@ def test_what_a_variable_hides_is_one_sequence_and_not_the_default_of_the_traine
     )
     answers = target_of("transformers").read(hidden)
     assert answers.values["micro_batch_size"] == 1
-    assert "nothing tells it" in answers.defaults["micro_batch_size"]
+    assert "not given" in answers.defaults["micro_batch_size"]
 
 
 @pytest.mark.parametrize(

@@ -235,5 +235,5 @@ def test_files_are_found_from_anywhere(tmp_path: Path) -> None:
 
 
 def test_an_unknown_launcher_is_refused() -> None:
-    with pytest.raises(LaunchError, match="horovodrun is no launcher"):
+    with pytest.raises(LaunchError, match="horovodrun is not a known launcher"):
         wrapped(TARGET, job_of(), Draft(processes=(process("a", launcher="horovodrun"),)))

@@ -160,9 +160,7 @@ def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, alone: bool) -> di
             "markerfacecolor": theme.background,
             "markeredgecolor": theme.muted,
         }
-        (drawn["hollow: published runs do not tell it from the best"],) = axes.plot(
-            [], [], "o", **style
-        )
+        (drawn["hollow: tied with the best"],) = axes.plot([], [], "o", **style)
     if panel.best is not None:
         words = f"best: {panel.best_words}" if alone else "best"
         (drawn[words],) = axes.plot(
@@ -417,7 +415,7 @@ def draw_latencies(picture: Picture, plan: Plan, candidates: Candidates) -> None
         It cannot be written.
     """
     if not isinstance(candidates, Deployments):
-        raise SearchSpaceError("--picture latency is of requests: --workload serve has them.")
+        raise SearchSpaceError("--picture latency is for requests: give --workload serve.")
     found = latency_distribution(candidates)
     curves = {
         name: np.array(found[f"{name}_s"], dtype=np.float64)
@@ -425,7 +423,7 @@ def draw_latencies(picture: Picture, plan: Plan, candidates: Candidates) -> None
         if None not in found[f"{name}_s"]
     }
     if not curves:
-        raise SearchSpaceError("--picture latency: the queue of requests has no end.")
+        raise SearchSpaceError("--picture latency: requests arrive without end.")
     percent = np.array(found["percent"])
     marked = np.isin(percent, _MARKED)
     with drawing(picture, height=min(max(0.5 * picture.width, 320), 620)) as canvas:

@@ -57,7 +57,7 @@ def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[Any], l
 
     blue = theme.series[0]
     points(~ties, f"on the front ({number:,})", color=blue)
-    tie = "published runs do not tell it from the first"
+    tie = "tied with #1"
     points(ties, tie, markerfacecolor=theme.background, markeredgecolor=blue, markeredgewidth=1.6)
     mine, best, last = found.words
     ends = {"^": (0, best, f"first by {_name(x)}"), "v": (number - 1, last, "last")}
@@ -68,7 +68,7 @@ def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[Any], l
         drawn.append((line[0], f"{what}: {words}"))
     drawn.append((_recommended(canvas, axes, found, size), f"recommended: {mine}"))
     if whiskers is not None:
-        drawn.append((whiskers, "9 of 10 runs like it lie there"))
+        drawn.append((whiskers, "90 % interval"))
     drawn.sort(key=lambda one: not one[1].startswith("recommended"))
     handles, labels = zip(*drawn, strict=True)
     return list(handles), list(labels)

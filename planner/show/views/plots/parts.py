@@ -162,10 +162,10 @@ def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
     if all(map(np.isfinite, bar.ends)):
         low, high = bar.ends
         axes.plot(bar.ends, (-0.45, -0.45), color=canvas.theme.recommended, linewidth=2.2)
-        words += f", 9 of 10 runs {text.significant(low)} to {text.significant(high)}"
+        words += f", 90 % interval {text.significant(low)} to {text.significant(high)}"
     if np.isfinite(bar.bound):
         axes.axvline(bar.bound, color=canvas.theme.bad, linewidth=1.6, linestyle=(0, (4, 2)))
-        words += f"; {text.significant(bar.bound)} {bar.unit} may be used"
+        words += f"; {text.significant(bar.bound)} {bar.unit} usable"
     return words
 
 

@@ -77,7 +77,7 @@ def asked_picture(
         given = {"--picture": picture, "--dark": dark, "--picture-width": width}
         for option, value in given.items():
             if value:
-                raise SearchSpaceError(f"{option} is of a picture: give --plot FILE.png, too.")
+                raise SearchSpaceError(f"{option} is for a picture: give --plot FILE.png too.")
         return None
     names = PICTURES[command]
     name = (picture or names[0]).strip().lower()

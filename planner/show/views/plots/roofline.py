@@ -194,4 +194,4 @@ def _moving_words(kernels: Sequence[Kernel], steps: Sequence[ExplainedStep]) -> 
             f"{step.name}: {100 * share:.0f} % only moves data, {100 * rest:.0f} % exchanges and "
             "waits"
         )
-    return f"Without points: {'; '.join(words)}. Large points take long."
+    return f"Not shown: {'; '.join(words)}. Large points take longer."

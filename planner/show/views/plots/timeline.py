@@ -248,7 +248,7 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
         words = f"{timeline.lanes[lane]}, at most {text.gibibytes(peaks[lane])}"
         marks[words] = line
     if timeline.capacity:
-        marks["may be used"] = axes.axhline(
+        marks["usable"] = axes.axhline(
             timeline.capacity / GIB, color=theme.bad, linewidth=1.4, linestyle=(0, (4, 2))
         )
     axes.set(xlim=(0, scale.end), ylim=(0, None), ylabel="memory [GiB]")

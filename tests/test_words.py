@@ -1,0 +1,57 @@
+"""What is printed and documented is in the words of the field, the same everywhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rows import each
+
+ROOT = Path(__file__).parents[1]
+# What is said of it instead.
+ODD = {
+    r"do(es)? not tell (it|them|apart)": "tied with #1 within x1.17",
+    r"9 of 10 (published )?runs|nine of ten": "90 % interval",
+    r"\b(fits|meets|keeps) (\w+ )*with (more|less) than": "fits, > 99 % likely",
+    r"\bsurely\b": "a probability",
+    r"\bno room here\b": "columns not shown",
+    r"\bpredicted anew\b|\banew\b": "again",
+    r"\bis absurd\b": "out of range",
+    r"\btext alone (does|tells)": "the file alone does not say",
+    r"\bwithout an option\b": "the default",
+    r"(?<!there )\bis no (number|text|value|plan|object|table)\b": "is not a ...",
+    r"\bwhere not given\b": "default: ...",
+    r"\bon what terms GPUs\b": "contract",
+}
+
+
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of every string but documentation."""
+    tree = ast.parse(source)
+    holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, holders)]
+    told = {id(one.value) for body in bodies for one in body if isinstance(one, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+            yield node.lineno, node.value
+
+
+@each("odd", ODD)
+def test_no_string_says_it_oddly(odd: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text[:80]}"
+        for path in sorted(ROOT.glob("planner/**/*.py"))
+        for line, text in texts(path.read_text(encoding="utf-8"))
+        if re.search(odd, text, re.IGNORECASE)
+    ]
+    terms = (ROOT / "planner" / "question" / "terms.csv").read_text(encoding="utf-8")
+    found += [line[:80] for line in terms.splitlines() if re.search(odd, line, re.IGNORECASE)]
+    assert not found, f"say {ODD[odd]!r}"
+
+
+def test_an_odd_string_is_found() -> None:
+    source = '"""9 of 10 runs."""\nx = f"{n}: 9 of 10 runs lie there"\n'
+    (found,) = [text for _, text in texts(source) if re.search("9 of 10 runs", text)]
+    assert found == ": 9 of 10 runs lie there"
