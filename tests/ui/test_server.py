@@ -52,7 +52,7 @@ def test_estimates_and_sizes_are_answered_too(client):
     ("path", "status", "words"),
     [
         ("/api/search?model=lama-65b&num_gpus=8", 400, "Did you mean llama-65b"),
-        ("/api/search?model=llama-7b&num_gpus=8&x=1", 400, "knows no 'x'"),
+        ("/api/search?model=llama-7b&num_gpus=8&x=1", 400, "has no 'x'"),
         ("/api/search?model=llama-65b&num_gpus=1&space=small", 422, "fits"),
         ("/api/dream?model=llama-7b", 404, "ask search, size, sweep"),
         ("/api/search?model=" + "a" * 20_000, 413, "at most 16,384 bytes"),
@@ -196,7 +196,7 @@ def test_a_port_in_use_a_folder_that_is_none_and_what_is_missing(planner, tmp_pa
             f"127.0.0.1:{port}: cannot be listened on (Address already in use); give another "
             "--port, or 0 for any.\n"
         )
-    assert "is no address" in planner("ui", "--host", "a" * 64).err  # nobody need be asked
+    assert "is not an address" in planner("ui", "--host", "a" * 64).err  # nobody need be asked
     assert "there is no such folder" in planner("ui", "--specs", tmp_path / "no").err
     monkeypatch.setattr("planner.ui.serve.find_spec", lambda name: None)
     ran = planner("ui")
