@@ -126,7 +126,7 @@ def file_of(question: Question, name: str, specs: Path | None, limits: Limits, t
 
 
 def _first(page: Page) -> str:
-    """The title of a page, what was asked, the answer, and what is reached."""
+    """The title of a page, its headline, what was asked, the answer, and what is reached."""
     reached = (f"{name}: {words}" for name, words in page.reached.items())
     said = [page.title, page.headline, *page.question, *page.answer, *reached, *page.sure]
     return "\n".join(filter(None, said))

@@ -31,8 +31,6 @@ from planner.ui.kept import Asked, Kept, Uploads
 from planner.ui.pool import Job, Pool
 from planner.ui.question import (
     COMMANDS,
-    FILE,
-    THINGS,
     WORKLOAD,
     Question,
 )
@@ -129,8 +127,6 @@ _ASKS = {
 _WORKLOADS = {"train": "Training", "inference": "Static batches", "serve": "Serving"}
 _AT_ONCE = ("search", "estimate", "explain", "max-batch", "launch")
 """Commands that are quick enough to be asked while somebody types."""
-_ALONE = (THINGS, FILE)
-"""What may be asked without a model."""
 _LASTING = {"cache-control": "public, max-age=86400"}
 
 

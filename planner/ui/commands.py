@@ -28,10 +28,8 @@ from planner.launch.write import launch_of, translated, with_profiles
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
-from planner.pages.comparison import comparison_page
+from planner.pages.comparison import bounds_section, comparison_page
 from planner.pages.document import Document
-from planner.pages.first import evidence, figures, with_meanings
-from planner.pages.first import headline as answer_of
 from planner.pages.read import document_page
 from planner.pages.sweep import sweep_page
 from planner.question.request import Request
@@ -221,7 +219,13 @@ def found_by(asked: Asked) -> Found:
     PlannerError
         It is unknown, impossible, infeasible, or beyond a limit.
     """
-    return _COMMANDS[asked.question.command](asked)
+    found = _COMMANDS[asked.question.command](asked)
+    return found if found.page.headline else replace(found, page=_headed(found.page))
+
+
+def _headed(page: Page) -> Page:
+    """A page whose first sentence is its headline."""
+    return replace(page, headline=page.answer[0], answer=page.answer[1:])
 
 
 def check_size(size: int, limits: Limits) -> None:
@@ -286,7 +290,8 @@ def _search(asked: Asked) -> Found:
 
 def _first(page: Page, line: str) -> Page:
     """A page that begins its answer with a sentence."""
-    return replace(page, answer=[" ".join(line.split()), *page.answer])
+    words = " ".join(line.split())
+    return replace(page, headline=f"{words} {page.headline}".strip())
 
 
 def _late(limits: Limits) -> str:
@@ -415,7 +420,7 @@ def _sweep(asked: Asked) -> Found:
             raise Refused(_late(asked.limits), 504)
         reasons = dict.fromkeys(str(row["reason"]) for row in rows if row["reason"])
         raise InfeasibleError("\n".join([f"None of {total:,} scenarios has a plan.", *reasons]))
-    page = replace(sweep_page(sweep, Catalogue(asked.specs)), title=_title(question))
+    page = sweep_page(sweep, Catalogue(asked.specs))
     manifest = command_manifest(question.words)
     best = next(iter(summarize(sweep.rows(), plan).groups)).best.values()
     pinned = next((pinned_in(folder, int(number(row["scenario"]))) for row in best), None)
@@ -432,10 +437,6 @@ def _line_of(pinned: PinnedPlan) -> str:
     """The command that estimates a plan."""
     plan = one_configuration(pinned.request())
     return estimate_command(plan, evaluated(plan).candidates.row)
-
-
-def _title(question: Question) -> str:
-    return question.fields.get("model") or "A sweep"
 
 
 def _compare(asked: Asked) -> Found:
@@ -468,38 +469,23 @@ def _explain(asked: Asked) -> Found:
         ).settings
         against = changed_request(request, changes, option_of)
     explained = explained_plan(request, None, against)
+    manifest = plan_manifest(explained.plan, asked.question.words)
+    table = {**explanation_dict(explained), "manifest": manifest}
     blocks = joined(explanation_blocks(explained, is_full=True))
     first = next((at for at, block in enumerate(blocks) if isinstance(block, Title)), len(blocks))
-    lines = [line.strip() for b in blocks[:first] if isinstance(b, Lines) for line in b.lines]
-    title, layout, *others = lines
-    manifest = plan_manifest(explained.plan, asked.question.words)
-    sections = _sections("", blocks[first:])
-    page = Page(
-        title=title,
-        question=[layout],
-        answer=others or [layout],
-        sections=[replace(one, is_folded=at > _OPEN) for at, one in enumerate(sections)],
-    )
-    row, sure = explained.row, explained.seen.sure
+    parts, number = _sections("", blocks[first:]), int(explained.against is not None)
+    made = _estimated(asked, explained.plan, explained.found)
     page = replace(
-        page,
-        headline=answer_of(explained.plan.workload, row),
-        figures=figures(row, explained.seen.ends),
-        evidence=evidence(None if sure is None else sure.basis, row.get("evidence_runs")),
+        made.page,
+        title=f"Why does {made.page.subject} take what it takes?",
+        sections=[
+            *parts[:number],
+            bounds_section(json.loads(_json(**table)), WHERE),
+            *(replace(one, is_folded=True) for one in parts[number:]),
+            *made.page.sections,
+        ],
     )
-    page = with_meanings(page, explained.plan.workload.name)
-    row = explained.found.candidates.row
-    return Found(
-        object=_json(manifest, **explanation_dict(explained)),
-        page=page,
-        line=estimate_command(explained.plan, row),
-        pinned=PinnedPlan.of(explained.plan, row),
-        told=told,
-    )
-
-
-_OPEN = 3
-"""Sections of an explanation that are seen at once."""
+    return replace(made, object=_json(**table), page=page, told=told)
 
 
 def _max_batch(asked: Asked) -> Found:
@@ -557,7 +543,7 @@ def _launch(asked: Asked) -> Found:
     ]
     pinned = made.job.pinned
     page = Page(
-        title=f"{tool.title}: {len(made.files)} files",
+        title=f"How is it started with {tool.title}?",
         question=[question.line],
         answer=[f"{file.name}: {file.meaning}" for file in made.files],
         sections=[*_sections("What it starts", blocks), *sections],
@@ -596,7 +582,7 @@ def _plain_page(asked: Asked, blocks: Sequence[Block], answer: Sequence[str] = (
     lines = [line.strip() for b in found if isinstance(b, Lines) for line in b.lines]
     rest = [block for block in found if not isinstance(block, Lines)]
     return Page(
-        title=asked.question.fields.get("model", "") or "The largest",
+        title="What is the most that fits?",
         question=[line for line in lines if line not in answer] if answer else lines[:1],
         answer=answer or lines[1:] or lines,
         sections=_sections("In numbers", rest),

@@ -158,8 +158,8 @@ class Question:
 
     @property
     def is_asked(self) -> bool:
-        """Whether anything was asked yet."""
-        return bool(self.fields)
+        """Whether it says what it is about: a model, things to compare, or a file."""
+        return any(name in self.fields for name in ("model", THINGS, FILE))
 
     @property
     def query(self) -> str:

@@ -134,6 +134,8 @@
     answered.replaceChildren(made.content);
     answered.querySelectorAll("details").forEach((one) => { one.open ||= open.includes(one.id); });
     if (before && before.contains(focused)) focused.focus();
+    const sentence = answered.querySelector(".headline, .sentence");
+    document.getElementById("told").textContent = sentence ? sentence.textContent : "";
     if (table.title) document.title = `${table.title} - planner`;
     for (const one of all()) {
       const took = one.value.trim() ? "" : table.assumed[one.name] || "";
@@ -293,7 +295,7 @@
     box.addEventListener("submit", (event) => {
       event.preventDefault();
       const name = box.elements.namedItem("name").value.trim();
-      const sentence = answered.querySelector(".sentence");
+      const sentence = answered.querySelector(".headline, .sentence");
       const one = { name, url: location.pathname + location.search, at: new Date().toISOString(), answer: sentence ? sentence.textContent : "" };
       try {
         localStorage.setItem(SAVED, JSON.stringify([one, ...saved().filter((other) => other.name !== name)]));
