@@ -18,6 +18,7 @@ from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import DAY, HOUR, YEAR, to_si
 from planner.errors import SpecError, did_you_mean
+from planner.question.terms import terms_about
 from planner.specs.cache import kept
 from planner.specs.csv_table import (
     UNDATED,
@@ -371,9 +372,7 @@ def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
         "high": value,
         "source": row["source"] or path.name,
         "date": "" if row["date"] == UNDATED else row["date"],
-        "contract": row["contract"],
-        "provider": row["provider"],
-        "region": row["region"],
+        **{name: row[name] for name in ("contract", *terms_about("offer"))},
         "step": max(int(row["gpus_per_instance"] or 1), 1),
         "term": TERMS[Contract(row["contract"])],
     }
