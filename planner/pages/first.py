@@ -56,8 +56,8 @@ _FIGURES = 3
 _EVIDENCE: Mapping[str, str] = {
     "measured": "measured runs of this software on such GPUs",
     "transferred": "measured runs of this software or of such GPUs",
-    "roofline": "no measured run of this software or of such GPUs",
-    "assumed": "no measured run, and what its kernels reach is assumed",
+    "roofline": "no run of this software or of such GPUs was fitted",
+    "assumed": "what its kernels reach is assumed",
 }
 
 

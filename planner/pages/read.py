@@ -273,7 +273,7 @@ def _page(
             *filter(None, (document.part(f"{of}load", str), started)),
         ],
         reached=reached_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
-        sure=sure_lines(str(sure.get("basis") or ""), limits, facts),
+        sure=sure_lines(str(sure.get("basis") or ""), limits, facts, row.get("evidence_runs")),
         sections=[
             *sections,
             facts_section(wording, facts),

@@ -196,7 +196,10 @@ def _reached_blocks(
     limits = limit_rows(candidates, asked) if sure is not None else ()
     basis = "" if sure is None else sure.basis + ", not proven" * (not sure.is_proven)
     yield said(*signed_lines({**candidates.source.asked, **row}))
-    yield said(*sure_lines(basis, limits, facts), *short_open_lines(plan, facts))
+    yield said(
+        *sure_lines(basis, limits, facts, None if sure is None else sure.runs),
+        *short_open_lines(plan, facts),
+    )
 
 
 def recommended_pairs(

@@ -38,8 +38,8 @@ _MOST = 3
 _EVIDENCE = {
     "measured": "this hardware and software",
     "transferred": "similar hardware or software",
-    "roofline": "none, roofline only",
-    "assumed": "none, kernel rates assumed",
+    "roofline": "roofline, not fitted to runs",
+    "assumed": "kernel rates assumed",
 }
 """What is said of each basis (`planner.confidence.intervals.basis_of`)."""
 _OF_PROMPTS = "cost_per_million_input_tokens_usd"
@@ -65,7 +65,7 @@ def sure_pairs(
         del pairs[_label(_MEMORY)]
     if words := fits_words(row):
         pairs["memory"] = words
-    pairs["meaning"] = f"90 % interval; evidence: {evidence(sure.basis)}"
+    pairs["meaning"] = f"90 % interval; evidence: {evidence(sure.basis, sure.runs)}"
     return pairs
 
 
@@ -96,7 +96,10 @@ def fits_words(row: Mapping[str, object]) -> str:
 
 
 def sure_lines(
-    basis: str, limits: Iterable[Mapping[str, Any]], facts: Sequence[MovingFact]
+    basis: str,
+    limits: Iterable[Mapping[str, Any]],
+    facts: Sequence[MovingFact],
+    runs: int | None = None,
 ) -> list[str]:
     """What the brackets mean, and how surely each of `limit_rows` is kept.
 
@@ -106,7 +109,7 @@ def sure_lines(
     lines = []
     if basis:
         meaning = "90 % interval, unknowns included" if is_open else "90 % interval"
-        lines.append(f"In brackets: {meaning}; evidence: {evidence(basis)}.")
+        lines.append(f"In brackets: {meaning}; evidence: {evidence(basis, runs)}.")
     known, words = glossary(), []
     for limit in limits:
         term, bound, kept = known.get(limit["name"]), limit["bound"], limit["probability"]
@@ -118,14 +121,17 @@ def sure_lines(
     return [*lines, f"{given}{', '.join(words)}."] if words else lines
 
 
-def evidence(basis: str) -> str:
+def evidence(basis: str, runs: int | None = None) -> str:
     """What published runs a prediction rests on, from its basis, whose first word is a code.
 
-    >>> evidence("transferred, a first run")
-    'similar hardware or software, a first run'
+    ``runs`` are those of this software on this very GPU, None where they are not counted.
+
+    >>> evidence("transferred, a first run", 3)
+    'similar hardware or software, a first run; 3 runs on this GPU'
     """
     code, comma, rest = basis.partition(",")
-    return f"{_EVIDENCE.get(code, code)}{comma}{rest}"
+    counted = "" if runs is None else f"; {text.count(runs) if runs else 'no'} runs on this GPU"
+    return f"{_EVIDENCE.get(code, code)}{comma}{rest}{counted}"
 
 
 def ties(values: Sequence[float], factor: float) -> list[bool]:
