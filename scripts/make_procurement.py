@@ -25,7 +25,7 @@ from planner.base.cells import Row, number
 from planner.sweeps.columns import COST, TIME
 from planner.sweeps.read import read_plan
 from planner.sweeps.results import Sweep
-from planner.sweeps.screen import TITLES, plan_in_short, told_of, where
+from planner.sweeps.screen import headlines, plan_in_short, told_of, where
 from planner.sweeps.summary import Summary, summarize
 
 ROOT = Path(planner.__file__).parents[1]
@@ -118,8 +118,8 @@ def picture_of(model: str) -> Path:
 
 def _answers(summary: Summary) -> Iterator[tuple[str, ...]]:
     for group in summary.groups:
-        for measure, row in group.best.items():
-            yield (group.model, TITLES[measure], _place(row), *_reached(row), plan_in_short(row))
+        for title, row in headlines(group):
+            yield (group.model, title, _place(row), *_reached(row), plan_in_short(row))
 
 
 def _place(row: Row) -> str:
