@@ -240,7 +240,7 @@ def size_services(
     ...     stock={"h100": 8}, price=2,
     ... )
     >>> fleet.pools[0].most
-    2
+    4
     """
     found, own = read_services(services, common)
     return Shared.showing(

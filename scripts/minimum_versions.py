@@ -42,6 +42,16 @@ if __name__ == "__main__":
     with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
         sys.exit(run([*shlex.split(sys.argv[1]), "--dask", cluster.scheduler_address]))
 """
+_ON_MCP = """\
+import asyncio, sys
+from mcp import Client, StdioServerParameters
+async def ask():
+    words = ["-m", "planner", "mcp", "--workers", "1"]
+    async with Client(StdioServerParameters(command=sys.executable, args=words)) as client:
+        print(len((await client.list_tools()).tools))
+        print((await client.call_tool("names", {"kind": "gpus", "like": "h100"})).content[0].text)
+asyncio.run(ask())
+"""
 
 
 def bounds() -> dict[str, str]:
@@ -117,6 +127,7 @@ def try_all(here: Environment) -> None:
         "plot": try_plot,
         "report": try_report,
         "ui": try_ui,
+        "mcp": try_mcp,
     }
     for extra in extras():
         tried[extra](here)
@@ -180,6 +191,12 @@ def try_ui(here: Environment) -> None:
             raise SystemExit("planner ui: no address was printed")
         finally:
             server.terminate()
+
+
+def try_mcp(here: Environment) -> None:
+    """The tools of the server, and the answer of one of them, by a client of the same library."""
+    (here.folder / "on_mcp.py").write_text(_ON_MCP, encoding="utf-8")
+    assert "h100-sxm-80gb" in here.ran(["on_mcp.py"])
 
 
 def recorded(version: str, what: str) -> str:

@@ -44,7 +44,9 @@ TOPICS = {
 """What may stand behind ``-h``: a group of options, a workload, or all."""
 _TOPIC = "planner.topic"
 _HELP = ("-h", "--help")
-_USUAL = frozenset((*terms_about("usual"), "workload", "from_file", "settings", "csv", "full"))
+_USUAL = frozenset(
+    (*terms_about("usual"), "workload", "from_file", "settings", "csv", "full", "help")
+)
 _BRIEF_EXAMPLES = 2
 _MANY = 30
 _TIE = "\0"

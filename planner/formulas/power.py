@@ -104,7 +104,11 @@ def range_of_product(*factors: tuple[float, float]) -> tuple[float, float]:
 
 
 def ranges_of_products(*factors: tuple[Numeric, Numeric]) -> tuple[FloatArray, FloatArray]:
-    """The same of arrays, which have shapes that fit together.
+    r"""The same of arrays, which have shapes that fit together.
+
+    .. math:: \exp\left(\sum m_i \mp \sqrt{\sum (m_i - \ln e_i)^2}\right)
+
+    e are the lower or the upper ends of the factors, m their middles, 0 or the end next to it.
 
     Derived here.
     """

@@ -253,7 +253,7 @@ def lever_ranks(row: AnyRow, levers: Sequence[AnyRow]) -> Ranks | None:
         )
         for one, value in zip([None, *known], values, strict=True)
     ]
-    caption = f"The {of} with one thing changed, each searched anew"
+    caption = f"The {of} with one thing changed, each searched again"
     return Ranks(name="levers", caption=caption, unit=f"{of}, {unit}".rstrip(", "), rows=rows)
 
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from planner.base.cells import number
-from planner.base.reading import json_of, only_within, read_json
+from planner.base.reading import json_of, only_within, read_json, table_of
 from planner.base.records import record
 from planner.decide.explaining.against import changed_request
 from planner.decide.explaining.largest import has_several, largest_batch, methods_of_layouts
@@ -480,7 +480,7 @@ def _explain(asked: Asked) -> Found:
         title=f"Why does {made.page.subject} take what it takes?",
         sections=[
             *parts[:number],
-            bounds_section(json.loads(_json(**table)), WHERE),
+            bounds_section(table_of(json_of(_json(**table), WHERE), WHERE), WHERE),
             *(replace(one, is_folded=True) for one in parts[number:]),
             *made.page.sections,
         ],

@@ -17,15 +17,16 @@ import mcp.types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
+from planner.base.reading import json_of, table_of
 from planner.base.version import __version__
 from planner.errors import MissingDependencyError, PlannerError, SearchSpaceError, did_you_mean
-from planner.question.terms import glossary
+from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.ui.answers import OBJECT_FILE
 from planner.ui.guard import Limits, Refused
 from planner.ui.pool import Pool
-from planner.ui.question import Question
+from planner.ui.question import FILE, Question
 from planner.ui.schema import SUMMARIES, question_schema
 
 COMMANDS = ("search", "estimate", "size", "compare", "explain", "max-batch")
@@ -33,9 +34,12 @@ COMMANDS = ("search", "estimate", "size", "compare", "explain", "max-batch")
 NAMES = "names"
 TERMS = "terms"
 """The tool that lists names, and the kind of its list that explains terms."""
-MOST_ROWS = "most_rows"
+MOST_ROWS, FULL = "most_rows", "full"
 _ROWS = 5
 _ALL_ROWS = 100
+_LONG = 8 * 2**10
+"""Characters of a part of an answer that is sent only where all is asked for."""
+_DESCRIBED = frozenset((*terms_about("usual"), "workload", "settings", "precision", "objectives"))
 _CLIENT = "mcp"
 _SAYS = (
     "Plans training and serving of language models on GPUs: which layout fits, how fast it is, "
@@ -125,11 +129,25 @@ def _kinds() -> list[str]:
 
 
 def _with_rows(schema: dict[str, Any]) -> dict[str, Any]:
-    rows = {
+    """The schema of a question without uploads, in short, with how much is answered."""
+    fields = {name: one for name, one in schema["properties"].items() if name != FILE}
+    limits = fields.pop("constraints", {}).get("properties", {})
+    kept = {name: one if name in _DESCRIBED else _bare(one) for name, one in fields.items()}
+    if limits:
+        kept["constraints"] = {
+            "type": "object", "properties": {name: _bare(one) for name, one in limits.items()},
+            "description": f"limits; the tool {NAMES} says what each is, as of all other fields",
+        }  # fmt: skip
+    kept[MOST_ROWS] = {
         "type": "integer", "minimum": 0, "maximum": _ALL_ROWS, "default": _ROWS,
         "description": "rows of the answer, the best first",
     }  # fmt: skip
-    return {**schema, "properties": {**schema["properties"], MOST_ROWS: rows}}
+    kept[FULL] = {"type": "boolean", "default": False, "description": "long parts, too"}
+    return {**schema, "properties": kept}
+
+
+def _bare(field: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in field.items() if name != "description"}
 
 
 async def _answer(pool: Pool, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
@@ -151,18 +169,25 @@ async def _answer(pool: Pool, name: str, arguments: Mapping[str, Any]) -> types.
         raise SearchSpaceError(f"{MOST_ROWS} is a whole number up to {_ALL_ROWS}, not {most!r}.")
     if len(json.dumps(given)) > pool.limits.question_bytes:
         raise Refused(f"A question has at most {pool.limits.question_bytes:,} bytes.", 413)
+    if FILE in given:
+        raise SearchSpaceError(f"{name} has no {FILE}: nothing is uploaded here.")
+    is_full = given.pop(FULL, False) is True
     job = pool.submit(Question.of_object(name, given), _CLIENT, OBJECT_FILE)
     future = asyncio.wrap_future(job.future)
     try:
-        made = json.loads((await future).content)
+        made = table_of(json_of((await future).content.decode(), name), name)
     finally:
-        if not future.done():
+        if not job.future.done():  # the wrapped one is done as soon as it is cancelled
             job.cancel()
-    found, text = made["object"], made["text"]
+    found, text = table_of(made["object"], name), str(made["text"])
     rows = found.get("rows")
     if isinstance(rows, list) and len(rows) > most:
         text += f"\n{len(rows) - most} of {len(rows)} rows are left out: ask with {MOST_ROWS}."
         found["rows"] = rows[:most]
+    parts = [part for part in found if part != "rows" and len(json.dumps(found[part])) > _LONG]
+    if parts and not is_full:
+        text += f"\nLong parts are left out: {', '.join(parts)}; ask with {FULL}."
+        found = {part: one for part, one in found.items() if part not in parts}
     return _result(text, found)
 
 

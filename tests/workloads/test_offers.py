@@ -363,7 +363,11 @@ def test_money_is_said_in_another_currency_too() -> None:
 
 @pytest.mark.parametrize(
     ("currency", "told"),
-    [("XYZ", "currency 'XYZ' is unknown"), ("EUR=x", "'X' is no number"), ("EUR=-1", "no number")],
+    [
+        ("XYZ", "currency 'XYZ' is unknown"),
+        ("EUR=x", "'X' is not a number"),
+        ("EUR=-1", "not a number"),
+    ],
 )
 def test_an_unknown_currency_is_refused(currency: str, told: str) -> None:
     with pytest.raises(SearchSpaceError, match=told):
