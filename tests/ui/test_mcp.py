@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -24,7 +25,9 @@ def asked(use: Callable[[Client], Coroutine[Any, Any, Any]], *options: str) -> A
         async with Client(server, read_timeout_seconds=120) as client:
             return await use(client)
 
-    return asyncio.run(ask())
+    # The driver of a browser, where one was opened before, leaves a loop running in this thread.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(ask())).result()
 
 
 def text_of(result: Any) -> str:
