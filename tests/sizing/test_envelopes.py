@@ -16,6 +16,7 @@ SERVICE = {
     "input_tokens": 2000,
     "output_tokens": 300,
     "confidence": 0.5,
+    "engine": "vllm",
 }
 
 
