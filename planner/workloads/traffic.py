@@ -22,6 +22,7 @@ from planner.question.terms import terms_about
 from planner.specs.arrivals import LOADS, SHARES, Arrivals
 
 _FEWEST_WINDOWS = 32
+_MOST_VARIED = 100.0
 _ANSWERED = (*terms_about("length", "serve"), *terms_about("variation"))
 
 
@@ -136,9 +137,20 @@ def _dispersion(times: FloatArray) -> list[float]:
 
 
 def arrivals_of(request: Request) -> Arrivals:
-    """How the requests of a question come: as in its trace, by its variation, or at random."""
+    """How the requests of a question come: as in its trace, by its variation, or at random.
+
+    Raises
+    ------
+    SpecError
+        The trace cannot be read, or the variation is out of range.
+    """
     if request.trace is not None:
         return _arrivals(*_state(Path(request.trace)))
+    if request.arrival_variation > _MOST_VARIED:
+        raise SpecError(
+            f"arrival_variation must be at most {_MOST_VARIED:g}, not "
+            f"{request.arrival_variation:g}: it is 1 where requests come at random."
+        )
     bursts = float(request.arrival_variation) ** 2
     return Arrivals() if bursts == 1 else Arrivals(bursts=(bursts,), dispersion=(bursts,))
 

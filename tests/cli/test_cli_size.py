@@ -123,7 +123,8 @@ def test_rows_on_stdout_leave_the_report_to_stderr(planner):
 
 def test_a_day_is_a_row_for_each_hour(planner, tmp_path):
     load = tmp_path / "day.csv"
-    load.write_text("hour,request_rate\n" + "".join(f"{hour},{5 * hour}\n" for hour in range(24)))
+    rates = "".join(f"{hour},{23 * (hour // 4)}\n" for hour in range(24))
+    load.write_text(f"hour,request_rate\n{rates}")
     csv = tmp_path / "hours.csv"
     ran = planner(*SERVE, "--gpu", "h100", "--load", load, "--csv", csv)
     told = words_of(ran.out)

@@ -162,11 +162,13 @@ def test_a_size_tells_its_margins_and_what_is_not_possible(page_made):
     assert {"cost_usd", "num_gpus", "calendar_time", "plan"} <= {*names}
 
 
-def test_a_size_over_a_day_has_what_each_hour_takes(planner, tmp_path):
+def test_a_size_over_a_day_has_what_each_hour_takes(planner, tmp_path, monkeypatch):
     """A clock is no number, though `time` is also a term with a unit."""
+    monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "day.csv").write_text("time,request_rate\n00:00,2\n09:30,9\n18:00,4\n")
-    asked = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100,l40s", "--load")
-    ran = planner("size", *asked, tmp_path / "day.csv", "--json", tmp_path / "day.json")
+    asked = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100,l40s")
+    asked = (*asked, "--engine", "vllm", "--load", tmp_path / "day.csv")
+    ran = planner("size", *asked, "--json", tmp_path / "day.json")
     assert ran.exit_code == 0
     page = page_of(tmp_path / "day.json")
     rows = json.loads((tmp_path / "day.json").read_text())["rows"]
@@ -182,9 +184,8 @@ def test_a_size_over_a_day_has_what_each_hour_takes(planner, tmp_path):
     assert [row[at].number for row in days.rows] == [
         max(row["num_gpus"] for row in rows if row["gpu"] == one[0].text) for one in days.rows
     ]
-    shown = planner("size", *asked, tmp_path / "day.csv").out
     for row in days.rows:
-        assert " ".join(cell.text for cell in row) in " ".join(shown.split())
+        assert " ".join(cell.text for cell in row) in " ".join(ran.out.split())
 
 
 def test_alternatives_say_what_they_lose_as_the_command_does(planner, results, page_made):

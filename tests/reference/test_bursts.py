@@ -153,3 +153,8 @@ def test_what_a_replay_needs_is_said(tmp_path: Path) -> None:
         planner.search(**ASKED, trace=str(path))
     with pytest.raises(PlannerError, match="cannot be read"):
         planner.search(**ASKED, trace=str(tmp_path / "none.csv"))
+
+
+def test_the_variation_of_arrivals_has_an_end() -> None:
+    with pytest.raises(PlannerError, match="arrival_variation must be at most 100, not 101"):
+        planner.search(**ASKED, request_rate=2.0, arrival_variation=101)

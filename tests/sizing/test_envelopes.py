@@ -15,6 +15,8 @@ SERVICE = {
     "gpu": "h100",
     "input_tokens": 2000,
     "output_tokens": 300,
+    "confidence": 0.5,
+    "engine": "vllm",
 }
 
 

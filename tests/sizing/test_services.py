@@ -113,7 +113,7 @@ def test_a_service_is_split_where_no_type_has_enough():
     service = {"services": {"chat": {**CHAT, "request_rate": 40}}, **COMMON}
     whole = planner.size_services(service, stock={"h100": 999}, price=2)
     most = whole.pools[0].most
-    fleet = planner.size_services(service, stock={"h100": most - 2, "b200": 4}, price=2)
+    fleet = planner.size_services(service, stock={"h100": most - 2, "b200": 5}, price=2)
     (one,) = fleet.placements
     assert len(one.parts) == 2
     assert sum(part.share for part in one.parts) == 1

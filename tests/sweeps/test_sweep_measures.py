@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from made import plan_of
 from rich.console import Console
 
 from planner.errors import SearchSpaceError
+from planner.optimize.result_columns import bad_case
 from planner.question.terms import terms_of
 from planner.show.terminal import write
 from planner.sweeps.columns import (
@@ -130,10 +132,14 @@ def test_every_work_has_its_cheapest_fastest_and_best_value(
         "serve": ("cost_per_million_tokens_usd", "request_latency_s"),
         "inference": ("cost_per_million_tokens_usd", "request_latency_s"),
     }[name]
-    assert group.best["time"][time] == min(row[time] for row in rows)
-    assert group.best["cost"][cost] == min(row[cost] for row in rows)
-    best = group.best["value"]
-    assert best[cost] * best[time] == min(row[cost] * row[time] for row in rows)
+
+    def bad(row: Mapping[str, Any], *columns: str) -> float:
+        """What 9 of 10 runs like it stay below."""
+        return math.prod(bad_case(column, row, 1) for column in columns)
+
+    for measure, columns in {"time": (time,), "cost": (cost,), "value": (cost, time)}.items():
+        least = min(bad(row, *columns) for row in rows)
+        assert bad(group.best[measure], *columns) == pytest.approx(least)
 
 
 @pytest.mark.parametrize("word", [*OF_ALL, VALUE])

@@ -209,7 +209,7 @@ def test_what_was_found_when_the_time_ends_is_kept():
     rows = json.loads(found.object)["rows"]
     assert len(rows) == 16  # of 18: parts of so many are done as a whole
     assert "The time ended" in _sentences(found)[0]
-    sizes = "model=llama-7b&gpu=a100,h100,b200&total_tokens=1T&calendar_time=60d&num_gpus=64"
+    sizes = "model=llama-7b&gpu=a100,h100,b200&total_tokens=1T&calendar_time=90d&num_gpus=64"
     rows = json.loads(_answer("size", sizes, tell=_until(1)).object)["rows"]
     reasons = {row["gpu"]: row.get("reason") for row in rows if not row.get("feasible", True)}
     assert "the time ended" in reasons["b200"]

@@ -103,10 +103,13 @@ def test_answers_follow_what_is_typed_and_an_earlier_question_is_cancelled(opene
     assert page.locator("#ask [name=model]").input_value() == "llama-7b"
     page.goto(f"{address}/size?model=llama-65b&gpu=all&total_tokens=1T&calendar_time=60d")
     page.locator("#live").check()
-    page.fill("#ask [name=num_gpus]", "256,512,1024")
-    until(lambda: len(served.pool._running) == 1)
-    page.fill("#ask [name=num_gpus]", "256,512,2048")
-    _wait_for(page, "document.querySelector('.now button') !== null")
+    for numbers in ("256,512,1024", "256,512,2048"):
+        until(lambda: served.pool._running)
+        (earlier,) = served.pool._running
+        page.fill("#ask [name=num_gpus]", numbers)
+        assert earlier.future.exception(timeout=PATIENCE_S).status == 409
+        _wait_for(page, "document.querySelector('.now button') !== null")
+    assert page.locator("#job").count() == 0
     page.locator(".now button").click()
     until(lambda: not served.pool._running and not served.pool._waiting)
 

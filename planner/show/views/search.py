@@ -360,14 +360,14 @@ def _words(axis: str) -> str:
 
 
 def _told(plan: Plan, compared: Comparison) -> list[str]:
-    """As `_changes`, with what each value reaches and its interval."""
+    """As `_changes`, with what each value but the first reaches, and its interval."""
     table = full_columns(compared.table, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, table)
     changes = _changes(plan, compared)
-    rows = _with_open_facts(plan, compared, [*rows_of(table)])
-    reached = [told(column, row[column], ends_in(column, row)) for row in rows]
-    first, others = changes[:1], zip(changes[1:], reached[1:], strict=False)
-    return [*first, *(f"{words}: {value}" for words, value in others)]
+    others = _with_open_facts(plan, compared, [*rows_of(table)][1:], first=1)
+    reached = [told(column, row[column], ends_in(column, row)) for row in others]
+    pairs = zip(changes[1:], reached, strict=False)
+    return [*changes[:1], *(f"{words}: {value}" for words, value in pairs)]
 
 
 def _goal(plan: Plan) -> str:
@@ -407,11 +407,11 @@ def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int)
 
 
 def _with_open_facts(
-    plan: Plan, compared: Comparison, rows: Sequence[Mapping[str, object]]
+    plan: Plan, compared: Comparison, rows: Sequence[Mapping[str, object]], first: int = 0
 ) -> list[Mapping[str, object]]:
-    """Rows of a comparison with the intervals that the recommended plan is told with."""
+    """Rows of a comparison from the ``first`` with the intervals that reports tell of a plan."""
     found: list[Mapping[str, object]] = []
-    for at, row in enumerate(rows):
+    for at, row in enumerate(rows, start=first):
         ends = told_ends(plan, compared.plans[at]) if at < len(compared.plans) else {}
         told = {
             end: value

@@ -71,6 +71,7 @@
     if (!["model", "things", "file"].some((name) => asked.get(name))) return;
     const { command } = shown.dataset;
     history.replaceState(null, "", `/${command}?${asked}`);
+    document.getElementById("job")?.remove();
     asking = new AbortController();
     answered.setAttribute("aria-busy", "true");
     try {
@@ -160,7 +161,8 @@
   function follow(box) {
     const line = box.querySelector(".state");
     const bar = box.querySelector("progress");
-    const events = new EventSource(`/jobs/${box.dataset.job}/events`);
+    job = box.dataset.job;
+    const events = told = new EventSource(`/jobs/${job}/events`);
     events.addEventListener("progress", (event) => {
       const now = JSON.parse(event.data);
       line.textContent = state(now);
@@ -168,14 +170,14 @@
     });
     events.addEventListener("end", () => {
       events.close();
+      job = "";
       location.reload();
     });
     events.addEventListener("error", () => {
       if (events.readyState === EventSource.CLOSED) line.textContent = "The server does not answer: reload the page.";
     });
-    box.querySelector(".cancel").addEventListener("click", async () => {
-      events.close();
-      await fetch(`/jobs/${box.dataset.job}`, { method: "DELETE" });
+    box.querySelector(".cancel").addEventListener("click", () => {
+      stop();
       box.querySelector("h1").textContent = "Cancelled";
       line.textContent = "Reload the page to ask again.";
       bar.remove();
