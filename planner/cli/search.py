@@ -160,8 +160,8 @@ def _compared(plan: Plan, result: SearchResult) -> ApiComparison | None:
 
 
 def _levers(plan: Plan, result: SearchResult, given: options.Given) -> list[Lever]:
-    """What would change the answer, where anybody reads it and a search is as quick again."""
-    is_read = given["json"] is not None or not given["quiet"]
+    """What would change the answer, for reports: each is a search of its own."""
+    is_read = given["json"] is not None or (given["full"] and not given["quiet"])
     if result.interrupted or not is_read or options.how(given)["driver"] != DRIVERS[0]:
         return []
     from planner.decide.levers import levers

@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from planner.base import text
@@ -194,7 +195,7 @@ def _reached_blocks(
     yield Pairs(pairs=recommended_pairs(plan, row, sure, facts), is_beside=True)
     asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     limits = limit_rows(candidates, asked) if sure is not None else ()
-    basis = "" if sure is None else sure.basis + ", not proven" * (not sure.is_proven)
+    basis = "" if sure is None else sure.basis
     yield said(*signed_lines({**candidates.source.asked, **row}))
     yield said(
         *sure_lines(basis, limits, facts, None if sure is None else sure.runs),
@@ -360,14 +361,11 @@ def _words(axis: str) -> str:
 
 
 def _told(plan: Plan, compared: Comparison) -> list[str]:
-    """As `_changes`, with what each value but the first reaches, and its interval."""
-    table = full_columns(compared.table, plan.problem.sources)
-    column = of_objective(plan, plan.problem.objectives[0].name, table)
-    changes = _changes(plan, compared)
-    others = _with_open_facts(plan, compared, [*rows_of(table)][1:], first=1)
-    reached = [told(column, row[column], ends_in(column, row)) for row in others]
-    pairs = zip(changes[1:], reached, strict=False)
-    return [*changes[:1], *(f"{words}: {value}" for words, value in pairs)]
+    """As `_changes`, with what each value but the first reaches."""
+    column = of_objective(plan, plan.problem.objectives[0].name, compared.table)
+    changes, others = _changes(plan, compared), compared.table.get(column, ())[1:]
+    reached = [f": {told(column, value)}" for value in others]
+    return [words + more for words, more in zip_longest(changes, ["", *reached], fillvalue="")]
 
 
 def _goal(plan: Plan) -> str:
@@ -407,11 +405,11 @@ def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int)
 
 
 def _with_open_facts(
-    plan: Plan, compared: Comparison, rows: Sequence[Mapping[str, object]], first: int = 0
+    plan: Plan, compared: Comparison, rows: Sequence[Mapping[str, object]]
 ) -> list[Mapping[str, object]]:
-    """Rows of a comparison from the ``first`` with the intervals that reports tell of a plan."""
+    """Rows of a comparison with the intervals that reports tell of a plan."""
     found: list[Mapping[str, object]] = []
-    for at, row in enumerate(rows, start=first):
+    for at, row in enumerate(rows):
         ends = told_ends(plan, compared.plans[at]) if at < len(compared.plans) else {}
         told = {
             end: value

@@ -130,7 +130,8 @@ def evidence(basis: str, runs: int | None = None) -> str:
     'similar hardware or software, a first run; 3 runs on this GPU'
     """
     code, comma, rest = basis.partition(",")
-    counted = "" if runs is None else f"; {text.count(runs) if runs else 'no'} runs on this GPU"
+    counted = f"; {text.count(runs)} runs on this GPU" if runs else ""
+    counted = "; not proven, no runs on this GPU" if runs == 0 else counted
     return f"{_EVIDENCE.get(code, code)}{comma}{rest}{counted}"
 
 
