@@ -31,10 +31,12 @@ from planner.ui.kept import Asked, Kept, Uploads
 from planner.ui.pool import Job, Pool
 from planner.ui.question import (
     COMMANDS,
+    SUMMARIES,
     WORKLOAD,
     Question,
+    described_fields,
+    question_schema,
 )
-from planner.ui.schema import SUMMARIES, described_fields, question_schema
 from planner.workloads.registry import workload_names
 
 _STATUSES = {

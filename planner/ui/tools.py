@@ -26,8 +26,7 @@ from planner.specs.paths import SpecKind
 from planner.ui.answers import OBJECT_FILE
 from planner.ui.guard import Limits, Refused
 from planner.ui.pool import Pool
-from planner.ui.question import FILE, Question
-from planner.ui.schema import SUMMARIES, question_schema
+from planner.ui.question import FILE, SUMMARIES, Question, question_schema
 
 COMMANDS = ("search", "estimate", "size", "compare", "explain", "max-batch")
 """Commands that are tools; others write files, or answer with a page."""

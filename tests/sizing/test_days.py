@@ -3,7 +3,7 @@
 import pytest
 
 import planner
-from planner.decide.sizing.startup import least_before, most_ahead, queue_of
+from planner.decide.sizing.day import least_before, most_ahead, queue_of
 from planner.errors import SearchSpaceError
 
 QUIET = [14, 10, 8, 7, 7, 9, 14, 22, 33, 42, 47, 49, 48, 50, 50, 48, 45, 41, 37, 35, 33, 29, 24, 18]

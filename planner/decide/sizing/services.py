@@ -19,10 +19,9 @@ from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.decide.sizing.allocation import Allocation, Type, cheapest_allocation, held_and_cost
-from planner.decide.sizing.day import DAYS_PER_MONTH, Load, Terms, read_load, terms_for
+from planner.decide.sizing.day import DAYS_PER_MONTH, HOURS, Load, Terms, read_load, terms_for
 from planner.decide.sizing.fleet import Fleet, Size
 from planner.decide.sizing.size import Progress, current_gpus, size_all
-from planner.decide.sizing.startup import HOURS
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, did_you_mean
 from planner.question.inputs import full_name, several, shown, whole
 from planner.question.request import ALL, Request
