@@ -38,7 +38,7 @@ def test_lower_bounds_of_developers_are_those_of_users():
 
 
 def test_every_extra_of_users_and_every_command_is_tried():
-    assert {"hub", "calibration", "parquet", "dask", "plot", "report", "ui"} == set(extras())
+    assert {"hub", "calibration", "parquet", "dask", "plot", "report", "ui", "mcp"} == set(extras())
     assert {"search", "sweep run", "specs validate", "calibrate"} <= set(commands())
 
 
