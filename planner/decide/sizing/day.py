@@ -342,7 +342,7 @@ def days_of(
 ) -> tuple[Day, Day]:
     """The day that costs least of those that serve each hour, and that of the ``fewest`` GPUs.
 
-    Layouts are the best of each mode and engine at the peak, on average and in the quietest hour.
+    Layouts are the best of each mode and engine at the peak and on average.
     One that could not cost less if every GPU of it were always busy is left out.
 
     Raises
@@ -352,9 +352,8 @@ def days_of(
     """
     terms = terms_for(request, contracts)
     first = best = _day(request, fewest, load, terms, startup_time)
-    least = min(period.request_rate for period in load.periods)
     found: dict[Hashable, Fleet] = {}
-    for rate in dict.fromkeys((load.peak, load.mean, max(least, _LEAST_RATE))):
+    for rate in dict.fromkeys((load.peak, max(load.mean, _LEAST_RATE))):
         for fleet in best_of_each(replace(request, request_rate=rate), searches):
             name = _layout(request, fleet)
             # Of pools the numbers in which they are the most efficient.
