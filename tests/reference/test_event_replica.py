@@ -82,7 +82,6 @@ def deployment(
     )
 
 
-@pytest.mark.few(4)
 def phases_of(phases: Phases, at: Callable[[Any], float]) -> Phases:
     """Those of one configuration."""
     return Phases(
@@ -94,6 +93,7 @@ def first_of(values: Any) -> float:
     return float(np.ravel(values)[0])
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.8, 0.9])
 @pytest.mark.parametrize("variation", [0.0, 1.0])
 @pytest.mark.parametrize(("model", "num_gpus", "engine", "prompt", "answer"), DEPLOYMENTS)
