@@ -49,7 +49,9 @@ interval.
 Layouts are what a search recommends for the stated software and GPUs, unless a paper states all of
 its own; where no software is known, it is predicted as Megatron-LM, and where no number of GPUs is,
 as 2,048. A publisher's own software may be better or worse than that: the spread holds it, as it
-holds what sources count differently.
+holds what sources count differently. The GPU-hours are those of the sources, some read in texts
+about them; batches, lengths, numbers of GPUs and layouts that stand in
+`scripts/published/campaigns.csv` were not all checked against the papers: correct what differs.
 
 """
 
