@@ -63,6 +63,22 @@ class WorkersLost(PlannerError):
     exit_code = 9
 
 
+def require_installed(needs: str, extra: str, *modules: str) -> None:
+    """Check that modules are installed, of which ``needs`` says whose they are.
+
+    Raises
+    ------
+    MissingDependencyError
+        With those that are missing, and the extra that brings them.
+    """
+    from importlib.util import find_spec
+
+    if missing := [name for name in modules if find_spec(name) is None]:
+        raise MissingDependencyError(
+            f"{needs} {', '.join(missing)}: pip install 'llm-gpu-planner[{extra}]'."
+        )
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """A hint such as ``Did you mean llama-65b?``, or an empty string.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import TypeAlias
 
@@ -55,3 +55,9 @@ def number(value: object) -> float:
     (8.0, nan)
     """
     return float(value) if isinstance(value, Real) else math.nan
+
+
+def by_column(rows: Sequence[Mapping[str, Value]]) -> dict[str, list[Value]]:
+    """Rows as columns, in the order in which they come; what a row lacks is None."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}

@@ -157,6 +157,12 @@ def csv_of(
         raise error(f"{path}:{reader.line_num}: is not valid CSV: {failure}.") from failure
 
 
+def shipped_rows(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
+    """The rows of a CSV table that is part of the package."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter=delimiter))
+
+
 def lines(
     file: BinaryIO | GzipFile, path: Path, error: Error = SpecError, most: int = LONGEST_LINE
 ) -> Iterator[str]:

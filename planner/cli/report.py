@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from planner.cli import options
+from planner.errors import require_installed
 
 
 @options.own("report")
@@ -16,8 +17,8 @@ def report(given: options.Given) -> None:
     from planner.base.files import check_path
     from planner.errors import SearchSpaceError
     from planner.pages.read import page_of
-    from planner.show.html import check_installed, page_html
     from planner.show.html import markdown as as_markdown
+    from planner.show.html import page_html
 
     output, markdown, result = given["output"], given["markdown"], given["result"]
     targets = [path for path in (output, markdown) if path is not None]
@@ -30,7 +31,7 @@ def report(given: options.Given) -> None:
         if os.path.exists(result) and os.path.realpath(path) == os.path.realpath(result):
             raise SearchSpaceError(f"{path}: is the result itself; give another file.")
     if output is not None:
-        check_installed()
+        require_installed("Pages need", "report", "jinja2")
     page = page_of(result, given["specs"])
     if output is not None:
         _write(output, page_html(page), given["quiet"])

@@ -5,16 +5,16 @@ from __future__ import annotations
 import typer
 
 from planner.cli import options
+from planner.errors import require_installed
 
 
 @options.own("ui")
 def ui(given: options.Given) -> None:
     """Ask in a browser: forms, pages and a JSON API, on this machine only by default."""
-    from planner.ui.serve import check_installed, serve
-
-    check_installed()
+    require_installed("planner ui needs", "ui", "fastapi", "jinja2", "uvicorn")
     from planner.specs.catalogue import Catalogue
     from planner.ui.guard import Limits
+    from planner.ui.serve import serve
 
     Catalogue(given["specs"])  # a folder that is none is told now
     limits = Limits(seconds=given["time_limit"], **_workers(given))
@@ -30,17 +30,12 @@ def ui(given: options.Given) -> None:
 @options.own("mcp")
 def mcp(given: options.Given) -> None:
     """Answer assistants: the questions as tools of the Model Context Protocol."""
-    from importlib.util import find_spec
-
-    from planner.errors import MissingDependencyError
-
-    if find_spec("mcp") is None:
-        raise MissingDependencyError("planner mcp needs mcp: pip install 'llm-gpu-planner[mcp]'.")
+    for module in ("mcp", "jinja2"):
+        require_installed("planner mcp needs", "mcp", module)
     from planner.specs.catalogue import Catalogue
     from planner.ui.guard import Limits
-    from planner.ui.tools import check_installed, serve
+    from planner.ui.tools import serve
 
-    check_installed()
     Catalogue(given["specs"])
     serve(Limits(seconds=given["time_limit"], **_workers(given)), given["specs"])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner.base.enums import AdapterTargets
+from planner.base.reading import shipped_rows
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel, LossKernel
 from planner.base.training_names import TrainingObjective
@@ -23,8 +23,7 @@ Rule = TypeVar("Rule")
 @cache
 def read_table(name: str, folder: Path = FOLDER) -> tuple[Mapping[str, str], ...]:
     """The rows of a CSV file, of this package where no folder is given."""
-    with (folder / name).open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader(file))
+    return tuple(shipped_rows(folder / name))
 
 
 _READ: Mapping[str, Callable[[str], object]] = {

@@ -85,18 +85,14 @@ def replayed(candidates: Candidates, request: Request) -> Replayed:
             seen[name].append(values)
     return Replayed(
         requests=trace.times.size,
-        predicted={name: _predicted(found, name) for name in LATENCIES},
-        seen={name: _of(np.concatenate(values)) for name, values in seen.items()},
+        predicted={
+            name: {None: first(found.value(name))}
+            | {share: first(found.percentile(name, share)) for share in SHARES}
+            for name in LATENCIES
+        },
+        seen={
+            name: {None: float(values.mean())}
+            | {share: float(np.quantile(values, share)) for share in SHARES}
+            for name, values in ((name, np.concatenate(parts)) for name, parts in seen.items())
+        },
     )
-
-
-def _of(values: FloatArray) -> dict[float | None, float]:
-    return {None: float(values.mean())} | {
-        share: float(np.quantile(values, share)) for share in SHARES
-    }
-
-
-def _predicted(found: Replicas, name: str) -> dict[float | None, float]:
-    return {None: first(found.value(name))} | {
-        share: first(found.percentile(name, share)) for share in SHARES
-    }

@@ -26,15 +26,16 @@ A row of ``options/<target>.csv``:
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import cache, cached_property
 from importlib.resources import files
+from pathlib import Path
 from typing import TypeAlias
 
+from planner.base import reading
 from planner.base.records import record
 from planner.question.terms import terms_of
 
@@ -304,7 +305,7 @@ def shipped_text(name: str) -> str:
 
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     """The rows of a table that is shipped there."""
-    return list(csv.DictReader(shipped_text(name).splitlines(), delimiter=delimiter))
+    return reading.shipped_rows(Path(__file__).parent / name, delimiter)
 
 
 _FLAG_VALUES = "0"

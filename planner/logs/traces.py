@@ -7,13 +7,11 @@ times, lengths of prompts and lengths of answers under usual names.
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from gzip import GzipFile
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +33,8 @@ _ZONE = re.compile(r"(?:Z|\+00:?00)$")
 @cache
 def _names() -> Mapping[str, tuple[str, ...]]:
     """What columns are called, by what they hold: ours first."""
-    table = files("planner").joinpath("logs/trace_columns.csv").read_text(encoding="utf-8")
-    return {row["quantity"]: (*row["names"].split(),) for row in csv.DictReader(table.splitlines())}
+    rows = reading.shipped_rows(Path(__file__).with_name("trace_columns.csv"))
+    return {row["quantity"]: (*row["names"].split(),) for row in rows}
 
 
 @record(kw_only=True)

@@ -326,21 +326,39 @@ def _tokens(term: Term, value: object, said: str) -> float:
 
 def _price(term: Term, value: object, said: str) -> float | str:
     """USD per GPU-hour as a number, or those of several GPUs as text."""
+    if not isinstance(value, Mapping) and not (isinstance(value, str) and "=" in value):
+        return _number(term, value, said)
+    wrong = f"{said}: write the GPU and its price, as in h100=1.9,b200=4."
+    found = {
+        name: repr(_number(term, _plain(given), f"{said} of {name}")).removesuffix(".0")
+        for name, given in of_each_gpu(value, said, wrong).items()
+    }
+    return ",".join(f"{name}={number}" for name, number in found.items())
+
+
+def of_each_gpu(value: object, said: str, wrong: str) -> dict[str, object]:
+    """What is given for each GPU, as a mapping or as text: ``h100=64,b200=32``.
+
+    Raises
+    ------
+    SearchSpaceError
+        ``wrong`` where a name is none; a GPU is given twice.
+    """
+    pairs: list[tuple[object, object]]
     if isinstance(value, Mapping):
         pairs = list(value.items())
-    elif isinstance(value, str) and "=" in value:
-        pairs = [part.partition("=")[::2] for part in value.split(",") if part.strip()]
     else:
-        return _number(term, value, said)
-    found: dict[str, str] = {}
+        parts = (part.partition("=") for part in str(value).split(",") if part.strip())
+        pairs = [(name, given) for name, _, given in parts]
+    found: dict[str, object] = {}
     for gpu, given in pairs:
         name = str(gpu).strip()
         if not name or any(mark in name for mark in ",="):
-            raise SearchSpaceError(f"{said}: write the GPU and its price, as in h100=1.9,b200=4.")
+            raise SearchSpaceError(wrong)
         if name in found:
             raise SearchSpaceError(f"{said} gives {name} twice.")
-        found[name] = repr(_number(term, _plain(given), f"{said} of {name}")).removesuffix(".0")
-    return ",".join(f"{name}={number}" for name, number in found.items())
+        found[name] = given
+    return found
 
 
 def _contract(term: Term, value: object, said: str) -> str:

@@ -8,11 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from planner.base.version import __version__
-from planner.errors import MissingDependencyError
 from planner.show.page import (
     BEST,
     Bars,
@@ -38,18 +36,6 @@ if TYPE_CHECKING:
 _PACKAGE = "planner.show"
 # TTFT, and the tp of tp8.
 _ABBREVIATION, _DEGREE = re.compile(r"(?!GPU|USD)[A-Z]{3,}"), re.compile(r"[a-z]{2,4}")
-
-
-def check_installed(extra: str = "report") -> None:
-    """Check that what makes pages is installed.
-
-    Raises
-    ------
-    MissingDependencyError
-        jinja2 is missing.
-    """
-    if find_spec("jinja2") is None:
-        raise MissingDependencyError(f"Pages need jinja2: pip install 'llm-gpu-planner[{extra}]'.")
 
 
 def page_html(page: Page) -> str:

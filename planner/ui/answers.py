@@ -113,8 +113,8 @@ def file_of(question: Question, name: str, specs: Path | None, limits: Limits, t
         if found.pinned is not None:
             texts[PLAN_FILE] = ("application/toml", found.pinned.to_toml)
         if name == OBJECT_FILE:
-            table = {"text": _first(found.page), "object": json_of(found.object, WHERE)}
-            content = _without(asked, json.dumps(table)).encode()
+            both = f'{{"text": {json.dumps(_first(found.page))}, "object": {found.object}}}'
+            content = _without(asked, both).encode()
             return Made(name=name, kind="application/json", content=content)
         if name in texts:
             kind, text = texts[name]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -19,6 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from planner.base.records import record
 from planner.base.version import __version__
+from planner.confidence.software import read_table
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
 from planner.launch import WRAPPERS
 from planner.show.html import environment, static, style
@@ -435,8 +434,7 @@ class Example:
 @cache
 def examples() -> Sequence[Example]:
     """The examples of the first page."""
-    lines = files(_PACKAGE).joinpath("examples.csv").read_text(encoding="utf-8").splitlines()
-    return [Example(**row) for row in csv.DictReader(lines)]
+    return [Example(**row) for row in read_table("examples.csv", Path(__file__).parent)]
 
 
 def _known(command: str) -> str:

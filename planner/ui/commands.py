@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
@@ -44,6 +43,7 @@ from planner.show.views.comparison import (
 from planner.show.views.documents import (
     add_estimate,
     command_manifest,
+    document_text,
     finish_search,
     object_text,
     plan_manifest,
@@ -355,7 +355,7 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
     )
     manifest = plan_manifest(plan, asked.question.words)
     return Found(
-        object=_json(manifest, rejected_by=found.rejected_by),
+        object=document_text(manifest, rejected_by=found.rejected_by),
         page=page,
         line=estimate_command(plan, row),
         pinned=PinnedPlan.of(plan, row),
@@ -425,7 +425,7 @@ def _sweep(asked: Asked) -> Found:
     best = next(iter(summarize(sweep.rows(), plan).groups)).best.values()
     pinned = next((pinned_in(folder, int(number(row["scenario"]))) for row in best), None)
     return Found(
-        object=_json(manifest, rows=rows),
+        object=document_text(manifest, rows=rows),
         page=_first(page, notes) if notes else page,
         pinned=pinned,
         line=_line_of(pinned) if pinned is not None else "",
@@ -444,7 +444,7 @@ def _compare(asked: Asked) -> Found:
     things = things_of(things_in(question.fields.get(THINGS, ""), asked.specs), asked.specs)
     given = {name: value for name, value in asked.given().items() if value}
     found = compared_plans(things, given, _no_file, option_of)
-    text = _json(command_manifest(question.words), **comparison_dict(found))
+    text = document_text(command_manifest(question.words), **comparison_dict(found))
     page = comparison_page(json_of(text, WHERE), WHERE)
     title = f"Which is better: {' or '.join(thing.text for thing in things)}?"
     return Found(object=text, page=replace(page, title=title))
@@ -480,12 +480,12 @@ def _explain(asked: Asked) -> Found:
         title=f"Why does {made.page.subject} take what it takes?",
         sections=[
             *parts[:number],
-            bounds_section(table_of(json_of(_json(**table), WHERE), WHERE), WHERE),
+            bounds_section(table_of(json_of(document_text(**table), WHERE), WHERE), WHERE),
             *(replace(one, is_folded=True) for one in parts[number:]),
             *made.page.sections,
         ],
     )
-    return replace(made, object=_json(**table), page=page, told=told)
+    return replace(made, object=document_text(**table), page=page, told=told)
 
 
 def _max_batch(asked: Asked) -> Found:
@@ -512,7 +512,7 @@ def _max_batch(asked: Asked) -> Found:
     lines = largest_lines(plan, largest)
     page = _plain_page(asked, [*largest_blocks(plan, row, [largest])], lines)
     return Found(
-        object=_json(manifest, largest=largest.to_dict()),
+        object=document_text(manifest, largest=largest.to_dict()),
         page=page,
         line=estimate_command(plan, found.candidates.row),
         pinned=PinnedPlan.of(plan, found.candidates.row),
@@ -551,7 +551,7 @@ def _launch(asked: Asked) -> Found:
     texts = {file.name: file.text for file in made.files}
     manifest = command_manifest(question.words)
     return Found(
-        object=_json(manifest, target=target, files=texts, starts=list(made.starts)),
+        object=document_text(manifest, target=target, files=texts, starts=list(made.starts)),
         page=page,
         pinned=pinned,
         texts=texts,
@@ -568,10 +568,6 @@ _COMMANDS: Mapping[str, Callable[[Asked], Found]] = {
     "max-batch": _max_batch,
     "launch": _launch,
 }
-
-
-def _json(manifest: Mapping[str, object], **parts: object) -> str:
-    return json.dumps({"manifest": manifest, **parts}, indent=1, default=str) + "\n"
 
 
 def _plain_page(asked: Asked, blocks: Sequence[Block], answer: Sequence[str] = ()) -> Page:

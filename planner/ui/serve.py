@@ -9,7 +9,6 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from planner.errors import MissingDependencyError, OutputError
+from planner.errors import OutputError
 from planner.ui.guard import TOKEN, Limits, is_loopback, within_files
 from planner.ui.pool import Pool
 
@@ -162,22 +161,6 @@ class Connection(H11Protocol):
 _BACKLOG = 256
 _GRACE_S = 3
 _HEADER_BYTES = 64 * 2**10
-
-
-def check_installed() -> None:
-    """Check that what the server needs is installed.
-
-    Raises
-    ------
-    MissingDependencyError
-        Something is missing.
-    """
-    needed = ("fastapi", "jinja2", "uvicorn")
-    missing = [name for name in needed if find_spec(name) is None]
-    if missing:
-        raise MissingDependencyError(
-            f"planner ui needs {', '.join(missing)}: pip install 'llm-gpu-planner[ui]'."
-        )
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from mcp.server.stdio import stdio_server
 
 from planner.base.reading import json_of, table_of
 from planner.base.version import __version__
-from planner.errors import MissingDependencyError, PlannerError, SearchSpaceError, did_you_mean
+from planner.errors import PlannerError, SearchSpaceError, did_you_mean
 from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
@@ -45,20 +44,6 @@ _SAYS = (
     "what it costs, with 90 % intervals from published runs. Values are as on the command line: "
     "8k, 40%, 30d, several with commas. Names of models and GPUs are told by the tool names."
 )
-
-
-def check_installed() -> None:
-    """Check that what the workers need is installed.
-
-    Raises
-    ------
-    MissingDependencyError
-        Something is missing.
-    """
-    if find_spec("jinja2") is None:
-        raise MissingDependencyError(
-            "planner mcp needs jinja2: pip install 'llm-gpu-planner[mcp]'."
-        )
 
 
 def serve(limits: Limits, specs: Path | None) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
+from planner.confidence.software import read_table
 from planner.errors import SpecError, did_you_mean
 from planner.formulas.queueing import queued_wait
 from planner.logs.traces import Trace, read_trace
@@ -21,6 +20,7 @@ from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.specs.arrivals import LOADS, SHARES, Arrivals
 
+_TABLES = Path(__file__).parents[1] / "logs"
 _FEWEST_WINDOWS = 32
 _MOST_VARIED = 100.0
 _ANSWERED = (*terms_about("length", "serve"), *terms_about("variation"))
@@ -37,13 +37,12 @@ class MeasuredLengths:
 @cache
 def shipped_lengths() -> Mapping[str, MeasuredLengths]:
     """Published lengths by name, from ``planner/logs/lengths.csv``."""
-    text = files("planner").joinpath("logs/lengths.csv").read_text(encoding="utf-8")
     return {
         row["name"]: MeasuredLengths(
             answers={name: _count(row[name]) for name in _ANSWERED},
             told=f"{row['description']}: {int(row['requests']):,} requests, {row['licence']}",
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("lengths.csv", _TABLES)
     }
 
 

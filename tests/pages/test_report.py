@@ -348,7 +348,7 @@ def test_targets_are_checked_before_anything_is_written(planner, results, tmp_pa
         assert ran.exit_code in (3, 8)
         assert reason in ran.err
     assert not page.exists()
-    monkeypatch.setattr("planner.show.html.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
     ran = planner("report", result, "-o", page)
     assert ran.exit_code == 7
     assert ran.err == "Pages need jinja2: pip install 'llm-gpu-planner[report]'.\n"

@@ -15,42 +15,15 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
 
-from planner.estimators.inference.serving import Phases
+from planner.estimators.inference.replay import StepCosts
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepCosts:
-    """A step over B sequences and x prompt tokens takes ``fixed + slope B + start + token x``.
-
-    Without mixing, a step with prompts holds no sequences that decode.
-    """
-
-    fixed: float
-    slope: float
-    start: float
-    token: float
-    mixes: bool = True
-
-    @classmethod
-    def of(cls, phases: Phases, new_tokens: float, mixes: bool) -> StepCosts:
-        """The line through the work of one prompt and what each further one adds."""
-        one, each = phases.single, phases.another
-        if mixes:
-            one, each = phases.prefill, phases.added
-        return cls(
-            fixed=float(phases.fixed),
-            slope=float(phases.slope),
-            start=float(one - each),
-            token=float(each) / new_tokens,
-            mixes=mixes,
-        )
-
-    def step(self, decoding: int, tokens: float) -> float:
-        """Seconds of a step."""
-        prompts = self.start + self.token * tokens if tokens else 0.0
-        if tokens and not self.mixes:
-            return prompts
-        return max(self.fixed + self.slope * decoding + prompts, 1e-9)
+def step_time(costs: StepCosts, decoding: int, tokens: float) -> float:
+    """Seconds of a step."""
+    prompts = costs.start + costs.token * tokens if tokens else 0.0
+    if tokens and not costs.mixes:
+        return prompts
+    return max(costs.fixed + costs.slope * decoding + prompts, 1e-9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +109,7 @@ class Replica:
 
         ``together``: all start at once; else within the time of an answer or so.
         """
-        step = self.costs.step(min(clients, self.places), 0)
+        step = step_time(self.costs, min(clients, self.places), 0)
         span = 0.0 if together else self.answers.mean * step
         first = sorted(self.chance.random() * span for _ in range(clients))
         return self._run(map(self.request, first), number=number, closed=True)
@@ -177,7 +150,7 @@ class Replica:
                 prompts.append(waiting.popleft())
             tokens, finished = self._fill(prompts, self.step_tokens - decoding)
             pauses = tokens > 0 and not self.costs.mixes
-            time = self.costs.step(decoding, tokens)
+            time = step_time(self.costs, decoding, tokens)
             now += time
             area += time * decoding
             ended: list[Request] = []

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from event_replica import Lengths, Replica
-from event_replica import StepCosts as Costs
 
 import planner
 from planner.decide.replayed import replayed
@@ -70,7 +69,7 @@ def test_a_trace_tells_its_bursts_at_every_utilization(variation: float) -> None
 def test_the_replay_is_the_simulation_of_the_tests(mixes: bool) -> None:
     costs = {"fixed": 0.01, "slope": 1e-4, "start": 0.002, "token": 2e-5, "mixes": mixes}
     slow = Replica(
-        costs=Costs(**costs), places=24, step_tokens=2048,
+        costs=StepCosts(**costs), places=24, step_tokens=2048,
         prompts=Lengths(mean=900, variation=1.0), answers=Lengths(mean=60, variation=1.0),
     )  # fmt: skip
     requests = [slow.request(float(at)) for at in times_of(2.0, 600, rate=12.0)]

@@ -198,7 +198,7 @@ def test_a_port_in_use_a_folder_that_is_none_and_what_is_missing(planner, tmp_pa
         )
     assert "is not an address" in planner("ui", "--host", "a" * 64).err  # nobody need be asked
     assert "there is no such folder" in planner("ui", "--specs", tmp_path / "no").err
-    monkeypatch.setattr("planner.ui.serve.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
     ran = planner("ui")
     assert ran.exit_code == 7
     assert "pip install 'llm-gpu-planner[ui]'" in ran.err

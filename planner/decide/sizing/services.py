@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.base import text
 from planner.base.arrays import FloatArray
-from planner.base.cells import Value
+from planner.base.cells import Value, by_column
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.decide.sizing.allocation import Allocation, Type, cheapest_allocation, held_and_cost
@@ -23,7 +23,7 @@ from planner.decide.sizing.day import DAYS_PER_MONTH, HOURS, Load, Terms, read_l
 from planner.decide.sizing.fleet import Fleet, Size
 from planner.decide.sizing.size import Progress, current_gpus, size_all
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, did_you_mean
-from planner.question.inputs import full_name, several, shown, whole
+from planner.question.inputs import full_name, of_each_gpu, several, shown, whole
 from planner.question.request import ALL, Request
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
@@ -176,8 +176,7 @@ class SharedFleet:
     @cached_property
     def table(self) -> Mapping[str, list[Value]]:
         """The rows as columns; what a row lacks is None."""
-        names = dict.fromkeys(name for row in self.rows for name in row)
-        return {name: [row.get(name) for row in self.rows] for name in names}
+        return by_column(self.rows)
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each service on each type of GPU: the plan's columns in full."""
@@ -222,17 +221,11 @@ def read_stock(given: object, said: str = _STOCK) -> dict[str, int]:
     SearchSpaceError
         It is neither, or a number is none.
     """
-    if isinstance(given, Mapping):
-        pairs = [*given.items()]
-    else:
-        pairs = [part.partition("=")[::2] for part in str(given).split(",") if part.strip()]
+    wrong = f"{said} is the number of each GPU, as in h100=64,b200=32."
     stock = {}
-    for gpu, number in pairs:
-        name = str(gpu).strip()
-        if not name or number == "":
-            raise SearchSpaceError(f"{said} is the number of each GPU, as in h100=64,b200=32.")
-        if name in stock:
-            raise SearchSpaceError(f"{said} gives {name} twice.")
+    for name, number in of_each_gpu(given, said, wrong).items():
+        if number == "":
+            raise SearchSpaceError(wrong)
         stock[name] = whole(number, f"{said} of {name}", 1)
     return stock
 

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.base import text
-from planner.base.cells import Value
+from planner.base.cells import Value, by_column
 from planner.base.enums import Contract
 from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.records import record
@@ -93,8 +93,7 @@ class Sizes:
     def table(self) -> Mapping[str, list[Value]]:
         """A row for each choice as columns; what a row lacks is None."""
         rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
-        names = dict.fromkeys(name for row in rows for name in row)
-        return {name: [row.get(name) for row in rows] for name in names}
+        return by_column(rows)
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each choice: GPU, contract, margins, then the plan's columns in full.

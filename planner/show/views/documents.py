@@ -48,8 +48,12 @@ def write_document(path: Path | None, manifest: Mapping[str, object], **parts: o
     if path is None:
         return
     with written_whole(path) as file:
-        json.dump({"manifest": manifest, **parts}, file, indent=1, default=str)
-        file.write("\n")
+        file.write(document_text(manifest, **parts))
+
+
+def document_text(manifest: Mapping[str, object], **parts: object) -> str:
+    """One JSON object: a manifest, and its parts."""
+    return json.dumps({"manifest": manifest, **parts}, indent=1, default=str) + "\n"
 
 
 def finish_search(
