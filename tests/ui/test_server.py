@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -199,6 +200,9 @@ def test_a_port_in_use_a_folder_that_is_none_and_what_is_missing(planner, tmp_pa
     assert "is not an address" in planner("ui", "--host", "a" * 64).err  # nobody need be asked
     assert "there is no such folder" in planner("ui", "--specs", tmp_path / "no").err
     monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
+    # What the server imports is not there either.
+    monkeypatch.setitem(sys.modules, "h11", None)
+    monkeypatch.delitem(sys.modules, "planner.ui.serve", raising=False)
     ran = planner("ui")
     assert ran.exit_code == 7
     assert "pip install 'llm-gpu-planner[ui]'" in ran.err
