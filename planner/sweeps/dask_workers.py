@@ -253,6 +253,7 @@ def _ended(cluster: _Cluster, ready: queue.SimpleQueue[_Future]) -> Iterator[_Fu
             found = ready.get(timeout=_LOOK_S)
     yield found
     while not ready.empty():
+        cluster.look()
         yield ready.get()
 
 
