@@ -10,9 +10,9 @@ from typing import Any
 
 from planner.base import text
 from planner.errors import SpecError
-from planner.pages.assumptions import manifest_section
 from planner.pages.document import version_notes
 from planner.pages.first import evidence, figures, with_meanings
+from planner.pages.table import manifest_section
 from planner.question.terms import term_of_column
 from planner.show.page import (
     BEST,

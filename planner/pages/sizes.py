@@ -8,11 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base import text
-from planner.pages.assumptions import (
-    assumptions,
-    manifest_section,
-    specs_of_rows,
-)
 from planner.pages.document import (
     Document,
     Row,
@@ -34,10 +29,13 @@ from planner.pages.table import (
     MOST_ROWS,
     PLACES,
     PLAN,
+    assumptions,
     breakdowns,
     front_chart,
     make_table,
+    manifest_section,
     shown_columns,
+    specs_of_rows,
 )
 from planner.question.terms import terms_about
 from planner.show.page import (
