@@ -49,8 +49,15 @@ from planner.show.page import (
     grid,
     said,
 )  # fmt: skip
-from planner.show.views.envelopes import MOST_TOKENS, PER_MEGAWATT, carried_columns
-from planner.show.views.services import PLACED, POOLS, placed_columns, pool_columns
+from planner.show.views.services import (
+    MOST_TOKENS,
+    PER_MEGAWATT,
+    PLACED,
+    POOLS,
+    carried_columns,
+    placed_columns,
+    pool_columns,
+)
 from planner.show.views.sizes import (
     A_DAY,
     BY_COST,

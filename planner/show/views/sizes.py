@@ -38,9 +38,9 @@ from planner.show.page import (  # fmt: skip
     said,
 )
 from planner.show.views.documents import question_manifest
-from planner.show.views.envelopes import carried_blocks, carried_lines, envelope_words
 from planner.show.views.money import basis_line, prices_lines, signed_lines
 from planner.show.views.rows import RowFiles, blocks
+from planner.show.views.services import carried_blocks, carried_lines, envelope_words
 from planner.show.views.sure import other_formats
 from planner.show.views.told import (
     ends_in,
