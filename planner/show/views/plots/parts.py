@@ -24,8 +24,7 @@ from planner.show.theme import (
 )
 from planner.show.views.details import details_of
 from planner.show.views.overview import question_title
-from planner.show.views.plots.canvas import Canvas, drawing
-from planner.show.views.plots.picture import Picture
+from planner.show.views.plots.picture import Canvas, Picture, drawing
 from planner.show.views.sure import told_ends
 from planner.show.views.told import memory_parts, short_plan
 from planner.workloads.plan import Plan

@@ -13,8 +13,7 @@ from planner.base.units import GIB
 from planner.estimators.timeline.placed import BUBBLE, MORE, Span, Timeline
 from planner.question.terms import terms_about
 from planner.show.theme import Theme, blended, part_label, readable_on
-from planner.show.views.plots.canvas import Canvas, drawing
-from planner.show.views.plots.picture import Picture
+from planner.show.views.plots.picture import Canvas, Picture, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
