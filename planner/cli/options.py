@@ -210,6 +210,6 @@ def draw_plan(given: Given, picture: Picture | None, plan: Plan, candidates: Can
         draw(picture, plan, candidates)
     path: Path | None = given.get("timeline")
     if path is not None:
-        from planner.show.views.trace import write_timeline
+        from planner.show.views.plots.timeline import write_timeline
 
         write_timeline(path, plan, candidates, dark=given["dark"], width=given["picture_width"])
