@@ -14,7 +14,7 @@ from planner.base import text
 from planner.base.reading import RESULT, read_json
 from planner.decide.open_facts import widened
 from planner.errors import InfeasibleError, PlannerError, SpecError
-from planner.pages.comparison import bounds_section, comparison_page
+from planner.pages.comparison import bounds_section, comparison_page, sizes_page
 from planner.pages.document import (
     ESTIMATE,
     SEARCH,
@@ -37,7 +37,6 @@ from planner.pages.first import (
     verb,
     with_meanings,
 )
-from planner.pages.sizes import sizes_page
 from planner.pages.sweep import sweep_page
 from planner.pages.table import (
     AXES,
