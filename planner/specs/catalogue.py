@@ -32,8 +32,8 @@ from planner.specs.power import PowerProfile, Region, find_region, load_power
 from planner.specs.price import Price, offers_of, price_of
 from planner.specs.profile import load_engine, load_framework
 from planner.specs.quantization import checkpoint_of, format_of
-from planner.specs.reliability import ReliabilitySpec, load_reliability
 from planner.specs.search_space import SearchSpace
+from planner.specs.site import ReliabilitySpec, load_reliability
 
 _SIXTEEN_BIT = "w16a16"
 

@@ -34,8 +34,7 @@ from planner.specs.price import (
     rate,
     unknown_gpus,
 )
-from planner.specs.reliability import DEFAULT, IDEAL, Campaign, ReliabilitySpec
-from planner.specs.site import Site
+from planner.specs.site import DEFAULT, IDEAL, Campaign, ReliabilitySpec, Site
 from planner.workloads.assumed import Notes
 from planner.workloads.electricity import owned_place, with_power
 

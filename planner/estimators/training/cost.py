@@ -22,8 +22,7 @@ from planner.formulas import goodput as formulas
 from planner.formulas.goodput import calendar_time
 from planner.formulas.money import time_to_train
 from planner.formulas.power import range_of_product
-from planner.specs.reliability import NO_CAMPAIGN, Campaign, Checkpoints, ReliabilitySpec
-from planner.specs.site import Site
+from planner.specs.site import NO_CAMPAIGN, Campaign, Checkpoints, ReliabilitySpec, Site
 
 LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers", "campaign")
 """What takes calendar time from training; the campaign is what is more than one undisturbed run."""

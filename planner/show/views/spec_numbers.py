@@ -30,8 +30,8 @@ from planner.specs.paths import API_PRICES, SpecKind, api_price_files, beside_sp
 from planner.specs.power import POWER, REGIONS, read_power, read_regions
 from planner.specs.price import CONTRACTS, CURRENCIES, contracts_of, read_currencies, unknown_gpus
 from planner.specs.profile import profile_table
-from planner.specs.reliability import ReliabilitySpec, reliability_table
 from planner.specs.search_space import SearchSpace
+from planner.specs.site import ReliabilitySpec, reliability_table
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.serving_space import serving_mesh
 from planner.workloads.training import mesh_of
