@@ -19,13 +19,13 @@ from planner.formulas.attention import (
 )
 from planner.layers.operators import Scan
 from planner.question.terms import terms_about
-from planner.specs.efficiency import gemm_key
 from planner.specs.gpu import (
     AttentionKernelEfficiency,
     Efficiency,
     GpuSpec,
     GroupedGemmEfficiency,
     TiledGemmEfficiency,
+    gemm_key,
 )
 from planner.specs.quantization import KernelFormat, first_of
 

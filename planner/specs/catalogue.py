@@ -11,10 +11,9 @@ from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.efficiency import collectives
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import ClusterSpec, CollectiveEfficiency, GpuSpec
+from planner.specs.gpu import ClusterSpec, CollectiveEfficiency, GpuSpec, collectives
 from planner.specs.hardware import (
     GemmTable,
     Loaded,

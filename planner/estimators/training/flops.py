@@ -20,8 +20,7 @@ from planner.estimators.training.share import Setting, trained_length
 from planner.formulas.attention import attention_core_flops, recurrence_flops
 from planner.layers.model import Layer, layer_of, tower_layer
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
-from planner.specs.efficiency import is_assumed
-from planner.specs.gpu import AttentionEfficiency, GemmEfficiency
+from planner.specs.gpu import AttentionEfficiency, GemmEfficiency, is_assumed
 from planner.specs.model import ModelSpec
 
 

@@ -19,10 +19,9 @@ from planner.specs.api_price import read_api_prices
 from planner.specs.catalogue import Catalogue
 from planner.specs.checked import field_words
 from planner.specs.csv_table import UNDATED
-from planner.specs.efficiency import DEFAULT, with_defaults
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import GpuSpec
+from planner.specs.gpu import DEFAULT, GpuSpec, with_defaults
 from planner.specs.load import read_spec, read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.ownership import ASSUMED, DIMENSIONS, OWNERSHIP, Figure, unknown_owned
