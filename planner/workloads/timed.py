@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.base.arrays import Numeric
 from planner.base.records import record
-from planner.estimators.ledger import Ledger, Work
+from planner.estimators.kernel_work import Ledger, Work
 from planner.optimize.source import Setting
 
 ALL_MODULES = ""

@@ -15,8 +15,7 @@ from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.decide.explaining.steps import FORMULAS, largest_term
 from planner.errors import SearchSpaceError
-from planner.estimators.kernel_work import rates
-from planner.estimators.ledger import Ledger, Work
+from planner.estimators.kernel_work import Ledger, Work, rates
 from planner.estimators.machine import Group, Machine
 from planner.estimators.training.attention_core import fused_work
 from planner.question.inputs import chosen, read, read_all, several, whole

@@ -22,7 +22,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.ledger import attributed
+from planner.estimators.kernel_work import attributed
 from planner.estimators.parameters import layer_parameters, tower_parameters
 from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.layer_operators import layer_operators
