@@ -13,7 +13,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.training_names import TrainingObjective
-from planner.estimators.contract import Charge, charge
+from planner.estimators.ownership import Charge, charge
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count
@@ -204,7 +204,7 @@ class RunCost:
     ``time_to_train`` is without interruptions, ``calendar_time`` with all that `Goodput` has;
     GPU-seconds are those of the calendar time, of all GPUs that are paid for: spares, and what a
     rack or node has beside. ``cost`` is what is signed for them, as
-    `planner.estimators.contract` charges it; NaN where the price is unknown.
+    `planner.estimators.ownership` charges it; NaN where the price is unknown.
     """
 
     time_to_train: FloatArray
