@@ -34,10 +34,9 @@ from planner.configurations.enumerate import (
     refuse_unknown,
     training_mesh,
 )
-from planner.configurations.option_rules import has_kernel
 from planner.configurations.table import word
 from planner.configurations.training import DEGREES, NAMES, TOLD, TrainingConfigurations, brief
-from planner.configurations.training_rules import unsupported
+from planner.configurations.training_rules import has_kernel, unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.kernel_work import rates
