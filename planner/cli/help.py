@@ -1,4 +1,11 @@
-"""The help of commands that plan: options in groups, what each workload takes, examples."""
+"""The help of commands that plan: options in groups, what each workload takes, examples.
+
+Options beside those of the table of terms are the rows of ``options.csv``: ``command`` is the one
+whose options they are, empty where several take them; a row without a kind is of those, or of a
+term with a text of its own. ``kind`` says what typer makes of a value, of an
+``argument:`` too, ``usual`` the one where none is given, ``names`` what they are called where that
+is not the name, ``range`` the ends of numbers, ``completed`` what their completions are.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""What kernels and copies do: their work, sizes that tables know, and a ledger where one asks."""
+"""What kernels and copies do: their work, sizes that tables know, and a ledger where one asks.
+
+A search has no ledger: its machine is asked for seconds and nothing else. `planner explain`
+predicts one configuration with a ledger on its machine; every kernel, exchange and copy then tells
+it what it does, and `attributed` gives that to the operator whose seconds it is part of. The
+seconds are those of the same functions, so that no prediction depends on a ledger.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""GPUs, the nodes and networks that join them, and efficiencies that a GPU file leaves out."""
+"""GPUs, the nodes and networks that join them, and efficiencies that a GPU file leaves out.
+
+``default_efficiency`` of a GPU file names where the rest comes from: class files in
+``hardware_specs/efficiency`` (``hopper``, ``nvlink``) or another GPU of the same silicon.
+Of several names the later one wins; the file's own figures win over all.
+"""
 
 from __future__ import annotations
 
