@@ -11,15 +11,16 @@ import numpy as np
 
 from planner.base.cells import Value, number_in
 from planner.base.records import record
-from planner.optimize.collector import NearestMiss, in_order
-from planner.optimize.groups import (
+from planner.optimize.collector import (
     Group,
+    NearestMiss,
     Pieces,
     bad_case,
     best_choice,
     by_value,
     cell_of,
     first,
+    in_order,
     joint_front,
     nearest,
     why,

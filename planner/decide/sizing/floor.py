@@ -11,9 +11,8 @@ import numpy as np
 from planner.base import text
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.optimize.collector import NearestMiss
+from planner.optimize.collector import NearestMiss, why
 from planner.optimize.constraints import Constraint
-from planner.optimize.groups import why
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates, Source
 from planner.optimize.sureness import factor_at
