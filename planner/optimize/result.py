@@ -25,8 +25,8 @@ from planner.optimize.collector import (
     nearest,
     why,
 )
+from planner.optimize.pareto import Choice
 from planner.optimize.problem import Problem
-from planner.optimize.recommendation import Choice
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
 from planner.question.terms import terms_about

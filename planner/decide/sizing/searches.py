@@ -14,8 +14,8 @@ from planner.decide.sizing.floor import MORE_EFFICIENT, Floor, Missed, reason_of
 from planner.estimators.training.share import Setting
 from planner.optimize.constraints import Constraint
 from planner.optimize.other_terms import searched
+from planner.optimize.pareto import FURTHEST
 from planner.optimize.problem import Problem
-from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
 from planner.question.request import ALL, Request
