@@ -14,9 +14,9 @@ from planner.base.records import record
 from planner.confidence.intervals import MEDIAN, are_tied
 from planner.configurations.serving import PREFILL
 from planner.decide.open_facts import MovingFact
+from planner.optimize.constraints import is_unknown, sure_value
 from planner.optimize.result_columns import RUNS, bad_case, ends_apart, ends_of, full_columns
 from planner.optimize.source import Candidates, first_row
-from planner.optimize.sureness import is_unknown, sure_value
 from planner.question.terms import ENDINGS, glossary, terms_about
 from planner.workloads.plan import Plan
 from planner.workloads.scenes import EACH_ITS_OWN

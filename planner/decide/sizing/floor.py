@@ -12,10 +12,9 @@ from planner.base import text
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.optimize.collector import NearestMiss, why
-from planner.optimize.constraints import Constraint
+from planner.optimize.constraints import Constraint, factor_at
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates, Source
-from planner.optimize.sureness import factor_at
 from planner.workloads.plan import Plan
 
 DEADLINES = ("calendar_time", "time_to_train")
