@@ -26,7 +26,16 @@ from planner.question.request import Request
 from planner.question.terms import columns_about, terms_about, terms_of
 from planner.specs.serving import ServingWorkload
 from planner.workloads.assumed import assumed_for_batches, assumed_limits
-from planner.workloads.base import Question, Scene, Wording, Workload
+from planner.workloads.base import (
+    ALL_MODULES,
+    Question,
+    Scene,
+    TimedPart,
+    TimedStep,
+    Wording,
+    Workload,
+    merged,
+)
 from planner.workloads.batches import Batches, BatchSource, batch_once
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.images import image_answers, served_image_words
@@ -47,7 +56,6 @@ from planner.workloads.serving_space import (
     weights_note,
     with_options,
 )
-from planner.workloads.timed import ALL_MODULES, TimedPart, TimedStep, merged
 
 _OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 

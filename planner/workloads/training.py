@@ -58,11 +58,19 @@ from planner.workloads.adapters import (
     sample_answers,
     with_expert_adapters,
 )
-from planner.workloads.base import Scene, Wording, Workload, judged_once
+from planner.workloads.base import (
+    ALL_MODULES,
+    Scene,
+    TimedPart,
+    TimedStep,
+    Wording,
+    Workload,
+    judged_once,
+    merged,
+)
 from planner.workloads.images import image_answers, trained_image_words
 from planner.workloads.open_facts import open_training
 from planner.workloads.place import share_of_peak
-from planner.workloads.timed import ALL_MODULES, TimedPart, TimedStep, merged
 from planner.workloads.training_question import (
     SINGLE,
     ask_training,

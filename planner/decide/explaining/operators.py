@@ -25,8 +25,8 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
 from planner.workloads.assumed import Notes
+from planner.workloads.base import Done
 from planner.workloads.place import every_count, hardware
-from planner.workloads.timed import Done
 
 _NUMBER_BYTES = 2.0
 OWN_OF_FRAMEWORK = AttentionKernel.AUTO.word

@@ -14,9 +14,8 @@ from planner.formulas import collectives, pipeline, roofline
 from planner.optimize.source import Candidates
 from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
-from planner.workloads.base import Evaluation
+from planner.workloads.base import Done, Evaluation, TimedPart, with_ledger
 from planner.workloads.plan import Plan
-from planner.workloads.timed import Done, TimedPart, with_ledger
 
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 
