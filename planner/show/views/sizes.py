@@ -12,6 +12,7 @@ from planner.base.units import HOUR
 from planner.confidence.intervals import MEDIAN
 from planner.decide.sizing.day import Day
 from planner.decide.sizing.fleet import (
+    DEADLINES,
     RATE,
     SUFFIXES,
     Fleet,
@@ -20,7 +21,6 @@ from planner.decide.sizing.fleet import (
     bad_cost,
     tied_with_first,
 )
-from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.size import Sizes
 from planner.optimize.collector import known_value
 from planner.optimize.result_columns import RUNS
