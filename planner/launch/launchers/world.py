@@ -275,8 +275,8 @@ def hosts(kind: str, option: str, word: Word, listed: HereDocument | None) -> La
 def _selected(directive: Directive) -> dict[str, Given]:
     """``select=4:ngpus=8`` and ``nodes=4:gpus=8`` of PBS."""
     found = {}
-    for field, names in ((NODES, "select|nodes"), (PER_NODE, "ngpus|gpus")):
-        if place := re.search(rf"(?:^|[:,])(?:{names})=(\d+)", directive.text):
+    for field, words in ((NODES, "select|nodes"), (PER_NODE, "ngpus|gpus")):
+        if place := re.search(rf"(?:^|[:,])(?:{words})=(\d+)", directive.text):
             start = directive.span.start
             found[field] = Given(
                 option="-l", texts=(place[1],), line=directive.line, whole=None,
