@@ -45,7 +45,7 @@ def show(given: Given) -> None:
     names = (field.name for field in fields(Shown))
     asked = Shown(**{name: given[name] for name in names if given[name] is not None})
     if drawn is not None:
-        from planner.sweeps.pictures import draw_shown
+        from planner.sweeps.show import draw_shown
 
         draw_shown(drawn, asked)
     write(make_console(), shown_blocks(asked))
@@ -133,7 +133,7 @@ def _tell(given: options.Given, picture: Picture | None) -> None:
 
     asked = Shown(folder=given["output"])
     if picture is not None:
-        from planner.sweeps.pictures import draw_shown
+        from planner.sweeps.show import draw_shown
 
         draw_shown(picture, asked)
     if not given["quiet"]:
