@@ -10,6 +10,9 @@ References
    Gemma3nTextLaurelBlock, Gemma3nTextModel.
 .. [5] transformers 5.24.0, models/gemma4/modeling_gemma4.py: Gemma4TextModel.get_per_layer_inputs
    and project_per_layer_inputs, Gemma4TextDecoderLayer.
+.. [6] N. Shazeer, "GLU variants improve transformer," 2020, arXiv:2002.05202, equation 6.
+.. [7] A. Q. Jiang et al., "Mixtral of experts," 2024, arXiv:2401.04088, section 2.1.
+.. [8] DeepSeek-AI, "DeepSeek-V3 technical report," 2024, arXiv:2412.19437, equations 13-16.
 """
 
 from __future__ import annotations
@@ -347,7 +350,7 @@ def _shared(op: Op) -> Op:
 
 
 def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
-    """Every matrix beside the last, a function of their outputs, the last [1]_."""
+    """Every matrix beside the last, a function of their outputs, the last [6]_."""
     names = ("gate", "up") if feed_forward.gated else ("up",)
     inputs = len(names)
     adapter = AdapterTargets.ALL_LINEAR
@@ -392,7 +395,7 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
 
 
 def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
-    """Router, dispatch, routed experts, combine [2]_."""
+    """Router, dispatch, routed experts, combine [7]_."""
     k, width = feed_forward.num_experts_per_tok, feed_forward.expert_inputs(h)
     yield from _router(h, feed_forward)
     if feed_forward.moe_latent_size:
@@ -408,7 +411,7 @@ def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
 
 
 def _router(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
-    """Scores of all experts, whole on every rank; the bias may steer the load only [3]_."""
+    """Scores of all experts, whole on every rank; the bias may steer the load only [8]_."""
     experts = feed_forward.num_experts
     yield Product(
         name="router",

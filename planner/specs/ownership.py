@@ -47,7 +47,6 @@ _TABLE = (
     Column("gpus", optional(number)),
     Column("asked", optional(one_of(("trade", "list", "launch", "street", "used", "estimate")))),
 )
-COLUMNS = tuple(column.name for column in _TABLE)
 _SHARES = ("card_share_of_server", "network_and_storage_share", "residual_after_3_years",
            "power_share", "utilization")  # fmt: skip
 _POSITIVE = ("card_share_of_server", "lifetime", "utilization", "power_over_tdp")

@@ -21,7 +21,8 @@ from planner.specs.cache import kept
 from planner.specs.catalogue import default_cluster
 from planner.specs.gpu import ClusterSpec, GpuSpec, is_assumed
 from planner.specs.load import digest
-from planner.specs.ownership import OWNERSHIP, UTILIZATION, Figure
+from planner.specs.ownership import OWNERSHIP, UTILIZATION
+from planner.specs.ownership import Figure as Owned
 from planner.specs.paths import SpecKind, beside_specs
 from planner.specs.price import (
     Currency,
@@ -148,7 +149,7 @@ def _price(request: Request, gpu: GpuSpec, own: Path | None, notes: Notes) -> Pr
     notes.digests["ownership figures"] = _digest(tuple(files))
     place = dict(owned_place(request, notes))
     if (share := request.term_utilization) is not None and share > 0:
-        place[UTILIZATION] = Figure(value=share, low=share, high=share, source="given", date="")
+        place[UTILIZATION] = Owned(value=share, low=share, high=share, source="given", date="")
     names = assumed_figures(gpu, notes.catalogue, place)
     notes.assumed += [f"gpu ownership.{name}" for name in names]
     price = owned(gpu, notes.catalogue, place)
