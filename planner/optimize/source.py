@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Item, Numeric, Values
 from planner.base.cells import Row, Value
 from planner.base.records import record
+from planner.confidence.classes import confidence
 from planner.confidence.intervals import FIXED, Confidence
-from planner.confidence.plans import confidence
 from planner.configurations.enumerate import Factor, Table, steps_of
 from planner.configurations.table import ConfigurationTable, Reason, pick, positions_at
 from planner.estimators.machine import Machine

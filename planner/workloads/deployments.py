@@ -15,7 +15,7 @@ from planner.base.arrays import CodeArray, FloatArray, IndexArray, add
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import GIB, HOUR
-from planner.confidence.plans import errors_of_memory
+from planner.confidence.classes import errors_of_memory
 from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,

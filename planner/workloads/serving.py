@@ -11,7 +11,7 @@ import numpy as np
 from planner.base.arrays import first
 from planner.base.cells import Value, number_in
 from planner.base.text import percent
-from planner.confidence.plans import sure_share
+from planner.confidence.classes import sure_share
 from planner.configurations.enumerate import OpenMesh, checked, listed
 from planner.configurations.serving import PREFILL, ServingConfigurations
 from planner.configurations.table import ConfigurationTable

@@ -19,8 +19,8 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.base.training_names import TrainingObjective
 from planner.base.units import GIB
+from planner.confidence.classes import errors_of_memory, sure_share
 from planner.confidence.intervals import Confidence, chance
-from planner.confidence.plans import errors_of_memory, sure_share
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
@@ -100,7 +100,7 @@ class TrainingSource(Source):
 
     ``flops_efficiency`` as `planner.estimators.training.estimate.evaluate` takes it;
     ``site`` says on what terms its GPUs run. ``fit_confidence`` is how surely a plan must fit, as
-    `planner.confidence.plans.sure_share` takes it.
+    `planner.confidence.classes.sure_share` takes it.
     """
 
     setting: Setting

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.confidence.plans import _MEASURED_OVER_NODES
+from planner.confidence.classes import _MEASURED_OVER_NODES
 from planner.specs.catalogue import load_gpu
 
 RUNS = Path(planner.__file__).parent / "validation" / "measurements"

@@ -9,7 +9,7 @@ from shipped_intervals import assert_layouts_shipped, assert_shipped, assert_wid
 from planner.base.enums import (
     LinkKind,
 )
-from planner.confidence.plans import confidence
+from planner.confidence.classes import confidence
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster
