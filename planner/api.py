@@ -40,8 +40,8 @@ from planner.show.views.comparison import compared_plans, has_question, things_o
 from planner.show.views.explanation import explained_plan
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.read import make_sweep, pinned_in, read_plan, request_in
-from planner.sweeps.results import Sweep
 from planner.sweeps.run import on_cores, run_sweep
+from planner.sweeps.store import Sweep
 from planner.workloads.base import Evaluation
 from planner.workloads.given import make_request, question_of, read_burst, read_driver, read_request
 from planner.workloads.pinned import PinnedPlan

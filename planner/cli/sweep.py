@@ -145,7 +145,7 @@ def _tell(given: options.Given, picture: Picture | None) -> None:
 def _refuse_none(folder: Path) -> None:
     """A sweep without a single plan ends as a search without one does."""
     from planner.errors import InfeasibleError
-    from planner.sweeps.results import Sweep
+    from planner.sweeps.store import Sweep
 
     sweep = Sweep(folder)
     if not any(row["feasible"] for row in sweep.rows()):

@@ -45,7 +45,6 @@ from planner.sweeps.differences import (
     differences_blocks,
 )
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.results import Sweep, front_across
 from planner.sweeps.screen import (
     cells_of,
     column_of,
@@ -56,6 +55,7 @@ from planner.sweeps.screen import (
     summary_blocks,
     unknown_line,
 )
+from planner.sweeps.store import Sweep, front_across
 from planner.sweeps.summary import Group, Place, Spot, Summary, summarize
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
