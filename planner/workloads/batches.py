@@ -41,7 +41,7 @@ from planner.workloads.deployments import (
     parameter_columns,
     token_costs,
 )
-from planner.workloads.electricity import energy_columns, serving_confidence
+from planner.workloads.place import energy_columns, serving_confidence
 from planner.workloads.room import most_at_once
 from planner.workloads.serving_space import spans_nodes
 from planner.workloads.simplicity import batch_complexity

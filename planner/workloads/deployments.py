@@ -36,7 +36,7 @@ from planner.question.terms import columns_about, percentile_of, terms_about, te
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
 from planner.workloads.base import counts, floats, repeated, results, worded
-from planner.workloads.electricity import energy_columns
+from planner.workloads.place import energy_columns
 
 if TYPE_CHECKING:
     from planner.workloads.batches import BatchSource

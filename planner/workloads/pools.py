@@ -57,7 +57,7 @@ from planner.workloads.deployments import (
     needed_memory,
     parameter_columns,
 )
-from planner.workloads.electricity import serving_confidence
+from planner.workloads.place import serving_confidence
 from planner.workloads.pool_search import PoolSpace, headroom, pairs
 from planner.workloads.simplicity import pool_complexity
 

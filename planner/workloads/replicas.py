@@ -50,7 +50,7 @@ from planner.workloads.deployments import (
     parameter_columns,
     rounded_up,
 )
-from planner.workloads.electricity import serving_confidence
+from planner.workloads.place import serving_confidence
 from planner.workloads.room import filled
 from planner.workloads.serving_space import spans_nodes
 from planner.workloads.simplicity import replica_complexity

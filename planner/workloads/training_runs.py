@@ -37,7 +37,7 @@ from planner.question.terms import terms_about
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import repeated, results, worded
-from planner.workloads.electricity import with_energy
+from planner.workloads.place import with_energy
 from planner.workloads.simplicity import Step, packed, total
 
 FEWEST_TOKENS = 4096
