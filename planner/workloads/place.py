@@ -26,11 +26,11 @@ from planner.specs.cache import kept
 from planner.specs.catalogue import default_cluster
 from planner.specs.gpu import ClusterSpec, GpuSpec, is_assumed
 from planner.specs.load import digest
-from planner.specs.ownership import OWNERSHIP, UTILIZATION
-from planner.specs.ownership import Figure as Owned
 from planner.specs.paths import SpecKind, beside_specs
 from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, Between, Figure, PowerProfile
 from planner.specs.price import (
+    OWNERSHIP,
+    UTILIZATION,
     Currency,
     Price,
     contracts_of,
@@ -40,6 +40,7 @@ from planner.specs.price import (
     rate,
     unknown_gpus,
 )
+from planner.specs.price import Figure as Owned
 from planner.specs.site import DEFAULT, IDEAL, Campaign, ReliabilitySpec, Site
 from planner.workloads.assumed import Notes
 
