@@ -39,7 +39,8 @@ from planner.show.answers import (
 from planner.show.views.comparison import compared_plans, has_question, things_of
 from planner.show.views.explanation import explained_plan
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.read import make_sweep, pinned_in, read_plan, request_in
+from planner.sweeps.any_plan import pinned_in, request_in
+from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.run import on_cores, run_sweep
 from planner.sweeps.store import Sweep
 from planner.workloads.base import Evaluation

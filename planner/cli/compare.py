@@ -32,7 +32,7 @@ def compare(given: options.Given) -> None:
         things_of,
     )
     from planner.show.views.documents import command_manifest, write_document
-    from planner.sweeps.read import request_in
+    from planner.sweeps.any_plan import request_in
 
     json = given["json"]
     check_outputs(None, json)

@@ -68,7 +68,7 @@ def against_request(given: Given, base: Request) -> Request | None:
     from planner.decide.explaining.against import changed_request
     from planner.errors import SearchSpaceError
     from planner.show.views.comparison import file_and_row
-    from planner.sweeps.read import request_in
+    from planner.sweeps.any_plan import request_in
 
     texts: list[str] = given["against"] or []
     files = [text for text in texts if _is_file(text)]

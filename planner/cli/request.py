@@ -37,7 +37,7 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
     if path is None:
         return None
     number = None if row is None else whole(row, "--row")
-    from planner.sweeps.read import is_launch_file, pinned_in
+    from planner.sweeps.any_plan import is_launch_file, pinned_in
 
     if source is not None and is_launch_file(source):
         from planner.launch.assumed import LaunchFile

@@ -70,7 +70,8 @@ from planner.show.views.search import estimate_command, interrupted_message
 from planner.show.views.sizes import add_sizes, question_lines, reason_lines
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import data_folders
-from planner.sweeps.read import make_sweep, pinned_in
+from planner.sweeps.any_plan import pinned_in
+from planner.sweeps.read import make_sweep
 from planner.sweeps.run import Stopped, run_sweep
 from planner.sweeps.show import Shown, draw_shown
 from planner.sweeps.store import Sweep
