@@ -20,7 +20,7 @@ from planner.base.units import DAY, HOUR, YEAR, to_si
 from planner.errors import SpecError, did_you_mean
 from planner.question.terms import terms_about
 from planner.specs.cache import kept
-from planner.specs.csv_table import (
+from planner.specs.load import (
     UNDATED,
     Column,
     Row,
