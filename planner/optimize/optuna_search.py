@@ -22,9 +22,8 @@ from planner.confidence.intervals import MEDIAN
 from planner.configurations.table import ConfigurationTable, word
 from planner.errors import OutputError, SearchSpaceError, did_you_mean
 from planner.optimize.collector import Collector, grouped
-from planner.optimize.constraints import Constraint
 from planner.optimize.exhaustive import Progress, StopSearch, relaxing, search_source
-from planner.optimize.problem import MEMORIES, Problem
+from planner.optimize.problem import MEMORIES, Constraint, Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates, Mesh
 

@@ -29,8 +29,7 @@ from planner.specs.site import Site
 from planner.specs.workload import TrainingWorkload
 
 if TYPE_CHECKING:
-    from planner.optimize.constraints import Constraint
-    from planner.optimize.problem import Objective
+    from planner.optimize.problem import Constraint, Objective
 
 
 _MANY = 2**16

@@ -25,9 +25,8 @@ from planner.estimators.inference.disaggregated import (
     prefill_workers,
 )
 from planner.estimators.inference.setting import ServingSetting
-from planner.optimize.constraints import Constraint
 from planner.optimize.pareto import pareto_front
-from planner.optimize.problem import Objective
+from planner.optimize.problem import Constraint, Objective
 from planner.question.terms import terms_about
 from planner.workloads.deployments import rounded_up
 from planner.workloads.room import filled

@@ -39,8 +39,7 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.ownership import outlay
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
-from planner.optimize.constraints import Constraint
-from planner.optimize.problem import Objective
+from planner.optimize.problem import Constraint, Objective
 from planner.optimize.source import Block, Columns, Need, Source, count_codes
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site

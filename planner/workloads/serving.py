@@ -20,7 +20,7 @@ from planner.estimators.ideal import ideal_engine
 from planner.estimators.inference.serving import decode_batch, new_tokens, prompt_batch
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.step import InferenceStep, step_time
-from planner.optimize.constraints import sure_factor
+from planner.optimize.problem import sure_factor
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import columns_about, terms_about, terms_of

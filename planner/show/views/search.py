@@ -16,7 +16,7 @@ from planner.confidence.intervals import Confidence
 from planner.decide.levers import Lever
 from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import rows_of
-from planner.optimize.constraints import limit_rows, with_rate
+from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import ends_of, full_columns, intervals
