@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner.base.cells import Row
 from planner.cli import options
-from planner.cli.options import draw_plan, picture_of
-from planner.cli.request import make_request
+from planner.cli.options import draw_plan, make_request, picture_of
 from planner.launch import WRAPPERS
 
 if TYPE_CHECKING:
@@ -223,7 +222,7 @@ def _chosen(
 
 def _reads_as(given: options.Given, made: Rewritten, change: Change) -> bool:
     """Whether the changed file starts the configuration of the change."""
-    from planner.cli.request import make_request
+    from planner.cli.options import make_request
     from planner.errors import PlannerError
     from planner.launch.judge import full_row, judged
     from planner.question.terms import terms_of

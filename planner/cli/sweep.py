@@ -11,8 +11,7 @@ import typer
 from planner.cli import options
 from planner.cli.app import PlainGroup
 from planner.cli.help import PlanningCommand
-from planner.cli.options import Given, picture_of
-from planner.cli.request import given_answers
+from planner.cli.options import Given, given_answers, picture_of
 from planner.question.inputs import whole
 from planner.workloads.given import parse_settings
 
