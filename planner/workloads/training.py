@@ -41,8 +41,8 @@ from planner.errors import SearchSpaceError
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.kernel_work import rates
 from planner.estimators.training.flops import adapter_parameter_count
+from planner.estimators.training.operators import StepTime
 from planner.estimators.training.share import Setting
-from planner.estimators.training.step_time import StepTime
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of

@@ -29,9 +29,9 @@ from planner.estimators.timeline.placed import (
 )
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.memory import MemoryBreakdown
+from planner.estimators.training.operators import Block
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.stages import chunk_layers
-from planner.estimators.training.step_time import Block
 
 PASSES = (FORWARD, BACKWARD, WEIGHTS)
 
@@ -52,7 +52,7 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     """The chunks of the one configuration of an estimate, from the input to the output.
 
     ``splits``: gradients of weights are a pass of their own. All passes over the chunks of a rank
-    add up to the seconds of its stage (`planner.estimators.training.step_time.StepTime`).
+    add up to the seconds of its stage (`planner.estimators.training.operators.StepTime`).
     """
     time, model = estimate.time, estimate.setting.model
     layout = estimate.setting.workload.pipeline_layout

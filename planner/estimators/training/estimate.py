@@ -43,8 +43,10 @@ from planner.estimators.training.offload import (
     streamed_states_time,
 )
 from planner.estimators.training.operators import (
+    Block,
     LayerTime,
     Operator,
+    StepTime,
     gradient_accumulation,
     layer_time,
     loop_launches,
@@ -62,7 +64,6 @@ from planner.estimators.training.share import (
     tokens_of_sample,
 )
 from planner.estimators.training.stages import logits_in_layers
-from planner.estimators.training.step_time import Block, StepTime
 from planner.estimators.training.tower import TowerShare
 from planner.formulas.collectives import exposed_time, partly_hidden
 from planner.formulas.pipeline import (
