@@ -31,14 +31,15 @@ from planner.estimators.training.flops import (
 )
 from planner.estimators.training.layer_operators import layer_operators
 from planner.estimators.training.memory import Memory, peak_memory
-from planner.estimators.training.model_states import ModelStates, muon_time
-from planner.estimators.training.offload import (
+from planner.estimators.training.model_states import (
     HostCopies,
+    ModelStates,
     host_copies,
     host_update_time,
     host_updates,
     keeps_states,
     moved_activations,
+    muon_time,
     paging_time,
     streamed_states_time,
 )
