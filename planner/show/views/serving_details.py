@@ -13,7 +13,7 @@ from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.step import InferenceStep
 from planner.estimators.timeline.placed import Timeline
-from planner.estimators.timeline.training import step_timeline
+from planner.estimators.timeline.steps import step_timeline
 from planner.optimize.collector import known_value
 from planner.optimize.source import Candidates, first_row
 from planner.question.terms import terms_about
