@@ -11,7 +11,7 @@ import pytest
 
 from planner.configurations.enumerate import AXES
 from planner.configurations.serving import PoolConfigurations, ServingConfigurations
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.question import inputs, terms
 from planner.question.request import Request
 from planner.question.terms import (

@@ -34,8 +34,7 @@ from planner.configurations.enumerate import (
     refuse_unknown,
     training_mesh,
 )
-from planner.configurations.table import word
-from planner.configurations.training import DEGREES, NAMES, TOLD, TrainingConfigurations, brief
+from planner.configurations.table import DEGREES, NAMES, TOLD, TrainingConfigurations, brief, word
 from planner.configurations.training_rules import has_kernel, unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.ideal import ideal_framework

@@ -22,7 +22,7 @@ from planner.base.units import GIB
 from planner.confidence.classes import errors_of_memory, sure_share
 from planner.confidence.intervals import Confidence, chance
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
 from planner.estimators.power import PowerDraw, power_draw
 from planner.estimators.training.cost import RunCost, calendar_factors, run_cost

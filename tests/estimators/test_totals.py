@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_runs import configuration, setting
 
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.ideal import ideal_framework, ideal_hardware
 from planner.estimators.machine import Machine
 from planner.estimators.training.estimate import evaluate

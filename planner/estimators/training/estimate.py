@@ -17,8 +17,7 @@ from planner.base.enums import (
     ZeroStage,
 )
 from planner.base.records import record
-from planner.configurations.table import OUT_OF_HOST_MEMORY
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import OUT_OF_HOST_MEMORY, TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
 from planner.estimators.kernel_work import attributed
 from planner.estimators.training.adapters import adapter_block, adapter_launches, without_adapters

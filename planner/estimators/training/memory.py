@@ -17,7 +17,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.layer_operators import logit_bytes
 from planner.estimators.training.model_states import (
     HOST_GRADIENT_BYTES,

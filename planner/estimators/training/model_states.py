@@ -16,7 +16,7 @@ from planner.base.enums import (
     ZeroStage,
 )
 from planner.base.records import record
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.number_bytes import (
     WIDE_BYTES,
     Gradients,

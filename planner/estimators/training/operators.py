@@ -12,7 +12,7 @@ from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import TokenDispatcher, ZeroStage
 from planner.base.records import record
 from planner.base.software_enums import ExpertCompute
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.kernel_work import Work
 from planner.estimators.machine import Group
 from planner.estimators.training.recomputation import Recomputation

@@ -21,7 +21,7 @@ from planner.base.enums import (
     ZeroStage,
 )
 from planner.base.records import record
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.kernel_work import attributed
 from planner.estimators.parameters import layer_parameters, tower_parameters
 from planner.estimators.training.compilation import layer_launch_time
