@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from planner.configurations.enumerate import AXES
-from planner.configurations.serving import PoolConfigurations, ServingConfigurations
-from planner.configurations.table import TrainingConfigurations
+from planner.configurations.table import (
+    PoolConfigurations,
+    ServingConfigurations,
+    TrainingConfigurations,
+)
 from planner.question import inputs, terms
 from planner.question.request import Request
 from planner.question.terms import (

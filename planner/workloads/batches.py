@@ -16,8 +16,8 @@ from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.serving import ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.estimate import broken_serving_rule
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.serving import prefix_share

@@ -16,7 +16,7 @@ from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import GIB, HOUR
 from planner.confidence.classes import errors_of_memory
-from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
+from planner.configurations.table import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
     ServingMemory,

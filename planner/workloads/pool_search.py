@@ -15,8 +15,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.configurations.enumerate import OpenMesh, numbers
-from planner.configurations.serving import ServingConfigurations
-from planner.configurations.table import pick, positions_at
+from planner.configurations.table import ServingConfigurations, pick, positions_at
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     PrefillWorkers,

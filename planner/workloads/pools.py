@@ -12,11 +12,11 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
-from planner.configurations.serving import (
+from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.configurations.table import (
     SERVING_NAMES,
     PoolConfigurations,
 )
-from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     DisaggregatedRun,

@@ -12,8 +12,8 @@ from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.estimate import (
     ServingEstimate,

@@ -13,8 +13,7 @@ from planner.base.cells import Value, number_in
 from planner.base.text import percent
 from planner.confidence.classes import sure_share
 from planner.configurations.enumerate import OpenMesh, checked, listed
-from planner.configurations.serving import PREFILL, ServingConfigurations
-from planner.configurations.table import ConfigurationTable
+from planner.configurations.table import PREFILL, ConfigurationTable, ServingConfigurations
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.ideal import ideal_engine
 from planner.estimators.inference.serving import decode_batch, new_tokens, prompt_batch

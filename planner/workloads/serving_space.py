@@ -23,8 +23,7 @@ from planner.configurations.enumerate import (
     numbers,
     refuse_unknown,
 )
-from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
-from planner.configurations.table import word
+from planner.configurations.table import SERVING_NAMES, ServingConfigurations, word
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine

@@ -15,7 +15,7 @@ from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import MEDIAN, are_tied
-from planner.configurations.serving import PREFILL
+from planner.configurations.table import PREFILL
 from planner.decide.open_facts import MovingFact
 from planner.optimize.collector import NearestMiss, why
 from planner.optimize.problem import Constraint, factor_at, is_unknown, sure_value

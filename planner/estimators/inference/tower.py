@@ -14,7 +14,7 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import (
     AttentionKernels,
 )
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Group, Machine
 from planner.estimators.parameters import tower_parameters
