@@ -39,7 +39,7 @@ CANDIDATES = {
     "serve": (Replicas, PoolDeployments),
 }
 # Where a struct of arrays or a request declares the types of its fields.
-TYPED = {"configurations/training.py", "configurations/serving.py", "request.py"}
+TYPED = {"configurations/table.py", "request.py"}
 
 
 @pytest.mark.parametrize("workload", TABLES)
