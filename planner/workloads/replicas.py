@@ -45,6 +45,7 @@ from planner.workloads.deployments import (
     asked,
     cache_of,
     fit_probability,
+    image_columns,
     memory_columns,
     needed_memory,
     parameter_columns,
@@ -308,5 +309,6 @@ class Replicas(Deployments):
             **repeated(dict.fromkeys((*without, "transfer_time_s")), shape),
             **self.promised(),
             "utilization": floats(estimate.served.utilization, shape),
+            **image_columns(self.setting, c, estimate.served.request_rate, shape),
             **memory_columns(self.setting, estimate.memory, c, shape),
         }

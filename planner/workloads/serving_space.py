@@ -40,7 +40,7 @@ from planner.specs.search_space import SearchSpace
 from planner.specs.serving import DraftMethod, ServingWorkload, acceptance, head_of
 from planner.workloads.assumed import Notes
 from planner.workloads.base import Question, Scene
-from planner.workloads.images import image_fields
+from planner.workloads.images import image_fields, image_tokens
 from planner.workloads.place import gpu_counts
 from planner.workloads.traffic import arrivals_of, traffic_defaults
 
@@ -307,6 +307,11 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
         if given is None:
             notes.defaults[name] = f"{_TOKENS:,} (default)"
         lengths[name] = _TOKENS if given is None else given
+    images = image_fields(request, model, request.input_tokens, notes)
+    if images and request.input_tokens is None:
+        lengths["input_tokens"] += image_tokens(images)
+        text = f"{_TOKENS:,} of text (default), and those of the images"
+        notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
     fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
     asked = [name for name in terms_of("serve", "question") if name in fields_of]
     values = {name: getattr(request, name) for name in asked}
@@ -331,7 +336,6 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             )
     values["arrivals"] = arrivals_of(request)
     notes.defaults.update(traffic_defaults(request))
-    images = image_fields(request, model, lengths["input_tokens"], notes)
     workload = check_spec(ServingWorkload, {**values, **lengths, **images}, where="the workload")
     if request.redundant_experts and not model.num_experts:
         raise SpecError(f"{model.name} has no experts to copy: leave out --redundant-experts.")
