@@ -32,7 +32,7 @@ from planner.specs.serving import DraftMethod, ServingWorkload
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
 Value = TypeVar("Value")
-_PROMPT_ALONE = "1"
+_PROMPT_ALONE = "0"
 _SIXTEEN_BIT = "w16a16"
 _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")

@@ -33,7 +33,13 @@ from planner.formulas.money import cost_per_million
 from planner.formulas.power import carbon
 from planner.formulas.queueing import longest_answer
 from planner.optimize.source import Candidates, Column, Columns, Need
-from planner.question.terms import columns_about, percentile_of, terms_about, terms_of
+from planner.question.terms import (
+    columns_about,
+    percentile_of,
+    term_of_column,
+    terms_about,
+    terms_of,
+)
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
 from planner.workloads.base import counts, floats, repeated, results, worded
@@ -106,6 +112,12 @@ class Serving(Candidates):
     def throughput_per_gpu(self) -> FloatArray:
         """Generated tokens per second and GPU."""
         return np.asarray(self.throughput / self.value("num_gpus"))
+
+    @property
+    def prompt_throughput_per_gpu(self) -> FloatArray:
+        """Tokens of prompts per second and GPU."""
+        tokens = self.request_rate * self.setting.workload.input_tokens
+        return np.asarray(tokens / self.value("num_gpus"))
 
     @property
     def tokens_per_s(self) -> FloatArray:
@@ -388,8 +400,17 @@ class Deployments(Serving):
             **{f"{name}_s": self.value(name) for name in PERCENTILES},
             "fit_probability": self.fit_probability,
         }
+        if self.setting.workload.embeds:
+            of_answers = {name for name in values if _is_of_answers(name)}
+            values |= dict.fromkeys(of_answers, np.full(shape, np.nan))
         table = {name: floats(value, shape) for name, value in values.items()}
         return {"num_gpus": counts(self.num_gpus, shape), **table}
+
+
+def _is_of_answers(column: str) -> bool:
+    """Whether a column tells of generated tokens."""
+    term = term_of_column(column)
+    return term is not None and "answer" in term.kind
 
 
 def _percentile(quantity: str, share: float) -> property:

@@ -288,7 +288,10 @@ class Replicas(Deployments):
 
     @property
     def prompt_price(self) -> FloatArray:
-        """The price of all GPUs for the share of their time that computes prompts [USD/s]."""
+        """The price of all GPUs for the share of their time that computes prompts [USD/s]; all of
+        it where there is nothing else to pay."""
+        if self.setting.workload.embeds:
+            return self.promises.price
         return self.promises.price * self.estimate.served.utilization
 
     @property

@@ -37,7 +37,13 @@ from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint, compute_precision
 from planner.specs.search_space import SearchSpace
-from planner.specs.serving import DraftMethod, ServingWorkload, acceptance, head_of
+from planner.specs.serving import (
+    DraftMethod,
+    ServingWorkload,
+    acceptance,
+    embedder_of,
+    head_of,
+)
 from planner.workloads.assumed import Notes
 from planner.workloads.base import Question, Scene
 from planner.workloads.images import image_fields, image_tokens
@@ -282,6 +288,14 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
     notes.copy(str(request.model), model.name)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes)
+    if work.embeds:
+        _check_prompts_alone(request)
+        model = embedder_of(model)
+    elif not any(each.causal for each in model.attentions):
+        raise SpecError(
+            f"{model.name} generates nothing: give --output-tokens 0, and the prompts are embedded "
+            "or scored."
+        )
     draft = draft_of(request, model, catalogue)
     if request.draft_model is not None and draft is not None:
         notes.digests[f"model {draft.name}"] = text_digest(repr(draft))
@@ -298,6 +312,24 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
         counts=counts,
         space=(_SPACE, "default") if request.space is None else (request.space, None),
     )
+
+
+def _check_prompts_alone(request: Request) -> None:
+    """Refuse what only answers have."""
+    if request.workload != "serve":
+        raise SpecError(
+            "A static batch generates: prompts that are embedded or scored are served "
+            "(--workload serve)."
+        )
+    known = terms_of("serve", "answer")
+    for name in (*request.constraints, *request.objectives):
+        if name in known or name == "throughput":
+            raise SpecError(
+                f"{name} is of generated tokens, and there are none with --output-tokens 0: "
+                "give request_latency, request_rate, prompt_throughput_per_gpu or cost_per_hour."
+            )
+    if request.draft_tokens:
+        raise SpecError("Drafts are of generated tokens: leave out --draft-tokens.")
 
 
 def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:

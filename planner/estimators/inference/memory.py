@@ -344,7 +344,7 @@ def _activation_bytes(
     layer = 2.0 * tokens * (3 * model.hidden_size + model.stream_width + widest / t)
     layer = layer * memory.activation_copies
     split = 1.0 if memory.gathered_logits else t
-    logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.vocab_size / split
+    logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.head_columns / split
     lasting: FloatArray = np.zeros(())
     if memory.expert_workspace:
         for each in described:

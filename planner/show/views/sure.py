@@ -245,7 +245,7 @@ def told_names(
     """
     goal = [name for name in goals[:1] if name != "num_gpus"]
     told_of = [*(wording.told or goals), *limited, *told_columns(row), *goal]
-    if asked.get("output_tokens") == 1:  # embedded or scored: its answer is its first token
+    if asked.get("output_tokens") == 0:  # embedded or scored
         terms = {name: term_of_column(name) for name in told_of}
         told_of = [name for name, term in terms.items() if not term or "answer" not in term.kind]
         told_of.append(_OF_PROMPTS)
