@@ -369,8 +369,8 @@ def note_lengths(told: Told, longest: int | None) -> None:
     if told.reading.value("output_tokens") == _PROMPT_ALONE:
         told.copy("output_tokens")
         told.notes.append(
-            "Requests are embedded or scored: a prompt without an answer is done at its first "
-            f"token. The command does not say how long they are{limit}: give --input-tokens."
+            f"Prompts are embedded or scored. The command does not say how long they are{limit}: "
+            "give --input-tokens."
         )
     else:
         told.notes.append(

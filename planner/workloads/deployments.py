@@ -35,8 +35,8 @@ from planner.formulas.queueing import longest_answer
 from planner.optimize.source import Candidates, Column, Columns, Need
 from planner.question.terms import (
     columns_about,
+    is_of_answers,
     percentile_of,
-    term_of_column,
     terms_about,
     terms_of,
 )
@@ -105,8 +105,8 @@ class Serving(Candidates):
 
     @property
     def throughput(self) -> FloatArray:
-        """Generated tokens per second."""
-        return self.request_rate * self.setting.workload.output_tokens
+        """Generated tokens per second; unknown where nothing is generated."""
+        return self.request_rate * (self.setting.workload.output_tokens or np.nan)
 
     @property
     def throughput_per_gpu(self) -> FloatArray:
@@ -401,16 +401,9 @@ class Deployments(Serving):
             "fit_probability": self.fit_probability,
         }
         if self.setting.workload.embeds:
-            of_answers = {name for name in values if _is_of_answers(name)}
-            values |= dict.fromkeys(of_answers, np.full(shape, np.nan))
+            values |= {name: np.full(shape, np.nan) for name in values if is_of_answers(name)}
         table = {name: floats(value, shape) for name, value in values.items()}
         return {"num_gpus": counts(self.num_gpus, shape), **table}
-
-
-def _is_of_answers(column: str) -> bool:
-    """Whether a column tells of generated tokens."""
-    term = term_of_column(column)
-    return term is not None and "answer" in term.kind
 
 
 def _percentile(quantity: str, share: float) -> property:
