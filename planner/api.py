@@ -162,8 +162,9 @@ def predictor(*, base: Request | None = None, **request: object) -> Predictor:
     InfeasibleError
         The configuration cannot be.
     """
-    asked = {"workload": "serve", **request} if base is None else request
-    return Predictor.of(estimate(base=base, **asked))
+    if base is None:
+        request.setdefault("workload", "serve")
+    return Predictor.of(estimate(base=base, burst=None, **request))
 
 
 def size(

@@ -188,7 +188,9 @@ def _operators(found: Evaluation) -> list[dict[str, object]]:
 
 def _steps(candidates: Candidates) -> dict[str, InferenceStep]:
     """The steps whose operators tell where the time goes."""
-    if isinstance(candidates, Batches) or candidates.source.setting.workload.embeds:
+    if isinstance(candidates, Batches):
+        return inference_steps(candidates)
+    if isinstance(candidates, Serving) and candidates.setting.workload.embeds:
         return inference_steps(candidates)
     return {"decode": decode_step(candidates)}
 
