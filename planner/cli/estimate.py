@@ -41,7 +41,7 @@ def estimate(given: options.Given) -> None:
     from planner.workloads.plan import evaluated, one_configuration, result_of
 
     if given.get("imported") is not None:
-        from planner.cli.imported import estimate_imported
+        from planner.cli.launch import estimate_imported
 
         return estimate_imported(given, request)
     json, quiet = given["json"], given["quiet"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.question.request import Request
-from planner.cli.how import texts_of
+from planner.cli.help import texts_of
 from planner.question.inputs import several
 
 

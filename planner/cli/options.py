@@ -12,8 +12,7 @@ import typer
 
 from planner.base.cells import Value
 from planner.cli import complete
-from planner.cli.help import PlanningCommand
-from planner.cli.how import HOW, Taken, of_command
+from planner.cli.help import HOW, PlanningCommand, Taken, of_command
 from planner.question.terms import Term, glossary
 from planner.specs.cache import steady
 from planner.workloads.given import DRIVERS, read_driver
@@ -88,7 +87,7 @@ def taking(
 
 
 def own(command: str) -> Callable[[Command], Callable[..., None]]:
-    """A command that takes the options that the rows of `planner.cli.how` have for it alone."""
+    """A command that takes the options that the rows of `planner.cli.help` have for it alone."""
 
     def decorate(function: Command) -> Callable[..., None]:
         def run(**values: object) -> None:
@@ -211,6 +210,6 @@ def draw_plan(given: Given, picture: Picture | None, plan: Plan, candidates: Can
         draw(picture, plan, candidates)
     path: Path | None = given.get("timeline")
     if path is not None:
-        from planner.show.views.trace import write_timeline
+        from planner.show.views.plots.timeline import write_timeline
 
         write_timeline(path, plan, candidates, dark=given["dark"], width=given["picture_width"])

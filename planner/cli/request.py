@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from planner.cli.how import HOW
+from planner.cli.help import HOW
 from planner.cli.options import Given, is_given, option_name
 from planner.question.inputs import read, whole
 from planner.question.request import Request

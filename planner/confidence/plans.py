@@ -38,7 +38,7 @@ from planner.confidence.software import (
 from planner.errors import PlannerError
 from planner.estimators.training.share import Setting
 from planner.question.terms import terms_about
-from planner.specs.efficiency import is_assumed
+from planner.specs.gpu import is_assumed
 
 if TYPE_CHECKING:
     from planner.estimators.inference.setting import ServingSetting

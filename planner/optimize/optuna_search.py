@@ -17,8 +17,8 @@ import numpy as np
 from planner.base.arrays import FloatArray, IndexArray
 from planner.base.cells import Value
 from planner.errors import OutputError, SearchSpaceError, did_you_mean
+from planner.optimize.collector import grouped
 from planner.optimize.exhaustive import Progress, StopSearch, relaxing, search_source
-from planner.optimize.groups import grouped
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.samples import Samples

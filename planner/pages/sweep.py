@@ -14,11 +14,6 @@ from typing import Any
 from planner.base import text
 from planner.base.cells import Row as SweepRow
 from planner.base.cells import Value
-from planner.pages.assumptions import (
-    assumptions,
-    manifest_section,
-    specs_of_rows,
-)
 from planner.pages.document import (
     Row,
     version_notes,
@@ -35,10 +30,13 @@ from planner.pages.table import (
     AXES,
     MOST_ROWS,
     PLACES,
+    assumptions,
     breakdowns,
     front_chart,
     make_table,
+    manifest_section,
     shown_columns,
+    specs_of_rows,
 )
 from planner.question.inputs import limit_column
 from planner.show.page import (

@@ -12,9 +12,9 @@ from typing import Any
 from planner.base.cells import number
 from planner.base.reading import json_of, only_within, read_json, table_of
 from planner.base.records import record
+from planner.decide.advice import recommended_change
 from planner.decide.explaining.against import changed_request
 from planner.decide.explaining.largest import has_several, largest_batch, methods_of_layouts
-from planner.decide.improve import recommended_change
 from planner.decide.sizing.size import contracts_given, size_all, tasks_of
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS

@@ -19,8 +19,7 @@ from planner.estimators.ownership import assumed_figures, owned
 from planner.question.request import Request
 from planner.specs.cache import kept
 from planner.specs.catalogue import default_cluster
-from planner.specs.efficiency import is_assumed
-from planner.specs.gpu import ClusterSpec, GpuSpec
+from planner.specs.gpu import ClusterSpec, GpuSpec, is_assumed
 from planner.specs.load import digest
 from planner.specs.ownership import OWNERSHIP, UTILIZATION, Figure
 from planner.specs.paths import SpecKind, beside_specs
@@ -34,8 +33,7 @@ from planner.specs.price import (
     rate,
     unknown_gpus,
 )
-from planner.specs.reliability import DEFAULT, IDEAL, Campaign, ReliabilitySpec
-from planner.specs.site import Site
+from planner.specs.site import DEFAULT, IDEAL, Campaign, ReliabilitySpec, Site
 from planner.workloads.assumed import Notes
 from planner.workloads.electricity import owned_place, with_power
 

@@ -17,7 +17,6 @@ from planner.configurations.serving import (
     PoolConfigurations,
 )
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.estimators.contract import outlay
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     DisaggregatedRun,
@@ -37,6 +36,7 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.ownership import outlay
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.constraints import Constraint

@@ -14,7 +14,6 @@ from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.estimators.contract import outlay
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.estimate import (
     ServingEstimate,
@@ -31,6 +30,7 @@ from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.serving import prefix_share
 from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.ownership import outlay
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.source import Columns, Need, Source, possible_mesh

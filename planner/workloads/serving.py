@@ -20,13 +20,22 @@ from planner.estimators.ideal import ideal_engine
 from planner.estimators.inference.serving import decode_batch, new_tokens, prompt_batch
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.step import InferenceStep, step_time
+from planner.optimize.constraints import sure_factor
 from planner.optimize.source import Candidates, Source
-from planner.optimize.sureness import sure_factor
 from planner.question.request import Request
 from planner.question.terms import columns_about, terms_about, terms_of
 from planner.specs.serving import ServingWorkload
 from planner.workloads.assumed import assumed_for_batches, assumed_limits
-from planner.workloads.base import Question, Scene, Wording, Workload
+from planner.workloads.base import (
+    ALL_MODULES,
+    Question,
+    Scene,
+    TimedPart,
+    TimedStep,
+    Wording,
+    Workload,
+    merged,
+)
 from planner.workloads.batches import Batches, BatchSource, batch_once
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.images import image_answers, served_image_words
@@ -47,7 +56,6 @@ from planner.workloads.serving_space import (
     weights_note,
     with_options,
 )
-from planner.workloads.timed import ALL_MODULES, TimedPart, TimedStep, merged
 
 _OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 

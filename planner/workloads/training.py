@@ -34,10 +34,9 @@ from planner.configurations.enumerate import (
     refuse_unknown,
     training_mesh,
 )
-from planner.configurations.option_rules import has_kernel
 from planner.configurations.table import word
 from planner.configurations.training import DEGREES, NAMES, TOLD, TrainingConfigurations, brief
-from planner.configurations.training_rules import unsupported
+from planner.configurations.training_rules import has_kernel, unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.kernel_work import rates
@@ -59,11 +58,19 @@ from planner.workloads.adapters import (
     sample_answers,
     with_expert_adapters,
 )
-from planner.workloads.base import Scene, Wording, Workload, judged_once
+from planner.workloads.base import (
+    ALL_MODULES,
+    Scene,
+    TimedPart,
+    TimedStep,
+    Wording,
+    Workload,
+    judged_once,
+    merged,
+)
 from planner.workloads.images import image_answers, trained_image_words
 from planner.workloads.open_facts import open_training
 from planner.workloads.place import share_of_peak
-from planner.workloads.timed import ALL_MODULES, TimedPart, TimedStep, merged
 from planner.workloads.training_question import (
     SINGLE,
     ask_training,

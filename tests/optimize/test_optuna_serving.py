@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from planner.errors import SearchSpaceError
+from planner.optimize.collector import grouped
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.groups import grouped
 from planner.optimize.optuna_search import SAMPLERS, optuna_search
 from planner.optimize.samples import Samples
 from planner.question.request import Request

@@ -20,11 +20,10 @@ from planner.base.records import record
 from planner.configurations.table import OUT_OF_HOST_MEMORY
 from planner.configurations.training import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
-from planner.estimators.ledger import attributed
+from planner.estimators.kernel_work import attributed
 from planner.estimators.training.adapters import adapter_block, adapter_launches, without_adapters
 from planner.estimators.training.attention_core import softmax_launches
 from planner.estimators.training.compilation import layer_launch_time
-from planner.estimators.training.data_parallel import DataParallelTime, data_parallel_time
 from planner.estimators.training.flops import (
     forward_flops_per_token,
     model_flops_per_token,
@@ -50,7 +49,12 @@ from planner.estimators.training.operators import (
     layer_time,
     loop_launches,
 )
-from planner.estimators.training.sharding import StageParameters, stage_parameters
+from planner.estimators.training.sharding import (
+    DataParallelTime,
+    StageParameters,
+    data_parallel_time,
+    stage_parameters,
+)
 from planner.estimators.training.share import (
     Setting,
     Share,

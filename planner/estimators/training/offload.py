@@ -12,12 +12,14 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.training.data_parallel import gathered_bytes
-from planner.estimators.training.kept_tensors import offloaded_bytes
 from planner.estimators.training.model_states import ModelStates
 from planner.estimators.training.number_bytes import widened
-from planner.estimators.training.saved_activations import layer_bytes, layer_input_bytes
-from planner.estimators.training.sharding import StageParameters
+from planner.estimators.training.saved_activations import (
+    layer_bytes,
+    layer_input_bytes,
+    offloaded_bytes,
+)
+from planner.estimators.training.sharding import StageParameters, gathered_bytes
 from planner.estimators.training.share import Setting, Share
 from planner.specs.model import LayerGroup
 

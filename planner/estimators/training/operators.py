@@ -17,7 +17,7 @@ from planner.base.software_enums import (
     ExpertCompute,
 )
 from planner.configurations.training import TrainingConfigurations
-from planner.estimators.ledger import Work
+from planner.estimators.kernel_work import Work
 from planner.estimators.machine import Group
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.share import Share

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.records import record
-from planner.estimators.ledger import Work
+from planner.estimators.kernel_work import Work
 from planner.estimators.training.operators import COLLECTIVES, LayerTime, Operator
 from planner.estimators.training.recomputation import Recomputation
 

@@ -33,10 +33,9 @@ from planner.show.views.front import of_objective
 from planner.show.views.infeasible import impossible_words, infeasible_message
 from planner.show.views.load import load_line
 from planner.show.views.overview import question_title
-from planner.show.views.parts import host_words, paged_words
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.sure import other_formats, range_words
-from planner.show.views.told import label, share, short_plan, told
+from planner.show.views.told import host_words, label, paged_words, share, short_plan, told
 from planner.workloads.plan import evaluated, one_configuration, result_of
 
 _LONGEST = 10

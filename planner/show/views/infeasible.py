@@ -21,8 +21,8 @@ from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.question.terms import glossary
 from planner.show.views.overview import describe, where
-from planner.show.views.parts import host_words
 from planner.show.views.sure import fits_words
+from planner.show.views.told import host_words
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan, result_of
 

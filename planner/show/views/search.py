@@ -49,7 +49,6 @@ from planner.show.views.overview import (
     describe,
     question_blocks,
 )
-from planner.show.views.parts import host_words, paged_words
 from planner.show.views.rows import row_files
 from planner.show.views.sure import (
     reached_pairs,
@@ -60,8 +59,10 @@ from planner.show.views.sure import (
 )
 from planner.show.views.told import (
     ends_in,
+    host_words,
     label,
     number_of,
+    paged_words,
     plan_of,
     settings_text,
     share,

@@ -20,8 +20,14 @@ from planner.question.terms import is_of_answers, terms_about
 from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, memory_blocks, sure_blocks
 from planner.show.views.load import start_pairs
-from planner.show.views.parts import electricity_pairs, first
-from planner.show.views.told import label, number_of, token_costs, token_costs_of
+from planner.show.views.told import (
+    electricity_pairs,
+    first,
+    label,
+    number_of,
+    token_costs,
+    token_costs_of,
+)
 from planner.specs.serving import ServingWorkload
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches

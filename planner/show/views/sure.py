@@ -13,8 +13,7 @@ from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
 from planner.optimize.source import Candidates
 from planner.question.terms import glossary, is_of_answers
-from planner.show.views.parts import told_columns
-from planner.show.views.told import Ends, label, limit_label, told, told_alike
+from planner.show.views.told import Ends, label, limit_label, told, told_alike, told_columns
 from planner.workloads.base import Wording
 from planner.workloads.plan import Plan
 
