@@ -188,11 +188,13 @@ class LaunchFile:
         most = count_in(found.values.get("max_model_len"))
         if not 1 < most < len(LENGTHS) * _USUAL_LENGTH:
             return found
-        known = {name: count_in({**found.values, **self.asked}.get(name)) for name in LENGTHS}
+        told = {**found.values, **self.asked}
+        known = {name: count_in(told.get(name)) for name in LENGTHS}
+        is_told = {name: told.get(name) is not None for name in LENGTHS}  # or 0: no answer
         shorter = {
-            name: min(most - other, _USUAL_LENGTH) if other else most // 2
-            for name, other in zip(LENGTHS, reversed(known.values()), strict=True)
-            if not known[name] and other < most
+            name: min(most - known[other], _USUAL_LENGTH) if is_told[other] else most // 2
+            for name, other in zip(LENGTHS, reversed(LENGTHS), strict=True)
+            if not is_told[name] and known[other] < most
         }
         why = f"no request is longer than {most:,} tokens"
         return replace(

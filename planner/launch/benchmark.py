@@ -308,14 +308,14 @@ def serving_benchmark(
 ) -> tuple[str, ...]:
     """The command, word by word and unquoted, that offers an engine a load and measures it.
 
-    ``input_tokens`` and ``output_tokens`` are those of a request [tokens], ``request_rate`` is
-    that of Poisson arrivals [1/s], ``concurrency`` the number of clients that wait for their
-    answers; with both, at most so many requests are under way. ``prefix_cache_hit_rate`` is the
-    share of the prompt that all requests have in common. ``input_variation`` and
-    ``output_variation``: standard deviations of the lengths over their means [1], as near as the
-    tool draws them (`length_notes`). Engines without a tool of their own are
-    measured by aiperf over the OpenAI interface, which writes to a folder, ``result_file`` without
-    its ending.
+    ``input_tokens`` and ``output_tokens`` are those of a request [tokens]; with 0 of these it is
+    embedded, which vLLM's tool asks any engine for. ``request_rate`` is that of Poisson arrivals
+    [1/s], ``concurrency`` the number of clients that wait for their answers; with both, at most so
+    many requests are under way. ``prefix_cache_hit_rate`` is the share of the prompt that all
+    requests have in common. ``input_variation`` and ``output_variation``: standard deviations of
+    the lengths over their means [1], as near as the tool draws them (`length_notes`). Engines
+    without a tool of their own are measured by aiperf over the OpenAI interface, which writes to a
+    folder, ``result_file`` without its ending.
 
     Raises
     ------
@@ -326,7 +326,8 @@ def serving_benchmark(
     given = [one for one in (request_rate, concurrency) if one is not None]
     if not given:
         raise LaunchError("A benchmark of serving needs a request rate or a concurrency.")
-    if not all(math.isfinite(length) and length >= 1 for length in lengths):
+    embeds = output_tokens == 0
+    if not all(math.isfinite(length) and length >= 1 for length in lengths[: 2 - embeds]):
         raise LaunchError(f"A benchmark needs tokens of prompts and answers, not {lengths}.")
     if not all(math.isfinite(one) and one > 0 for one in given):
         raise LaunchError("The rate and the concurrency of a benchmark must be above 0.")
@@ -350,7 +351,7 @@ def serving_benchmark(
         input_variation=input_variation,
         output_variation=output_variation,
     )
-    return tuple(_TOOLS.get(engine.lower(), _aiperf)(load))
+    return tuple((_embeddings if embeds else _TOOLS.get(engine.lower(), _aiperf))(load))
 
 
 def _vllm(load: Load) -> Iterator[str]:
@@ -363,6 +364,18 @@ def _vllm(load: Load) -> Iterator[str]:
     yield from ("--num-warmups", str(load.warmup))
     yield from _arrivals(load)
     yield from _saved_json(load)
+
+
+def _embeddings(load: Load) -> Iterator[str]:
+    yield from ("vllm", "bench", "serve", "--backend", "openai-embeddings")
+    yield from ("--base-url", load.url, "--endpoint", "/v1/embeddings", "--model", load.model)
+    yield from ("--dataset-name", "random", "--seed", "1")
+    yield from ("--random-prefix-len", str(load.prefix_tokens))
+    yield from ("--random-input-len", str(load.random_tokens))
+    yield from ("--random-range-ratio", f"{half_width(load.random_variation):g}")
+    yield from _arrivals(load)
+    yield from ("--percentile-metrics", "e2el", "--metric-percentiles", _PERCENTILES)
+    yield from ("--save-result", "--result-filename", load.result_file)
 
 
 def _tensorrt_llm(load: Load) -> Iterator[str]:

@@ -325,6 +325,7 @@ def common_quantities(worker: Worker) -> Words:
         "max_loras": job["max_loras"],
         "num_nodes": worker.num_nodes,
         "pool": worker.name,
+        "output_tokens": None if int(job["output_tokens"]) else 0,
     }
 
 

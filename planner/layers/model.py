@@ -171,6 +171,19 @@ class Layer:
         return tuple(map(_together, sums.values()))
 
     @cached_property
+    def widest(self) -> int:
+        """Most numbers per token that it has at once between its matrices."""
+        inner = [op for op in self.of(Product) if op.holder is Holder.FEED_FORWARD]
+        widths = [op.columns.whole for op in inner if op.split is Split.COLUMNS]
+        if core := self.core:
+            widths.append((core.heads + 2 * core.key_value_heads) * core.qk_dim)
+        if scan := self.scan:
+            widths.append(scan.projected)
+        if experts := self.experts:
+            widths.append(2 * experts.width * experts.per_token)
+        return max(widths)
+
+    @cached_property
     def num_matrices(self) -> tuple[int, int]:
         """Matrices of a checkpoint that may be quantized: outside the feed-forward, and in it."""
         counts = [0, 0]

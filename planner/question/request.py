@@ -111,6 +111,7 @@ class Request:
     precompute_ref_log_probs: bool = False
     images_per_sample: float | None = None
     tokens_per_image: int | None = None
+    image_size: str | None = None
     freeze_vision_tower: bool | None = None
     padding: str | None = None
     mean_sample_length: int | None = None

@@ -254,6 +254,13 @@ class Term:
         return float(self.default) if self.type in ("share", "number") else int(self.default)
 
 
+@cache
+def is_of_answers(column: str) -> bool:
+    """Whether a column tells of generated tokens, which prompts that are embedded have none of."""
+    term = term_of_column(column)
+    return term is not None and "answer" in term.kind
+
+
 def percentile_of(name: str) -> tuple[str, float] | None:
     """Of a percentile of a quantity over the requests, that quantity and the share of them.
 

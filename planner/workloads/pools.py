@@ -52,6 +52,7 @@ from planner.workloads.deployments import (
     asked,
     cache_of,
     fit_probability,
+    image_columns,
     memory_columns,
     needed_memory,
     parameter_columns,
@@ -409,6 +410,12 @@ class PoolDeployments(Deployments):
             "transfer_time_s": floats(self.pools.transfer_time, shape),
             **self.promised(),
             "utilization": floats(self.load, shape),
+            **image_columns(
+                self.prefill.setting,
+                self.prefill.configurations,
+                self.request_rate / c.prefill_replicas,
+                shape,
+            ),
             **memory_columns(
                 self.decode.setting, self.decode.memory, self.decode.configurations, shape
             ),

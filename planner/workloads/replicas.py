@@ -45,6 +45,7 @@ from planner.workloads.deployments import (
     asked,
     cache_of,
     fit_probability,
+    image_columns,
     memory_columns,
     needed_memory,
     parameter_columns,
@@ -287,7 +288,10 @@ class Replicas(Deployments):
 
     @property
     def prompt_price(self) -> FloatArray:
-        """The price of all GPUs for the share of their time that computes prompts [USD/s]."""
+        """The price of all GPUs for the share of their time that computes prompts [USD/s]; all of
+        it where there is nothing else to pay."""
+        if self.setting.workload.embeds:
+            return self.promises.price
         return self.promises.price * self.estimate.served.utilization
 
     @property
@@ -308,5 +312,6 @@ class Replicas(Deployments):
             **repeated(dict.fromkeys((*without, "transfer_time_s")), shape),
             **self.promised(),
             "utilization": floats(estimate.served.utilization, shape),
+            **image_columns(self.setting, c, estimate.served.request_rate, shape),
             **memory_columns(self.setting, estimate.memory, c, shape),
         }

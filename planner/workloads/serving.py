@@ -90,6 +90,8 @@ def inference_steps(candidates: Candidates) -> dict[str, InferenceStep]:
         prompt = _prompt_step(workers.setting, workers.configurations)
     else:
         raise TypeError(f"{candidates!r} does not serve.")
+    if candidates.setting.workload.embeds:
+        return {"prefill": prompt}
     return {"prefill": prompt, "decode": decode_step(candidates)}
 
 
@@ -134,7 +136,8 @@ _DEGREES = {
 def requests(setting: ServingSetting) -> list[str]:
     """What is asked: the requests, in a line."""
     work = setting.workload
-    words = [f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out"]
+    answer = "embedded or scored" if work.embeds else f"{work.output_tokens:,} out"
+    words = [f"{work.input_tokens:,} tokens in, {answer}"]
     if work.input_variation or work.output_variation:
         varied = f"{100 * work.input_variation:g} % and {100 * work.output_variation:g} %"
         words.append(f"lengths vary by {varied}")
@@ -269,6 +272,7 @@ BATCH_WORDS = replace(
 _MOST_CONCURRENT = 4096
 _FRONT = ("throughput_per_gpu", "interactivity")
 _OF_LOAD = ("capacity_per_gpu", "interactivity")
+_OF_PROMPTS = ("prompt_throughput_per_gpu", "request_latency")
 _SIZING = ("num_gpus", "request_latency")
 # Nobody pays ten times as much for what is left to gain there.
 _TIMES_THE_BEST = 10.0
@@ -282,7 +286,9 @@ def _sources(scene: Scene) -> list[Source]:
     request = scene.question.request
     _check_streams(scene)
     modes = _modes(request)
-    if not scene.profile.scheduler.continuous:
+    if scene.question.work.embeds:
+        modes = _without_answers(scene, modes)
+    elif not scene.profile.scheduler.continuous:
         modes = _without_pools(scene, modes)
     settings = dict(request.settings)
     of_pools = {name: settings.pop(name) for name in terms_of("serve", "pool") if name in settings}
@@ -446,6 +452,21 @@ def _without_pools(scene: Scene, modes: Sequence[str]) -> list[str]:
     return [AGGREGATED]
 
 
+def _without_answers(scene: Scene, modes: Sequence[str]) -> list[str]:
+    """Replicas alone: no worker has anything to decode."""
+    if not scene.profile.embeddings:
+        raise SearchSpaceError(
+            f"{scene.profile.name} embeds and scores no prompts: name an engine that does (vllm, "
+            "sglang)."
+        )
+    if AGGREGATED not in modes:
+        raise SearchSpaceError(
+            "Prompts that are embedded or scored have no answer to decode: leave out --mode "
+            "disaggregated."
+        )
+    return [AGGREGATED]
+
+
 def _check_kernels(scene: Scene, place: Place) -> None:
     """Refuse a GPU for which the engine has no kernels."""
     gpu, engine = place.machine.gpu, scene.profile
@@ -475,6 +496,8 @@ def _modes(request: Request) -> list[str]:
 
 
 def _objectives(question: Question) -> tuple[str, ...]:
+    if question.work.embeds and (question.counts or question.request.space == SINGLE):
+        return _OF_PROMPTS
     if question.request.space == SINGLE:
         return _FRONT
     if not question.counts:
@@ -510,7 +533,11 @@ def _furthest(question: Question) -> float:
 def _assumed(question: Question) -> dict[str, float]:
     """Of a search the limits of the table; one configuration is judged as it is."""
     request = question.request
-    return {} if request.space == SINGLE else assumed_limits("serve", request.constraints)
+    if request.space == SINGLE:
+        return {}
+    limits = assumed_limits("serve", request.constraints)
+    others = terms_of("serve", "answer") if question.work.embeds else {}
+    return {name: bound for name, bound in limits.items() if name not in others}
 
 
 def _settled(source: Source) -> dict[str, Value]:
@@ -568,7 +595,9 @@ SERVE = Workload(
     ties=(*terms_about("throughput", "serve"), "num_gpus"),
     timed=serving_steps,
     lengths=_LENGTHS,
-    suits=lambda _, engine: engine.scheduler.serves,
+    suits=lambda question, engine: (
+        engine.scheduler.serves and (engine.embeddings or not question.work.embeds)
+    ),
 )
 
 INFERENCE = Workload(

@@ -67,7 +67,8 @@ class Served:
 
     def request_latency(self, output_tokens: Numeric) -> FloatArray:
         """Seconds from arrival to the last token."""
-        return self.time_to_first_token + (output_tokens - 1) * self.time_per_output_token
+        later = np.maximum(output_tokens - 1, 0)
+        return self.time_to_first_token + later * self.time_per_output_token
 
 
 _PROMPT_ROUNDS = 2

@@ -127,8 +127,8 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
         group.num_hidden_layers * _of_latent(layer_of(model, group), t, kept)
         for group in model.layer_groups
     )
-    logits = counts.logits or counts.embedding * int(model.tie_word_embeddings)
-    embedding = 0 if model.tie_word_embeddings else counts.embedding
+    logits = counts.logits or counts.embedding * int(model.ties_head)
+    embedding = 0 if model.ties_head else counts.embedding
     small = sum(number * (layer.router + layer.norms) for number, layer in groups)
     return WeightBytes(
         attention=(attention * kept / t + latent) * uneven,

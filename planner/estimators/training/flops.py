@@ -111,9 +111,10 @@ def _tower_flops_per_token(setting: Setting) -> float:
         return 0.0
     each = work.tokens_per_image or tower.tokens_per_image
     patches = each * tower.patches_per_token
+    seen = round(patches / tower.tiles(each))
     encoder = tower_parameters(tower) - tower.projector_parameters
     scores = sum(
-        group.num_hidden_layers * _core_flops_per_token(tower_layer(tower, group), patches)
+        group.num_hidden_layers * _core_flops_per_token(tower_layer(tower, group), seen)
         for group in tower.layer_groups
     )
     forward = patches * (2.0 * encoder + scores) + each * 2.0 * tower.projector_parameters

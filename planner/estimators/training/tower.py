@@ -55,7 +55,8 @@ def _encoder(tower: VisionTower) -> ModelSpec:
 
 @record(kw_only=True)
 class TowerShare:
-    """The images of a micro-batch on one GPU: as patches before the projector, tokens after it."""
+    """The images of a micro-batch on one GPU, or tiles of them: patches before the projector,
+    tokens after it."""
 
     tower: VisionTower
     share: Share
@@ -69,11 +70,13 @@ class TowerShare:
         if tower is None or not work.images_per_sample:
             return None
         sequences = work.sequences_per_sample * c.micro_batch_size
+        each = work.tokens_per_image or tower.tokens_per_image
+        tiles = tower.tiles(each)
         return cls(
             tower=tower,
             share=share,
-            images=np.asarray(work.images_per_sample * sequences),
-            tokens_per_image=work.tokens_per_image or tower.tokens_per_image,
+            images=np.asarray(work.images_per_sample * sequences * tiles),
+            tokens_per_image=round(each / tiles),
         )
 
     @cached_property
