@@ -17,6 +17,7 @@ from planner.estimators.ideal import ideal_hardware, with_compute_share, with_li
 from planner.estimators.machine import Machine
 from planner.estimators.ownership import assumed_figures, owned
 from planner.question.request import Request
+from planner.question.terms import terms_of
 from planner.specs.cache import kept
 from planner.specs.catalogue import default_cluster
 from planner.specs.efficiency import is_assumed
@@ -48,7 +49,8 @@ def reliability_of(request: Request, notes: Notes) -> ReliabilitySpec:
     SpecError
         They are unknown or faulty.
     """
-    if request.workload != "train" or (request.ideal and request.reliability is None):
+    is_asked = "reliability" in terms_of(request.workload, "question")
+    if not is_asked or (request.ideal and request.reliability is None):
         return IDEAL
     if request.reliability is None:
         notes.defaults["reliability"] = f"{DEFAULT} (default)"
