@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from planner.configurations.enumerate import AXES
+from planner.configurations.rl import RlConfigurations
 from planner.configurations.table import (
     PoolConfigurations,
     ServingConfigurations,
@@ -30,7 +31,11 @@ from planner.workloads.replicas import Replicas
 from planner.workloads.training_runs import TrainingRuns
 
 PACKAGE = Path(__file__).parents[1] / "planner"
-TABLES = {"train": TrainingConfigurations, "serve": ServingConfigurations}
+TABLES = {
+    "train": TrainingConfigurations,
+    "serve": ServingConfigurations,
+    "rl": RlConfigurations,
+}
 KINDS = {"parameter", "derived", "pool", "question", "operator"}
 KINDS |= {"result", "limit", "objective", "answer"}
 CANDIDATES = {

@@ -24,6 +24,7 @@ from planner.estimators.machine import Machine
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
+from planner.specs.rollouts import RlWork
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
 from planner.specs.workload import TrainingWorkload
@@ -127,7 +128,7 @@ class Setting(Protocol):
     def profile(self) -> FrameworkProfile | EngineProfile: ...
 
     @property
-    def workload(self) -> TrainingWorkload | ServingWorkload: ...
+    def workload(self) -> TrainingWorkload | ServingWorkload | RlWork: ...
 
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 

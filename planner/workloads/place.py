@@ -21,7 +21,7 @@ from planner.estimators.ownership import assumed_figures, owned, pue_figure
 from planner.estimators.power import power_range
 from planner.formulas.power import range_of_product
 from planner.question.request import Request
-from planner.question.terms import terms_about
+from planner.question.terms import terms_about, terms_of
 from planner.specs.cache import kept
 from planner.specs.catalogue import default_cluster
 from planner.specs.gpu import ClusterSpec, GpuSpec, is_assumed
@@ -180,7 +180,8 @@ def reliability_of(request: Request, notes: Notes) -> ReliabilitySpec:
     SpecError
         They are unknown or faulty.
     """
-    if request.workload != "train" or (request.ideal and request.reliability is None):
+    is_asked = "reliability" in terms_of(request.workload, "question")
+    if not is_asked or (request.ideal and request.reliability is None):
         return IDEAL
     if request.reliability is None:
         notes.defaults["reliability"] = f"{DEFAULT} (default)"

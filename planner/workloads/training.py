@@ -380,6 +380,8 @@ def _flops_efficiency(
 
 def _suits(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
     """Whether a framework is one for what is trained."""
+    if framework.rollouts is not None:
+        return False
     if work.has_virtual_tokens:
         return framework.virtual_tokens
     return framework.adapters if work.is_frozen else framework.whole_models
