@@ -140,6 +140,15 @@ class Request:
     num_requests: int | None = None
     prefix_cache_hit_rate: float = 0.0
     shared_prefix_tokens: int = 0
+    turns: int | None = None
+    tool_calls: int = 0
+    think_time: float | None = None
+    think_variation: float = 1.0
+    tool_time: float | None = None
+    tool_variation: float = 1.0
+    router: str = "random"
+    host_cache: float = 0.0
+    disk_cache: float = 0.0
     draft_tokens: int | tuple[int, ...] = 0
     acceptance_rate: float | None = None
     draft_cost: float = 0.0

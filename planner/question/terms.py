@@ -70,6 +70,7 @@ texts are made from it. Its columns:
     - ``samples`` that do not fill sequences; ``low_rank``, ``of_adapter``: of adapters;
       ``variation`` of lengths; ``loads``: what requests share; ``offloading`` of weights and
       cache; ``message``: between GPUs
+    - ``session`` of requests whose contexts grow; ``reuse``: what is found of earlier prompts
 ``needs``
     of a question, the one without which it does nothing
 ``tells``

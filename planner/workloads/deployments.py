@@ -25,7 +25,7 @@ from planner.estimators.inference.memory import (
     sequence_bytes,
 )
 from planner.estimators.inference.serving import cached_tokens
-from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.inference.tower import images_time
 from planner.estimators.inference.waits import Offered
 from planner.estimators.power import PowerDraw
@@ -481,6 +481,14 @@ def memory_columns(
         "host_memory_gib": floats(memory.host / GIB, shape),
         **dict(zip(columns_about("cache"), cache, strict=True)),
     }
+
+
+def reuse_columns(prefixes: Prefixes | None, shape: tuple[int, ...]) -> Columns:
+    """What is found of earlier prompts, and how long it is kept; nothing where nothing tells."""
+    if prefixes is None:
+        return {}
+    found = results(terms_about("reuse"), prefixes)
+    return {name: floats(value, shape) for name, value in found.items()}
 
 
 def needed_memory(

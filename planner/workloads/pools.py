@@ -24,7 +24,6 @@ from planner.estimators.inference.disaggregated import (
     PrefillWorkers,
     cache_transfer_time,
     disaggregated_run,
-    prefill_workers,
     requests_at_rate,
     token_time_at_rate,
 )
@@ -56,6 +55,7 @@ from planner.workloads.deployments import (
     memory_columns,
     needed_memory,
     parameter_columns,
+    reuse_columns,
 )
 from planner.workloads.place import serving_confidence
 from planner.workloads.pool_search import PoolSpace, headroom, pairs
@@ -120,7 +120,7 @@ class PoolSource(Source):
     ) -> PoolDeployments:
         """Predictions of every configuration."""
         c = configurations
-        prefill = prefill_workers(self.space.prefill_setting, c.prefill, inside_fabric=False)
+        prefill = self.space.prefilling(c.prefill, c.prefill_replicas)
         decode = self.space.decoding(c.decode)
         codes = np.where(prefill.rejected_by > 0, prefill.rejected_by, decode.rejected_by)
         numbers = c.prefill_replicas, c.replicas
@@ -240,6 +240,11 @@ class PoolDeployments(Deployments):
     decode: DecodeWorkers
     pools: Pools
     run: DisaggregatedRun
+
+    @property
+    def setting(self) -> ServingSetting:
+        """That of the decode workers, with what the others find of earlier prompts."""
+        return replace(self.source.setting, prefixes=self.prefill.prefixes)
 
     def moved(self, source: PoolSource) -> PoolDeployments:
         """The same pools on other terms: no prediction depends on them."""
@@ -394,7 +399,8 @@ class PoolDeployments(Deployments):
     @property
     def prefix_share(self) -> FloatArray:
         """Share of the prompts' time that cached tokens add."""
-        return prefix_share(self.source.space.prefill_setting, self.prefill.configurations)
+        setting = replace(self.source.space.prefill_setting, prefixes=self.prefill.prefixes)
+        return prefix_share(setting, self.prefill.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, both kinds of workers, promises at the load, the decoders' memory."""
@@ -416,6 +422,7 @@ class PoolDeployments(Deployments):
                 self.request_rate / c.prefill_replicas,
                 shape,
             ),
+            **reuse_columns(self.prefill.prefixes, shape),
             **memory_columns(
                 self.decode.setting, self.decode.memory, self.decode.configurations, shape
             ),
