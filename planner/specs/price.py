@@ -56,7 +56,7 @@ DIMENSIONS = {
 }
 """The quantities and what they are; the building's PUE is that of `planner.specs.power`."""
 
-_TABLE = (
+_OWNERSHIP_TABLE = (
     Column("quantity", one_of(DIMENSIONS), needed=True),
     Column("gpu"),
     Column("value", number, needed=True),
@@ -131,7 +131,7 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], Figure]:
     SpecError
         With one line per fault: file, line, what is wrong.
     """
-    found = records(path, _TABLE, _figure, once=("quantity", "gpu"))
+    found = records(path, _OWNERSHIP_TABLE, _figure, once=("quantity", "gpu"))
     prices = [(key, figure) for key, figure in found if key[0] in PRICES]
     ages = are_old([figure.date for _, figure in prices])
     dated_prices = zip(prices, ages, strict=True)
