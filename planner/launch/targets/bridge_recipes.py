@@ -16,7 +16,7 @@ from planner.documents.shell.text import Given, stated
 from planner.launch.launchers.world import gpu_called
 from planner.launch.option_table import shipped_rows
 
-SCRIPTS = ("run_script.py", "setup_experiment.py", "custom_setup_experiment.py")
+_RECIPES_SCRIPTS = ("run_script.py", "setup_experiment.py", "custom_setup_experiment.py")
 _MODEL, _GPU, _FORMAT, _GPUS, _TASK = (
     ("--model_recipe_name", "-mr"),
     ("--gpu", "-g"),
@@ -24,12 +24,12 @@ _MODEL, _GPU, _FORMAT, _GPUS, _TASK = (
     ("--num_gpus", "-ng"),
     ("--task",),
 )
-OPTIONS = frozenset(
+_RECIPES_OPTIONS = frozenset(
     (*_MODEL, *_GPU, *_FORMAT, *_GPUS, *_TASK, "--model_family_name", "-m", "--gpus_per_node",
      "-gn", "--config_variant", "-cv", "--model_name", "--model_size", "-s", "--fp8_recipe")
 )  # fmt: skip
 """Their own names, beside short ones of arguments of Megatron-LM."""
-IGNORED = frozenset(
+_RECIPES_IGNORED = frozenset(
     ("--container_image", "-i", "--offline", "--account", "-a", "--partition", "-p", "--log_dir",
      "--time_limit", "-t", "--packager", "--hf_token", "--custom_mounts", "-cm", "--enable_vboost",
      "--cuda_graph_impl", "--cuda_graph_scope", "--list_config_variants", "--detach", "--data",
@@ -62,7 +62,7 @@ def _shipped() -> Mapping[tuple[str, str], Mapping[int, Mapping[str, str]]]:
     return found
 
 
-def model_of(given: Mapping[str, Given]) -> str | None:
+def _model_of(given: Mapping[str, Given]) -> str | None:
     """The model of a performance script, in its earlier options too."""
     if (name := _told(given, *_MODEL)) is not None:
         return name
@@ -70,12 +70,12 @@ def model_of(given: Mapping[str, Given]) -> str | None:
     return f"{family}_{size}" if family and size else None
 
 
-def recipe_of(given: Mapping[str, Given], gpu: str | None) -> Recipe | None:
+def _recipe_of(given: Mapping[str, Given], gpu: str | None) -> Recipe | None:
     """The recipe that options choose, for a GPU that is known otherwise where they tell none.
 
     None where they are of another program, or no recipe is of what they name.
     """
-    model, kind = model_of(given), _told(given, *_GPU)
+    model, kind = _model_of(given), _told(given, *_GPU)
     word = kind or (gpu or "").partition("-")[0]
     if model is None or not word:
         return None

@@ -36,7 +36,15 @@ from planner.launch.target import (
     override,
     overrides,
 )
-from planner.launch.targets import bridge_recipes, megatron_lm, paddlenlp
+from planner.launch.targets import megatron_lm, paddlenlp
+from planner.launch.targets.bridge_recipes import (
+    _RECIPES_IGNORED,
+    _RECIPES_OPTIONS,
+    _RECIPES_SCRIPTS,
+    Recipe,
+    _model_of,
+    _recipe_of,
+)
 from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
 from planner.launch.understood import Answers, Found, Reading, gpus_of
@@ -49,7 +57,7 @@ _PROGRAMS = (
     "run_recipe.py",
     "run_pretrain.py",
     "run_finetune.py",
-    *bridge_recipes.SCRIPTS,
+    *_RECIPES_SCRIPTS,
 )
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
@@ -97,7 +105,7 @@ def answers(reading: Reading) -> Answers:
     found = reading.found
     every = (*found.options.values(), *found.unknown)
     own = {each.option: _with_defaults(each) for each in every}
-    recipe = bridge_recipes.recipe_of(own, found.world.gpu)
+    recipe = _recipe_of(own, found.world.gpu)
     given = own if recipe is None else _by_recipe(own, recipe, gpus_of(found.world))
     table = OptionTable.load("megatron-lm")
     translated = _translated(given, {row.option for row in table.rows if row.text == FLAG})
@@ -125,9 +133,7 @@ def answers(reading: Reading) -> Answers:
     return _completed(replace(read, values=values), given, model, told)
 
 
-def _by_recipe(
-    own: Mapping[str, Given], recipe: bridge_recipes.Recipe, num_gpus: int | None
-) -> dict[str, Given]:
+def _by_recipe(own: Mapping[str, Given], recipe: Recipe, num_gpus: int | None) -> dict[str, Given]:
     """Options with those of a recipe that they leave as they are.
 
     A batch grows with the GPUs, sequences are split where tensors are, and a layout of layers is
@@ -215,7 +221,7 @@ def _ignored(given: Mapping[str, Given]) -> frozenset[str]:
     """Keys of Primus that are its own, or arguments of Megatron-LM in its spelling."""
     keys = [name for name in given if name.startswith(_PRIMUS)]
     if not keys:
-        return frozenset(given) & bridge_recipes.IGNORED
+        return frozenset(given) & _RECIPES_IGNORED
     known = Accepted.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
     arguments = (name for name in keys if known.find(_dashed(_key(name))) is not None)
     return frozenset((*arguments, *(name for name in _OF_PRIMUS if name in given)))
@@ -232,7 +238,7 @@ def _is_used(name: str, given: Given) -> bool:
     options = OptionTable.load("megatron-lm").options
     if (
         name in _NAMING
-        or name in bridge_recipes.OPTIONS
+        or name in _RECIPES_OPTIONS
         or (name.startswith(_PRIMUS) and _dashed(_key(name)) in options)
     ):
         return True
@@ -340,7 +346,7 @@ def _model(reading: Reading, given: Mapping[str, Given]) -> tuple[str | None, st
         if before.endswith(PROGRAM) and after != SHAPE:
             return after, ""
     names = ("--recipe", "--model", "--factory", "-m", f"{_PRIMUS}model")
-    named = bridge_recipes.model_of(given) or next(
+    named = _model_of(given) or next(
         (_text(given[name]) for name in names if _text(given.get(name))), None
     )
     if named is None:
