@@ -31,7 +31,7 @@ class StageParameters:
     """Parameters on one GPU: those every data-parallel rank has, and routed experts.
 
     ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of
-    `planner.estimators.training.stages.StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
+    `StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
     layer of each group, ``end`` the embedding or logits matrix. ``is_first`` and
     ``is_last`` tell where embedding and logits stand. ZeRO shards over ``dense_group`` and
     ``expert_group``; ranks of ``dense_replicas`` and ``expert_replicas`` hold the same shard.
