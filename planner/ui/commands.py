@@ -18,10 +18,9 @@ from planner.decide.improve import recommended_change
 from planner.decide.sizing.size import contracts_given, size_all, tasks_of
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS
-from planner.launch.assumed import LaunchFile
+from planner.launch.assumed import LaunchFile, as_started, changes_of, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
-from planner.launch.judge import as_started, changes_of, full_row, judged
 from planner.launch.targets import target_of
 from planner.launch.write import launch_of, translated, with_profiles
 from planner.optimize.exhaustive import exhaustive_search
