@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
-from planner.launch.heading import environment_of, fabric
 from planner.launch.job import Job
 from planner.launch.target import Process
 from planner.launch.targets import target_of
+from planner.launch.write import environment_of, fabric
 from planner.question.request import Request
 
 PROCESS = Process(name="train", arguments=(), num_nodes=1, gpus_per_node=8)

@@ -9,7 +9,6 @@ from planner.base.records import record
 from planner.documents.shell import Script, Word, read_shell
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
-from planner.launch.heading import WRITTEN
 from planner.launch.launchers.fronts import NAMES, fronted
 from planner.launch.launchers.peel import Peeled, peeled
 from planner.launch.launchers.world import (
@@ -19,6 +18,7 @@ from planner.launch.launchers.world import (
     world_of,
 )
 from planner.launch.understood import World
+from planner.launch.write import WRITTEN
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip

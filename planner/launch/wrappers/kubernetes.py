@@ -11,7 +11,6 @@ from dataclasses import replace
 from planner.documents.shell.text import shell_word
 from planner.documents.writing import documents
 from planner.errors import LaunchError
-from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
 from planner.launch.target import Argument, Draft, File, Process, Target, Value, Variable, filled
 from planner.launch.wrappers.script import (
@@ -29,6 +28,7 @@ from planner.launch.wrappers.script import (
     runs_by_rank,
     uses,
 )
+from planner.launch.write import environment_of, heading, variables_of
 
 FOLDER = "/launch"
 """Where the files beside the commands are mounted."""

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from planner.base.records import record
 from planner.documents.shell.text import shell_word
 from planner.errors import LaunchError
-from planner.launch.heading import (
+from planner.launch.job import Job
+from planner.launch.target import Argument, Draft, File, Process, Target, Value, Variable, filled
+from planner.launch.write import (
     Assumed,
     comment,
     environment_of,
@@ -15,8 +17,6 @@ from planner.launch.heading import (
     one_line,
     variables_of,
 )
-from planner.launch.job import Job
-from planner.launch.target import Argument, Draft, File, Process, Target, Value, Variable, filled
 
 MASTER_PORT = 29500
 """The rendezvous of processes on several nodes: the usual port of PyTorch."""

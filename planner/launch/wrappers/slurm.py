@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from planner.base.text import duration
 from planner.base.units import DAY, HOUR
 from planner.launch.benchmark import STEPS
-from planner.launch.heading import environment_of, heading, variables_of
 from planner.launch.job import Job
 from planner.launch.launchers import GPUS_OF_COPY
 from planner.launch.target import Draft, File, Process, Target, Value, filled
@@ -31,6 +30,7 @@ from planner.launch.wrappers.script import (
     uses,
     visible_gpus,
 )
+from planner.launch.write import environment_of, heading, variables_of
 
 _ALL_CPUS = '--cpus-per-task="$SLURM_CPUS_ON_NODE"'
 _ALSO = (
