@@ -1,6 +1,9 @@
-"""``planner ui`` and ``planner mcp``: the questions in a browser, and of assistants."""
+"""``planner report``, ``planner ui``, ``planner mcp``: pages in a file, a browser, an assistant."""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 import typer
 
@@ -42,3 +45,40 @@ def mcp(given: options.Given) -> None:
 
 def _workers(given: options.Given) -> dict[str, int]:
     return {} if given["workers"] is None else {"workers": given["workers"]}
+
+
+@options.own("report")
+def report(given: options.Given) -> None:
+    """Write a result as one page: the answer, alternatives, the front, sources."""
+    from planner.base.files import check_path
+    from planner.errors import SearchSpaceError
+    from planner.pages.read import page_of
+    from planner.show.html import markdown as as_markdown
+    from planner.show.html import page_html
+
+    output, markdown, result = given["output"], given["markdown"], given["result"]
+    targets = [path for path in (output, markdown) if path is not None]
+    if not targets:
+        raise SearchSpaceError("Give --output FILE.html, --markdown FILE.md, or both.")
+    if len({*targets}) < len(targets):
+        raise SearchSpaceError(f"--output and --markdown both name {output}: give two files.")
+    for path in targets:
+        check_path(path)
+        if os.path.exists(result) and os.path.realpath(path) == os.path.realpath(result):
+            raise SearchSpaceError(f"{path}: is the result itself; give another file.")
+    if output is not None:
+        require_installed("Pages need", "report", "jinja2")
+    page = page_of(result, given["specs"])
+    if output is not None:
+        _write(output, page_html(page), given["quiet"])
+    if markdown is not None:
+        _write(markdown, as_markdown(page), given["quiet"])
+
+
+def _write(path: Path, words: str, quiet: bool) -> None:
+    from planner.base.files import STDOUT, written_whole
+
+    with written_whole(path) as file:
+        file.write(words)
+    if path != STDOUT and not quiet:
+        typer.echo(f"Written: {path}", err=True)
