@@ -46,7 +46,7 @@ COMMANDS = {
 """What the list of commands says of each."""
 _MODULES = {
     "calibrate": "validate", "max-batch": "max_batch", "max-length": "max_batch",
-    "mcp": "ui",
+    "mcp": "ui", "report": "ui",
     "operators": "explain",
 }  # fmt: skip
 

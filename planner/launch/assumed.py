@@ -32,7 +32,6 @@ from planner.workloads.base import Evaluation
 from planner.workloads.given import Said
 from planner.workloads.plan import Plan, evaluated, one_configuration
 
-_DIAGNOSES = "out_of_memory"
 _CAP = "concurrency"
 
 
@@ -137,7 +136,7 @@ def _most_that_fit(request: Request, cap: int, near: Value) -> int | None:
 
 def _lacks_room(found: Evaluation) -> bool:
     """Whether not all requests find room at once."""
-    return found.rejected_by == _DIAGNOSES or found.candidates.waits
+    return found.rejected_by == _OUT or found.candidates.waits
 
 
 def _with_cap(request: Request, cap: int) -> Request:

@@ -4,7 +4,7 @@ They are read where their templates, and the commands that install or apply them
 helm.sh/docs (topics/charts, chart_template_guide, version 3). A chart's own values go below those
 that the user gives; nothing is fetched, so that the charts it depends on are left out.
 
-A model is described in the words of `LLMConfig` (ray-project/ray 2.50,
+A model of Ray Serve is described in the words of `LLMConfig` (ray-project/ray 2.50,
 python/ray/llm/_internal/serve/core/configs/llm_config.py), here as the call of it that a program
 would have.
 """
