@@ -24,8 +24,7 @@ from planner.show.html import environment, static, style
 from planner.show.page import PICTURES
 from planner.ui.form import choices, groups_of, sliders_of
 from planner.ui.guard import Guard, Limits, Refused
-from planner.ui.kept import Kept, Uploads, Watched
-from planner.ui.pool import Answer, Job, Made, Pool
+from planner.ui.pool import Answer, Job, Kept, Made, Pool, Uploads, Watched
 from planner.ui.question import (
     COMMANDS,
     SUMMARIES,

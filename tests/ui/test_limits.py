@@ -15,8 +15,7 @@ from served import OWN_HOST
 from planner.errors import SearchSpaceError
 from planner.ui import pool as pools
 from planner.ui.guard import Limits, Refused
-from planner.ui.kept import Kept
-from planner.ui.pool import Answer, Pool, answer
+from planner.ui.pool import Answer, Kept, Pool, answer
 from planner.ui.question import Question
 
 
