@@ -9,8 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner.documents.shell import Word
-from planner.documents.shell.values import computed
+from planner.documents.shell.values import Word, computed
 from planner.launch.option_table import shipped_rows
 
 _SERVERS = {
