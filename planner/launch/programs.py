@@ -577,7 +577,7 @@ def _of_sagemaker(call: Call) -> Iterator[tuple[int, str]]:
     """The container of a model of SageMaker, which its variables tell.
 
     Those of TGI's container in its entry point: sagemaker-entrypoint.sh of
-    huggingface/text-generation-inference; of LMI's: see `planner.launch.launchers.fronts`.
+    huggingface/text-generation-inference; of LMI's: see `planner.launch.launchers.recipes`.
     """
     own = call.given.get("env") or call.given.get("environment") or {}
     variables = dict(own) if isinstance(own, dict) else {}

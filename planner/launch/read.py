@@ -31,14 +31,15 @@ from planner.launch.charts import applied, chart_around, configs_of, in_chart, i
 from planner.launch.imported import Imported, distinct, imported, joined, pair
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
-from planner.launch.launchers.fronts import (
+from planner.launch.launchers.peel import SCRIPTS
+from planner.launch.launchers.recipes import (
+    entry_of,
     refused,
     served_by_properties,
     served_by_triton,
     started_by_unit,
+    with_arguments,
 )
-from planner.launch.launchers.peel import SCRIPTS
-from planner.launch.launchers.recipes import entry_of, with_arguments
 from planner.launch.launchers.tasks import tasks_of
 from planner.launch.option_table import Accepted
 from planner.launch.programs import (

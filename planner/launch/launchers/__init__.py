@@ -9,8 +9,8 @@ from planner.base.records import record
 from planner.documents.shell import Script, Word, read_shell
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
-from planner.launch.launchers.fronts import NAMES, fronted
 from planner.launch.launchers.peel import Peeled, peeled
+from planner.launch.launchers.recipes import NAMES, fronted
 from planner.launch.launchers.world import (
     conflict_of,
     layer_of_directives,
