@@ -25,7 +25,7 @@ class Request:
 
     Parameters
     ----------
-    workload : ``train``, ``inference`` (one static batch) or ``serve``
+    workload : ``train``, ``inference`` (one static batch), ``serve`` or ``rl``
     model, gpu, cluster, space, framework, engine : name, alias or path of a spec
         Without a cluster, one is made from the GPU's own links; without both, 8-GPU nodes
         of A100-SXM-80GB. A space names its framework or engine; with neither, all current ones that
@@ -111,6 +111,7 @@ class Request:
     precompute_ref_log_probs: bool = False
     images_per_sample: float | None = None
     tokens_per_image: int | None = None
+    image_size: str | None = None
     freeze_vision_tower: bool | None = None
     padding: str | None = None
     mean_sample_length: int | None = None
@@ -160,6 +161,18 @@ class Request:
     max_loras: int | None = None
     draft_method: str | None = None
     draft_steps: int | None = None
+
+    algorithm: str = "grpo"
+    prompts_per_step: int | None = None
+    samples_per_prompt: int | None = None
+    output_cap: int | None = None
+    reference_model: bool | None = None
+    critic: bool | None = None
+    old_logprob: bool = True
+    reward_time: float = 0.0
+    flat_groups: float = 0.0
+    update_epochs: int = 1
+    micro_batch_tokens: int | None = None
 
     def changed(self, **answers: object) -> Request:
         """The question with other values of some fields."""

@@ -173,7 +173,8 @@ Share = Annotated[float, Interval(ge=0, lt=1)]
 
 @checked
 class ServingWorkload:
-    """Requests of ``input_tokens`` that are answered with ``output_tokens``.
+    """Requests of ``input_tokens`` that are answered with ``output_tokens``; 0: what the model
+    makes of their last tokens is the answer, an embedding or a score.
 
     ``request_rate`` [1/s] is that of the whole deployment; without it, clients hold a fixed
     number of requests in flight. ``prefix_cache_hit_rate``: share of the prompt found in the
@@ -202,7 +203,7 @@ class ServingWorkload:
     """
 
     input_tokens: Tokens
-    output_tokens: Tokens
+    output_tokens: Annotated[int, Interval(ge=0, le=100_000_000)]
     request_rate: Annotated[float, Interval(gt=0, lt=1e9)] | None = None
     prefix_cache_hit_rate: Share = 0.0
     shared_prefix_tokens: Annotated[int, Interval(ge=0, le=10**9)] = 0
@@ -231,6 +232,11 @@ class ServingWorkload:
     tokens_per_image: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
 
     @property
+    def embeds(self) -> bool:
+        """Whether prompts are embedded or scored, and nothing is generated."""
+        return self.output_tokens == 0
+
+    @property
     def drafted_in_a_row(self) -> int:
         """Drafted tokens of a step that may all be accepted."""
         return min(self.draft_steps or self.draft_tokens, self.draft_tokens)
@@ -239,6 +245,11 @@ class ServingWorkload:
     def drafts_trees(self) -> bool:
         """Whether more tokens are drafted than one branch has."""
         return self.drafted_in_a_row < self.draft_tokens
+
+
+def embedder_of(model: ModelSpec) -> ModelSpec:
+    """The model without logits: a vector of numbers, or a score, is made of a token's state."""
+    return replace(model, num_labels=model.num_labels or 1)
 
 
 def redundant_experts(

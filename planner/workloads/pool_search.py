@@ -15,8 +15,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.configurations.enumerate import OpenMesh, numbers
-from planner.configurations.serving import ServingConfigurations
-from planner.configurations.table import pick, positions_at
+from planner.configurations.table import ServingConfigurations, pick, positions_at
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     PrefillWorkers,
@@ -26,9 +25,8 @@ from planner.estimators.inference.disaggregated import (
 )
 from planner.estimators.inference.prefixes import Load, in_agreement, prefixes_at
 from planner.estimators.inference.setting import Prefixes, ServingSetting
-from planner.optimize.constraints import Constraint
 from planner.optimize.pareto import pareto_front
-from planner.optimize.problem import Objective
+from planner.optimize.problem import Constraint, Objective
 from planner.question.terms import terms_about
 from planner.workloads.deployments import rounded_up
 from planner.workloads.room import filled

@@ -12,12 +12,11 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
-from planner.configurations.serving import (
+from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.configurations.table import (
     SERVING_NAMES,
     PoolConfigurations,
 )
-from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.estimators.contract import outlay
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     DisaggregatedRun,
@@ -36,10 +35,10 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.ownership import outlay
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
-from planner.optimize.constraints import Constraint
-from planner.optimize.problem import Objective
+from planner.optimize.problem import Constraint, Objective
 from planner.optimize.source import Block, Columns, Need, Source, count_codes
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
@@ -52,12 +51,13 @@ from planner.workloads.deployments import (
     asked,
     cache_of,
     fit_probability,
+    image_columns,
     memory_columns,
     needed_memory,
     parameter_columns,
     reuse_columns,
 )
-from planner.workloads.electricity import serving_confidence
+from planner.workloads.place import serving_confidence
 from planner.workloads.pool_search import PoolSpace, headroom, pairs
 from planner.workloads.simplicity import pool_complexity
 
@@ -416,6 +416,12 @@ class PoolDeployments(Deployments):
             "transfer_time_s": floats(self.pools.transfer_time, shape),
             **self.promised(),
             "utilization": floats(self.load, shape),
+            **image_columns(
+                self.prefill.setting,
+                self.prefill.configurations,
+                self.request_rate / c.prefill_replicas,
+                shape,
+            ),
             **reuse_columns(self.prefill.prefixes, shape),
             **memory_columns(
                 self.decode.setting, self.decode.memory, self.decode.configurations, shape

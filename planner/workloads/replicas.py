@@ -12,9 +12,8 @@ from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.estimators.contract import outlay
+from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.estimate import (
     ServingEstimate,
@@ -32,6 +31,7 @@ from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.prefixes import ROUNDS, Load, in_agreement, prefixes_at
 from planner.estimators.inference.serving import prefix_share
 from planner.estimators.inference.setting import Prefixes, ServingSetting
+from planner.estimators.ownership import outlay
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.source import Columns, Need, Source, possible_mesh
@@ -46,13 +46,14 @@ from planner.workloads.deployments import (
     asked,
     cache_of,
     fit_probability,
+    image_columns,
     memory_columns,
     needed_memory,
     parameter_columns,
     reuse_columns,
     rounded_up,
 )
-from planner.workloads.electricity import serving_confidence
+from planner.workloads.place import serving_confidence
 from planner.workloads.room import filled
 from planner.workloads.serving_space import spans_nodes
 from planner.workloads.simplicity import replica_complexity
@@ -324,7 +325,10 @@ class Replicas(Deployments):
 
     @property
     def prompt_price(self) -> FloatArray:
-        """The price of all GPUs for the share of their time that computes prompts [USD/s]."""
+        """The price of all GPUs for the share of their time that computes prompts [USD/s]; all of
+        it where there is nothing else to pay."""
+        if self.setting.workload.embeds:
+            return self.promises.price
         return self.promises.price * self.estimate.served.utilization
 
     @property
@@ -345,6 +349,7 @@ class Replicas(Deployments):
             **repeated(dict.fromkeys((*without, "transfer_time_s")), shape),
             **self.promised(),
             "utilization": floats(estimate.served.utilization, shape),
+            **image_columns(self.setting, c, estimate.served.request_rate, shape),
             **reuse_columns(self.setting.prefixes, shape),
             **memory_columns(self.setting, estimate.memory, c, shape),
         }

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time
 from planner.estimators.inference.estimate import serving_rejections
 from planner.estimators.inference.loop import together_share

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.serving import (
     Phases,
@@ -67,7 +67,8 @@ class Served:
 
     def request_latency(self, output_tokens: Numeric) -> FloatArray:
         """Seconds from arrival to the last token."""
-        return self.time_to_first_token + (output_tokens - 1) * self.time_per_output_token
+        later = np.maximum(output_tokens - 1, 0)
+        return self.time_to_first_token + later * self.time_per_output_token
 
 
 _PROMPT_ROUNDS = 2

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.formulas.queueing import residual_mean

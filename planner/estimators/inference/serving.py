@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
@@ -187,7 +187,7 @@ def phases(
     one, filled = np.minimum(new, room / ranks), np.minimum(most * new, room)
     parts = np.maximum(new / one, 1.0)
     busy = np.maximum(filled / new, np.minimum(ranks, there))
-    if setting.engine.scheduler.chunked_prefill:
+    if setting.engine.scheduler.chunked_prefill and not setting.workload.embeds:
         drafting = drafting_time(setting, c, decode_batch(setting, whole))
         verified = (fixed + slope * whole - drafting) / (1.0 + setting.workload.draft_cost)
         beside, micro_batches, decode = whole / p, np.minimum(whole, p), verified

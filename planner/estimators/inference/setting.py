@@ -15,7 +15,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Group, Machine
 from planner.specs.engine import EngineProfile

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from planner.base import text
 from planner.base.cells import number_in
 from planner.errors import InfeasibleError
-from planner.optimize.constraints import with_rate
+from planner.optimize.problem import with_rate
 from planner.optimize.source import Candidates
 from planner.show.views.told import number_of
 from planner.workloads.plan import Plan

@@ -16,7 +16,7 @@ from planner.confidence.intervals import Confidence
 from planner.decide.levers import Lever
 from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import rows_of
-from planner.optimize.constraints import limit_rows, with_rate
+from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import ends_of, full_columns, intervals
@@ -49,7 +49,6 @@ from planner.show.views.overview import (
     describe,
     question_blocks,
 )
-from planner.show.views.parts import host_words, paged_words
 from planner.show.views.rows import row_files
 from planner.show.views.sure import (
     reached_pairs,
@@ -60,8 +59,10 @@ from planner.show.views.sure import (
 )
 from planner.show.views.told import (
     ends_in,
+    host_words,
     label,
     number_of,
+    paged_words,
     plan_of,
     settings_text,
     share,
