@@ -335,7 +335,9 @@ def _put_sound(request: Request, model: ModelSpec, lengths: dict[str, Any], note
         text = f"{_TOKENS:,} of text (default); {told}"
         notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
     elif tokens > request.input_tokens:
-        raise SpecError(f"{told} of the {request.input_tokens:,} of a prompt: give more.")
+        raise SpecError(
+            f"{told} of the {request.input_tokens:,} of a prompt: give a longer one, or less sound."
+        )
 
 
 def _check_prompts_alone(request: Request) -> None:
