@@ -230,7 +230,8 @@ class ServingWorkload:
     @property
     def embeds(self) -> bool:
         """Whether prompts are embedded or scored, and nothing is generated."""
-        return self.output_tokens == 0
+        # Measured runs are predicted together, with an array of lengths.
+        return bool(np.all(np.asarray(self.output_tokens) == 0))
 
     @property
     def drafted_in_a_row(self) -> int:
