@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import planner
-from planner.decide.advice import best_changes
+from planner.decide.improve import best_changes
 from planner.launch.judge import judged
 from planner.launch.read import read_launch
 from planner.launch.write import launch_of

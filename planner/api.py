@@ -42,8 +42,8 @@ from planner.show.views.explanation import explained_plan
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.any_plan import pinned_in, request_in
 from planner.sweeps.read import make_sweep, read_plan
-from planner.sweeps.results import Sweep
 from planner.sweeps.run import on_cores, run_sweep
+from planner.sweeps.store import Sweep
 from planner.workloads.base import Evaluation
 from planner.workloads.given import make_request, question_of, read_burst, read_driver, read_request
 from planner.workloads.pinned import PinnedPlan

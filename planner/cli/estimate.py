@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.cli import options
-from planner.cli.options import draw_plan, picture_of
-from planner.cli.request import make_request
+from planner.cli.options import draw_plan, make_request, picture_of
 
 
 @options.taking(

@@ -114,6 +114,9 @@ _AUDIENCES = {
     ("inference",): "static batches",
     ("serve",): "serving",
     ("inference", "serve"): "static batches and serving",
+    ("rl",): "reinforcement learning",
+    ("train", "rl"): "training",
+    ("inference", "serve", "rl"): "static batches and serving",
 }
 ALL = "all"
 TOPICS = {

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from planner.base.cells import Row
 from planner.cli import options
-from planner.cli.options import draw_plan, picture_of
-from planner.cli.request import make_request
+from planner.cli.options import draw_plan, make_request, picture_of
 from planner.launch import WRAPPERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.decide.advice import Change
+    from planner.decide.improve import Change
     from planner.launch.imported import Imported
     from planner.launch.rewrite import Rewritten
     from planner.question.request import Request
@@ -183,7 +182,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
 
 def _another_plan(given: options.Given, plan: Plan, found: Evaluation, row: Row) -> Iterator[Block]:
     """The best plan of the same GPUs that fits, where no change of the file's does."""
-    from planner.decide.advice import another_plan
+    from planner.decide.improve import another_plan
     from planner.show.views.imported import another_blocks
 
     target = given["imported"].target
@@ -201,7 +200,7 @@ def _chosen(
 
     The best one whose file reads back as the configuration that was promised; else the best.
     """
-    from planner.decide.advice import recommended_change
+    from planner.decide.improve import recommended_change
     from planner.errors import LaunchError
 
     best = recommended_change(changes)
@@ -223,7 +222,7 @@ def _chosen(
 
 def _reads_as(given: options.Given, made: Rewritten, change: Change) -> bool:
     """Whether the changed file starts the configuration of the change."""
-    from planner.cli.request import make_request
+    from planner.cli.options import make_request
     from planner.errors import PlannerError
     from planner.launch.judge import full_row, judged
     from planner.question.terms import terms_of

@@ -35,13 +35,13 @@ from planner.configurations.table import (
     OUT_OF_HOST_MEMORY,
     Reason,
     Rule,
+    TrainingConfigurations,
     first_broken,
     indivisible,
     left_over_gpus,
     predicted,
     uneven_widths,
 )
-from planner.configurations.training import TrainingConfigurations
 from planner.question.terms import terms_about
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec

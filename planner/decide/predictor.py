@@ -11,7 +11,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, first
 from planner.base.files import check_path, written_bytes
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.memory import longest_request, sequence_bytes

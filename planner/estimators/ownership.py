@@ -14,11 +14,10 @@ from planner.base.records import record
 from planner.formulas.money import charged_seconds, gpu_seconds, owned_price, signed_seconds
 from planner.formulas.power import range_of_product
 from planner.specs.catalogue import Catalogue
-from planner.specs.csv_table import UNDATED
 from planner.specs.gpu import GpuSpec
-from planner.specs.ownership import ASSUMED, DIMENSIONS, PRICES, Figure, ownership_of
+from planner.specs.load import UNDATED
 from planner.specs.power import POWER, PUE, PowerProfile
-from planner.specs.price import ESTIMATE, Price
+from planner.specs.price import ASSUMED, DIMENSIONS, ESTIMATE, PRICES, Figure, Price, ownership_of
 from planner.specs.site import Site
 
 Place: TypeAlias = Mapping[str, Figure]

@@ -14,7 +14,7 @@ from planner.base.records import record
 from planner.errors import PlannerError
 from planner.launch.imported import SPLITS, Imported, count_in
 from planner.launch.judge import full_row, judged
-from planner.launch.launchers.gpu_words import gpus_named
+from planner.launch.launchers.world import gpus_named
 from planner.launch.read import PROSE, read_launch
 from planner.launch.shape import model_named, model_within
 from planner.launch.understood import LENGTHS, number_of

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.base.cells import Row, Value, number
-from planner.decide.advice import Change, best_changes
+from planner.decide.improve import Change, best_changes
 from planner.optimize.collector import full_rows
 from planner.question.request import Request
 from planner.workloads.base import Evaluation

@@ -12,7 +12,7 @@ from planner.base.reading import json_of
 from planner.base.records import record
 from planner.base.training_names import targets_of
 from planner.base.units import GIB
-from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
+from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting

@@ -13,7 +13,7 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.base.training_names import served_targets
 from planner.base.units import GIB
-from planner.configurations.serving import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
+from planner.configurations.table import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
 from planner.errors import LaunchError
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting

@@ -10,7 +10,6 @@ from typing import TypeAlias, TypeVar
 from planner.base.enums import PositionEmbedding
 from planner.base.records import record
 from planner.layers.attention import attention_block
-from planner.layers.feed_forward import feed_forward_block
 from planner.layers.operators import (
     AttentionCore,
     Experts,
@@ -32,6 +31,7 @@ from planner.layers.operators import (
 from planner.layers.residual import (
     altup_ends,
     corrected,
+    feed_forward_block,
     norm,
     norm_weights,
     one_of_streams,

@@ -14,9 +14,8 @@ from planner.base.arrays import CodeArray, FloatArray, IndexArray, distinct
 from planner.base.cells import Row, Value
 from planner.base.records import record
 from planner.configurations.table import OUT_OF_HOST_MEMORY, ConfigurationTable
-from planner.optimize.constraints import bad_factor
 from planner.optimize.pareto import Choice, Simplest, pareto_front, undominated, useful
-from planner.optimize.problem import MEMORIES, Cell, Problem
+from planner.optimize.problem import MEMORIES, Cell, Problem, bad_factor
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source, count_codes, plain
 

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from planner.optimize.collector import Collector, NearestMiss, grouped
-from planner.optimize.constraints import Constraint
-from planner.optimize.problem import Problem
+from planner.optimize.problem import Constraint, Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Columns, Source
 

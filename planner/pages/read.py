@@ -79,7 +79,7 @@ from planner.show.views.search import compared_columns, fastest_line
 from planner.show.views.sure import fits_words, reached_pairs, sure_lines, ties, told_names
 from planner.show.views.told import Ends, label, layout_of, number_of, plan_of, told
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.results import Sweep
+from planner.sweeps.store import Sweep
 from planner.workloads.base import Workload
 from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration, result_of

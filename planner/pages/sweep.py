@@ -60,7 +60,6 @@ from planner.sweeps.columns import (
 )
 from planner.sweeps.columns import PLACES as TERMS
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.results import Sweep
 from planner.sweeps.screen import (
     BRACKETS,
     alike_lines,
@@ -76,6 +75,7 @@ from planner.sweeps.screen import (
     plan_in_short,
     where,
 )
+from planner.sweeps.store import Sweep
 from planner.sweeps.summary import Group, Summary, summarize
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of

@@ -15,6 +15,7 @@ from planner.base.records import record
 from planner.specs.arrivals import Arrivals
 from planner.specs.checked import Interval, checked
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.reuse import Reuse
 
 
 class DraftMethod(StrEnum):
@@ -198,6 +199,8 @@ class ServingWorkload:
     prompt, part of whose tokens are their ``tokens_per_image``; 0: as many as is usual.
     ``audio_seconds``: sound of each prompt, whose tokens are part of it, too. ``embedding_bits``:
     of a weight of embedding and logits; as the engine has them where not given.
+    ``reuse``: what prompts have in common with earlier ones, by which each configuration finds a
+    share of its own, also in ``host_cache`` and ``disk_cache`` bytes beside each GPU.
     """
 
     input_tokens: Tokens
@@ -208,6 +211,9 @@ class ServingWorkload:
     input_variation: Variation = 0.0
     output_variation: Variation = 0.0
     arrivals: Arrivals = Arrivals()
+    reuse: Reuse | None = None
+    host_cache: Annotated[float, Interval(ge=0, le=1e15)] = 0.0
+    disk_cache: Annotated[float, Interval(ge=0, le=1e17)] = 0.0
     draft_tokens: Annotated[int, Interval(ge=0, le=MOST_DRAFTED)] = 0
     acceptance_rate: Share = 0.0
     draft_cost: Annotated[float, Interval(ge=0, le=10)] = 0.0

@@ -12,9 +12,9 @@ from typing import Any
 from planner.base.cells import number
 from planner.base.reading import json_of, only_within, read_json, table_of
 from planner.base.records import record
-from planner.decide.advice import recommended_change
 from planner.decide.explaining.against import changed_request
 from planner.decide.explaining.largest import has_several, largest_batch, methods_of_layouts
+from planner.decide.improve import recommended_change
 from planner.decide.sizing.size import contracts_given, size_all, tasks_of
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS
@@ -71,11 +71,10 @@ from planner.show.views.sizes import add_sizes, question_lines, reason_lines
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import data_folders
 from planner.sweeps.any_plan import pinned_in
-from planner.sweeps.pictures import draw_shown
 from planner.sweeps.read import make_sweep
-from planner.sweeps.results import Sweep
 from planner.sweeps.run import Stopped, run_sweep
-from planner.sweeps.show import Shown
+from planner.sweeps.show import Shown, draw_shown
+from planner.sweeps.store import Sweep
 from planner.sweeps.summary import summarize
 from planner.ui.guard import Limits, Refused
 from planner.ui.question import (

@@ -15,8 +15,8 @@ from planner.base.arrays import CodeArray, FloatArray, IndexArray, add
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import GIB, HOUR
-from planner.confidence.plans import errors_of_memory
-from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
+from planner.confidence.classes import errors_of_memory
+from planner.configurations.table import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
     ServingMemory,
@@ -25,7 +25,7 @@ from planner.estimators.inference.memory import (
     sequence_bytes,
 )
 from planner.estimators.inference.serving import cached_tokens
-from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.inference.tower import encoded, encoder_time
 from planner.estimators.inference.waits import Offered
 from planner.estimators.power import PowerDraw
@@ -43,7 +43,7 @@ from planner.question.terms import (
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
 from planner.workloads.base import counts, floats, repeated, results, worded
-from planner.workloads.electricity import energy_columns
+from planner.workloads.place import energy_columns
 
 if TYPE_CHECKING:
     from planner.workloads.batches import BatchSource
@@ -482,6 +482,14 @@ def memory_columns(
         "host_memory_gib": floats(memory.host / GIB, shape),
         **dict(zip(columns_about("cache"), cache, strict=True)),
     }
+
+
+def reuse_columns(prefixes: Prefixes | None, shape: tuple[int, ...]) -> Columns:
+    """What is found of earlier prompts, and how long it is kept; nothing where nothing tells."""
+    if prefixes is None:
+        return {}
+    found = results(terms_about("reuse"), prefixes)
+    return {name: floats(value, shape) for name, value in found.items()}
 
 
 def needed_memory(

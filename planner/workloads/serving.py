@@ -10,17 +10,16 @@ import numpy as np
 
 from planner.base.arrays import first
 from planner.base.cells import Value, number_in
-from planner.base.text import percent
-from planner.confidence.plans import sure_share
+from planner.base.text import gibibytes, percent
+from planner.confidence.classes import sure_share
 from planner.configurations.enumerate import OpenMesh, checked, listed
-from planner.configurations.serving import PREFILL, ServingConfigurations
-from planner.configurations.table import ConfigurationTable
+from planner.configurations.table import PREFILL, ConfigurationTable, ServingConfigurations
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.ideal import ideal_engine
 from planner.estimators.inference.serving import decode_batch, new_tokens, prompt_batch
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.step import InferenceStep, step_time
-from planner.optimize.constraints import sure_factor
+from planner.optimize.problem import sure_factor
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import columns_about, terms_about, terms_of
@@ -153,6 +152,8 @@ def requests(setting: ServingSetting) -> list[str]:
         words.append(f"{percent(work.prefix_cache_hit_rate)} of prompts cached")
     if work.shared_prefix_tokens:
         words.append(f"{work.shared_prefix_tokens:,} tokens shared by all prompts")
+    if work.reuse is not None:
+        words.append(f"{percent(work.reuse.endless)} of prompts were used before")
     if work.draft_tokens:
         words.append(_drafted(work))
     if work.embedding_bits is not None:
@@ -409,6 +410,12 @@ def _beside(scene: Scene) -> Place:
 
 def _setting(scene: Scene, place: Place) -> ServingSetting:
     question = scene.question
+    kept, has = question.work.host_cache, place.machine.host_memory
+    if kept > has:
+        raise SearchSpaceError(
+            f"--host-cache {gibibytes(kept)} is more than the host memory of a GPU, "
+            f"{gibibytes(has)} of {place.machine.gpu.name}: give no more."
+        )
     setting = ServingSetting(
         machine=place.machine,
         model=question.model,

@@ -23,14 +23,14 @@ from planner.configurations.enumerate import (
     numbers,
     refuse_unknown,
 )
-from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
-from planner.configurations.table import word
+from planner.configurations.table import SERVING_NAMES, ServingConfigurations, word
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue, in_format, stored_types
+from planner.specs.checked import unchecked
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.images import audio_tokens
@@ -49,6 +49,7 @@ from planner.workloads.assumed import Notes
 from planner.workloads.base import Question, Scene
 from planner.workloads.images import image_fields, image_tokens
 from planner.workloads.place import gpu_counts
+from planner.workloads.reuse import reuse_of
 from planner.workloads.traffic import arrivals_of, traffic_defaults
 
 _ALL = "all"
@@ -404,6 +405,8 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             f"--shared-prefix-tokens {workload.shared_prefix_tokens:,} are part of the prompts, "
             f"which have {workload.input_tokens:,} with --input-tokens: give no more."
         )
+    if request.workload == "serve":
+        workload = unchecked(workload, reuse=reuse_of(request, workload))
     limit, most = model.max_position_embeddings, workload.max_model_len
     length = workload.input_tokens + workload.output_tokens
     if most is not None and length > most:

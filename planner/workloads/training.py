@@ -34,15 +34,14 @@ from planner.configurations.enumerate import (
     refuse_unknown,
     training_mesh,
 )
-from planner.configurations.table import word
-from planner.configurations.training import DEGREES, NAMES, TOLD, TrainingConfigurations, brief
+from planner.configurations.table import DEGREES, NAMES, TOLD, TrainingConfigurations, brief, word
 from planner.configurations.training_rules import has_kernel, unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.kernel_work import rates
 from planner.estimators.training.flops import adapter_parameter_count
+from planner.estimators.training.operators import StepTime
 from planner.estimators.training.share import Setting
-from planner.estimators.training.step_time import StepTime
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
@@ -381,6 +380,8 @@ def _flops_efficiency(
 
 def _suits(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
     """Whether a framework is one for what is trained."""
+    if framework.rollouts is not None:
+        return False
     if work.has_virtual_tokens:
         return framework.virtual_tokens
     return framework.adapters if work.is_frozen else framework.whole_models

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.decide.advice import SURE, another_plan, best_changes, recommended_change
+from planner.decide.improve import SURE, another_plan, best_changes, recommended_change
 from planner.errors import PlannerError
 from planner.launch.judge import full_row
 from planner.optimize.result_columns import fit_probability

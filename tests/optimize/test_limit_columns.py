@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.optimize.constraints import limit_rows, with_rate
+from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result_columns import full_columns
 from planner.show.views.rows import PROBABILITY, with_limits
 

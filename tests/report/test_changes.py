@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from planner.decide.advice import Change
 from planner.decide.explaining.against import Term
+from planner.decide.improve import Change
 from planner.show.views.explanation import against_lines
 from planner.show.views.imported import change_text
 

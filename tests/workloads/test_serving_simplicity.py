@@ -13,7 +13,7 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.configurations.serving import PoolConfigurations, ServingConfigurations
+from planner.configurations.table import PoolConfigurations, ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.pareto import Simplest

@@ -15,10 +15,10 @@ from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import MEDIAN, are_tied
-from planner.configurations.serving import PREFILL
+from planner.configurations.table import PREFILL
 from planner.decide.open_facts import MovingFact
 from planner.optimize.collector import NearestMiss, why
-from planner.optimize.constraints import Constraint, factor_at, is_unknown, sure_value
+from planner.optimize.problem import Constraint, factor_at, is_unknown, sure_value
 from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import RUNS, bad_case, ends_apart, ends_of, full_columns
 from planner.optimize.source import Candidates, Source, first_row

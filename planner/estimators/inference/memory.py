@@ -12,7 +12,7 @@ from planner.base.enums import (
     LinkKind,
 )
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_bytes
 from planner.estimators.inference.attention_core import (
     cached_bytes,

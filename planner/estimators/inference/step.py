@@ -15,7 +15,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_launches, adapters
 from planner.estimators.inference.attention_core import (
     attention_core,

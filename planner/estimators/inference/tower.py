@@ -18,7 +18,7 @@ from planner.base.enums import (
     AttentionKernels,
 )
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Group, Machine
 from planner.estimators.parameters import tower_parameters
@@ -93,12 +93,14 @@ def encoder_memory(
 
 
 def encoder_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
-    """Seconds in which the images and the sound of one prompt become tokens."""
+    """Seconds in which the images and the sound of one prompt become tokens, in the mean of those
+    whose tokens are found in the prefix cache and of the others."""
     machine, t = replace(setting.machine, ledger=None), configurations.tensor_parallel
-    again = 1 - setting.workload.prefix_cache_hit_rate
+    own = setting.prefixes
+    found = setting.workload.prefix_cache_hit_rate if own is None else own.hit_rate
     times: list[FloatArray] = [np.zeros(())]
     for one in encoded(setting):
-        tower, parts, patches = one.tower, one.parts * again, one.patches
+        tower, parts, patches = one.tower, one.parts, one.patches
         times += [
             group.num_hidden_layers
             * _layer_time(machine, tower_layer(tower, group), parts, patches, t)
@@ -107,7 +109,7 @@ def encoder_time(setting: ServingSetting, configurations: ServingConfigurations)
         tokens = max(patches // tower.patches_per_token, 1)
         times.append(_layer_time(machine, patch_embedding(tower), parts, patches, t))
         times.append(_layer_time(machine, projector(tower), parts, tokens, t))
-    return add(times)
+    return (1 - found) * add(times)
 
 
 def _layer_time(

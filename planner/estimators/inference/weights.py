@@ -11,7 +11,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.layers.model import Layer, layer_of

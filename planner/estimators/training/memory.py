@@ -17,12 +17,11 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.layer_operators import logit_bytes
-from planner.estimators.training.model_states import ModelStates
-from planner.estimators.training.number_bytes import WIDE_BYTES, Gradients, is_wide
-from planner.estimators.training.offload import (
+from planner.estimators.training.model_states import (
     HOST_GRADIENT_BYTES,
+    ModelStates,
     host_bytes,
     host_updates,
     keeps_gradients,
@@ -32,6 +31,7 @@ from planner.estimators.training.offload import (
     moved_activations,
     moved_away,
 )
+from planner.estimators.training.number_bytes import WIDE_BYTES, Gradients, is_wide
 from planner.estimators.training.saved_activations import (
     all_bytes,
     layer_bytes,

@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterKind, ZeroStage
 from planner.base.records import record
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.machine import Group
 from planner.estimators.parameters import tower_parameters
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters

@@ -49,6 +49,7 @@ _OF = {
     "train": ("planner.show.views.training_details", "TRAINING"),
     "inference": ("planner.show.views.serving_details", "BATCHES"),
     "serve": ("planner.show.views.serving_details", "DEPLOYMENTS"),
+    "rl": ("planner.show.views.rl_details", "RL"),
 }
 
 

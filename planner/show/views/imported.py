@@ -12,8 +12,8 @@ from planner.base.cells import Row
 from planner.base.text import fits as fits_text
 from planner.base.text import value as shown
 from planner.base.units import GIB
-from planner.decide.advice import Change
 from planner.decide.explaining.largest import largest_length
+from planner.decide.improve import Change
 from planner.estimators.inference.setting import ServingSetting
 from planner.launch import MANIFEST, TARGETS
 from planner.launch.assumed import Question

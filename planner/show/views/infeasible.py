@@ -8,8 +8,11 @@ from collections.abc import Sequence
 
 from planner.base import text
 from planner.base.units import GIB
-from planner.configurations.serving import PoolConfigurations, ServingConfigurations
-from planner.configurations.table import OUT_OF_HOST_MEMORY
+from planner.configurations.table import (
+    OUT_OF_HOST_MEMORY,
+    PoolConfigurations,
+    ServingConfigurations,
+)
 from planner.decide.advice import remedies
 from planner.decide.explaining.against import Seen
 from planner.estimators.inference.memory import longest_that_fits, serving_memory

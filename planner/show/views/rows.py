@@ -17,7 +17,7 @@ from planner.base.files import is_device, manifest_path, written_whole
 from planner.base.text import printable
 from planner.base.units import to_si
 from planner.confidence.intervals import chance_below
-from planner.optimize.constraints import Constraint, with_rate
+from planner.optimize.problem import Constraint, with_rate
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Columns
 from planner.question.terms import glossary, percentile_of, term_of_column

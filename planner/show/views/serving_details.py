@@ -12,8 +12,8 @@ from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.step import InferenceStep
-from planner.estimators.inference.timeline import step_timeline
 from planner.estimators.timeline.placed import Timeline
+from planner.estimators.timeline.steps import step_timeline
 from planner.optimize.collector import known_value
 from planner.optimize.source import Candidates, first_row
 from planner.question.terms import is_of_answers, terms_about

@@ -110,7 +110,8 @@ def question_lines(sizes: Sizes) -> list[str]:
         work = f", as much as {envelope_words(sizes)} carry"
     elif request.request_rate is not None:
         work = f", {request.request_rate:g} requests per second"
-    lines = [f"GPUs to {request.workload} {model}{work}", *_work_lines(sizes)]
+    verb = _VERBS.get(request.workload, request.workload)
+    lines = [f"GPUs to {verb} {model}{work}", *_work_lines(sizes)]
     limits = _limits(sizes)
     if limits:
         lines.append(f"Limits: {'; '.join(limits)}")
@@ -419,7 +420,12 @@ def _cost(row: Mapping[str, object], column: str) -> str:
     return told(column, value) if column == _COSTS[0] else text.significant(value)
 
 
+_VERBS = {"rl": "train with generated answers"}
+
+
 def _workload(row: Mapping[str, object]) -> Workload:
+    if "rollout_gpus" in row:
+        return workload_of("rl")
     return workload_of("train" if "framework" in row else "serve")
 
 

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 
 from planner.base import text
 from planner.base.units import DAY, GIB, HOUR, KILOWATT
-from planner.configurations.serving import PREFILL
-from planner.configurations.training import SAID_TWICE
+from planner.configurations.table import PREFILL, SAID_TWICE
 from planner.estimators.machine import Machine
 from planner.estimators.power import PARTS
 from planner.optimize.result_columns import ends_of, intervals

@@ -24,8 +24,7 @@ from planner.show.views.plots.picture import Picture, draw
 from planner.show.views.plots.predicted import compared_quantities
 from planner.show.views.plots.roofline import kernels_of
 from planner.specs.catalogue import Catalogue
-from planner.validation.compare import Row, joined
-from planner.validation.kinds import predict
+from planner.validation.compare import Row, joined, predict
 from planner.validation.library import Library
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 from planner.workloads.base import Evaluation
