@@ -51,7 +51,7 @@ _OF_PUBLISHED_RUNS = (
 # These open a browser, which a process starts once.
 _IN_BROWSER = ("pages/test_report_in_browser.py", "ui/test_ui_in_browser.py")
 # These come first, else one of them ends alone.
-_LONG = (*_OF_PUBLISHED_RUNS, "test_readme.py", "sweeps/test_kills.py")
+_LONG = (*_OF_PUBLISHED_RUNS, *_IN_BROWSER, "test_readme.py", "sweeps/test_kills.py")
 
 
 class _ByFile(LoadFileScheduling):
