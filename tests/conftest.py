@@ -165,7 +165,7 @@ def opened(chromium: Any) -> Iterator[Callable[..., Any]]:
         context = chromium.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(120_000)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: seen.append(message.text))

@@ -47,7 +47,7 @@ def test_a_form_becomes_a_command_an_answer_and_a_link(opened, address):
     assert again.locator(told).text_content() == page.locator(told).text_content()
     assert again.evaluate("document.documentElement.scrollWidth <= innerWidth")
     link = again.locator("a", has_text="The same as JSON").get_attribute("href")
-    assert httpx.get(address + link, timeout=60).json()["rows"]
+    assert httpx.get(address + link, timeout=PATIENCE_S).json()["rows"]
 
 
 def test_progress_is_told_and_cancelled_and_nothing_goes_on(opened, served, address):
