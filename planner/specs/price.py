@@ -192,7 +192,7 @@ def typical(offers: Sequence[Price]) -> Price:
 def _nine_of_ten(values: Sequence[float]) -> FloatArray:
     """Their 5th and 95th percentile, as `numpy.quantile` has them, which loads masked arrays."""
     places = np.multiply(_NINE_OF_TEN, len(values) - 1)
-    return np.interp(places, np.arange(len(values)), np.sort(values))
+    return np.asarray(np.interp(places, np.arange(len(values)), np.sort(values)))
 
 
 def recent(offers: Sequence[Price]) -> list[Price]:
