@@ -147,7 +147,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     from planner.workloads.plan import result_of
 
     imported: Imported = given["imported"]
-    check_outputs(None, given["json"])
+    check_outputs(None, given["json"], given.get("mocker_profile"))
     picture = picture_of("estimate", given)
     plan, found, notes = judged(request, given["burst"])
     row = full_row(found)
