@@ -5,7 +5,7 @@ vllm-project/recipes, models/ and strategies/ (2026-08); SemiAnalysisAI/Inferenc
 configs/CONFIGS.md and .github/workflows/benchmark-tmpl.yml (2026-08), whose scripts take model,
 degrees, lengths and load from their environment.
 
-Xinference, DJL Serving, Triton, Aphrodite, NIM, the worker of RunPod.
+Programs with words of their own: Xinference, DJL Serving, Triton, Aphrodite, NIM, RunPod's worker.
 """
 
 from __future__ import annotations
