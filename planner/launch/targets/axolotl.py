@@ -204,7 +204,7 @@ def _quantities(job: Job) -> Quantities:
         "lora_alpha": 2 * low_rank["lora_rank"] if low_rank["lora_rank"] else None,
         "lora_dropout": "0.0" if low_rank["lora_rank"] else None,
         "fused_kernels": True if job.profile.name == "HF Trainer Triton" and adapter else None,
-        "optimizer": optimizer_name(job) or "adamw_torch_fused",
+        "optimizer_name": optimizer_name(job) or "adamw_torch_fused",
         "unnamed_optimizer": unnamed_optimizer(job),
         "zero_file": DEEPSPEED_FILE if _has_file(job) else None,
     }
