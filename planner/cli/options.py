@@ -332,7 +332,11 @@ def make_request(given: Given, *, is_search: bool = False) -> Request:
         asked |= {"objectives": words or None, "constraints": bounds}
     settings = parse_settings(given["settings"] or [])
     request = _make_request({**asked, "settings": settings}, base=plan, said=option_name)
-    _refuse_useless(given)
+    from planner.errors import SearchSpaceError
+
+    for name, (needed, is_there) in _NEEDS.items():
+        if is_given(given, name) and not is_there(given):
+            raise SearchSpaceError(f"{option_name(name)} needs {needed}.")
     if given.get("compare_api"):
         from planner.decide.api_comparison import check_comparable
 
@@ -391,14 +395,6 @@ def _plan_of(given: Given) -> Request | None:
         )
     given["workload"] = plan.workload
     return plan
-
-
-def _refuse_useless(given: Given) -> None:
-    from planner.errors import SearchSpaceError
-
-    for name, (needed, is_there) in _NEEDS.items():
-        if is_given(given, name) and not is_there(given):
-            raise SearchSpaceError(f"{option_name(name)} needs {needed}.")
 
 
 def _tell_lengths(given: Given) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from planner.cli import options
 from planner.cli.options import given_answers, make_request, picture_of
@@ -54,7 +54,11 @@ def size(given: options.Given) -> None:
     picture = picture_of("size", given)
     sizes = _sized(given, request, contracts, load=load, startup_time=startup, budget=budget)
     if sizes.best is None:
-        _refuse(sizes)
+        from planner.errors import InfeasibleError
+        from planner.show.views.sizes import question_lines, reason_lines
+
+        lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
+        raise InfeasibleError("\n".join(lines))
     _write(given, sizes)
     if picture is not None:
         from planner.show.views.plots.curves import size_curves, size_title
@@ -124,14 +128,6 @@ def _sized(
             workers=workers,
             **asked,
         )
-
-
-def _refuse(sizes: Sizes) -> NoReturn:
-    from planner.errors import InfeasibleError
-    from planner.show.views.sizes import question_lines, reason_lines
-
-    lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
-    raise InfeasibleError("\n".join(lines))
 
 
 def _write(given: options.Given, sizes: Sizes) -> None:

@@ -213,7 +213,8 @@ def tool_of(profile: str, known: Mapping[str, object]) -> str:
     >>> tool_of("vllm-v0-ports", {"vllm": 1, "sglang": 1}), tool_of("tgi", {"vllm": 1})
     ('vllm', '')
     """
-    return max((name for name in known if _is_of(profile, name)), key=len, default="")
+    alike = (name for name in known if profile == name or profile.startswith(f"{name}-"))
+    return max(alike, key=len, default="")
 
 
 def release_parts(number: str) -> tuple[int, ...]:
@@ -223,10 +224,6 @@ def release_parts(number: str) -> tuple[int, ...]:
     (0, 6, 3, 1)
     """
     return tuple(map(int, re.findall(r"\d+", number)))
-
-
-def _is_of(profile: str, name: str) -> bool:
-    return profile == name or profile.startswith(f"{name}-")
 
 
 def _order(release: tuple[int, ...]) -> float:

@@ -424,7 +424,9 @@ def _files(
     found: dict[str, Found] = {}
     for given in options:
         for text in given.texts:
-            if text is None or not _is_read(text):
+            if text is None or not (
+                text.lower().endswith((*_DOCUMENTS, _JSON_TOO)) or "modelfile" in text.lower()
+            ):
                 continue
             document = _document(path, script, text)
             if document is None or (document.path or text) in above:
@@ -433,10 +435,6 @@ def _files(
             inside = _files(place, script, own, (*above, document.path or text))
             found |= {**inside, text: replace(document, files=inside)}
     return found
-
-
-def _is_read(name: str) -> bool:
-    return name.lower().endswith((*_DOCUMENTS, _JSON_TOO)) or "modelfile" in name.lower()
 
 
 def _document(path: Path, script: Script, name: str) -> Found | None:

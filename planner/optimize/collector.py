@@ -315,15 +315,12 @@ def best_choice(
     found = []
     for one in joined:
         fastest = one.best
-        if fastest is None or (chosen := _simplest(problem, one, fastest)) is None:
+        factor = fastest.tie_factor if fastest and problem.has_ties else 1.0
+        if fastest is None or (chosen := one.choice(factor)) is None:
             continue
         if not is_proven or proven_by(chosen):
             found.append(((bad_case(problem, fastest), fastest.weighed, *fastest.values), chosen))
     return min(found, key=lambda one: one[0])[1] if found else None
-
-
-def _simplest(problem: Problem, simplest: Simplest, fastest: Choice) -> Choice | None:
-    return simplest.choice(fastest.tie_factor if problem.has_ties else 1.0)
 
 
 def bad_case(problem: Problem, choice: Choice) -> float:

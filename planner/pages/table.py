@@ -150,7 +150,10 @@ def _column(workload: Workload, name: str, rows: Rows) -> tuple[Head, list[Cell]
     is_told = all(isinstance(value, float | int) or not _is_known(value) for value in values)
     if is_told and any(isinstance(value, float) and math.isfinite(value) for value in values):
         return _of_numbers(name, rows, values)
-    is_numeric = all(_is_whole(value) or not _is_known(value) for value in values)
+    is_numeric = all(
+        (isinstance(value, int) and not isinstance(value, bool)) or not _is_known(value)
+        for value in values
+    )
     cells = [_of_word(value) for value in values]
     return _head(name, _short(name), is_numeric), cells
 
@@ -214,10 +217,6 @@ def _short(name: str) -> str:
     if limited is not None and name == limit_column(limited.term):
         return f"{label(limited.term)} limit"
     return _HEADS.get(name) or label(name)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_known(value: object) -> bool:

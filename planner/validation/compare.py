@@ -450,7 +450,9 @@ def errors(rows: Sequence[Row], compared: Compared, group: str) -> list[Errors]:
     groups: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.first_measured(compared.names) is not None and row.counts(compared):
-            groups[_name(row, group)].append(row)
+            of_software = group == row.kind.software
+            name = row.software if of_software else row.run.text(group) or "not given"
+            groups[name].append(row)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     if len(ordered) > 1:
         ordered.append(("all", [row for members in groups.values() for row in members]))
@@ -490,10 +492,6 @@ def memory_verdicts(rows: Iterable[Row]) -> MemoryVerdicts:
         ran=len(ran),
         said_to_run_out=len(ran) - sum(ran),
     )
-
-
-def _name(row: Row, group: str) -> str:
-    return row.software if group == row.kind.software else row.run.text(group) or "not given"
 
 
 def _mean(values: FloatArray) -> float:

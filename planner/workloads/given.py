@@ -63,7 +63,9 @@ def make_request(
         name takes, or does nothing alone.
     """
     request, answers = _read(given, base, said)
-    _refuse_useless(request, answers, said)
+    for name, needed in NEEDS.items():
+        if answers.get(name) and not getattr(request, needed) and needed not in answers:
+            raise SearchSpaceError(f"{said(name)} needs {said(needed)}.")
     return request
 
 
@@ -337,12 +339,6 @@ def _refuse_others(workload: str, answers: Mapping[str, object], said: Said) -> 
             continue
         if value != getattr(Request, name, None):
             raise _of_others(said(name), term.of, said)
-
-
-def _refuse_useless(request: Request, answers: Mapping[str, object], said: Said) -> None:
-    for name, needed in NEEDS.items():
-        if answers.get(name) and not getattr(request, needed) and needed not in answers:
-            raise SearchSpaceError(f"{said(name)} needs {said(needed)}.")
 
 
 def _of_others(said_name: str, workloads: Iterable[str], said: Said) -> SearchSpaceError:

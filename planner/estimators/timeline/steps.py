@@ -28,7 +28,6 @@ from planner.estimators.timeline.placed import (
     placed,
 )
 from planner.estimators.training.estimate import Estimate, evaluate
-from planner.estimators.training.memory import MemoryBreakdown
 from planner.estimators.training.operators import Block
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.sharding import chunk_layers
@@ -306,7 +305,8 @@ def _memory(
     says how many micro-batches are held at once.
     """
     backward, *others = step.estimate.memory.moments[lane]
-    kept, working = first(backward.allocated_activations), _working(backward)
+    kept = first(backward.allocated_activations)
+    working = first(backward.working) * (1 + first(backward.fragmentation_share))
     base = first(backward.total) - kept - working
     held = [*_held(step, works)]
     most = max((amount for _, amount, _ in held), default=0.0) or 1.0
@@ -347,10 +347,6 @@ def _held(
             yield start, held, work.kind == BACKWARD
             held -= step.chunks[work.chunk].layers * (work.kind == BACKWARD)
             yield end, held, False
-
-
-def _working(moment: MemoryBreakdown) -> float:
-    return first(moment.working) * (1 + first(moment.fragmentation_share))
 
 
 _SHOWN = 2

@@ -487,7 +487,8 @@ def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[Any], l
     tie = "tied with #1"
     points(ties, tie, markerfacecolor=theme.background, markeredgecolor=blue, markeredgewidth=1.6)
     mine, best, last = found.words
-    ends = {"^": (0, best, f"first by {_name(x)}"), "v": (number - 1, last, "last")}
+    name = axis_label(x.column).partition(" [")[0]
+    ends = {"^": (0, best, f"first by {name}"), "v": (number - 1, last, "last")}
     for mark, (at, words, what) in ends.items() if number > 1 else ():
         line = axes.plot(
             x.values[at], y.values[at], mark, color=theme.series[2], markersize=1.5 * size
@@ -537,7 +538,3 @@ def _spread(number: int) -> FloatArray:
     """Places of all rows, or of some from the first to the last."""
     most = min(number, _MOST_INTERVALS)
     return np.unique(np.round(np.linspace(0, number - 1, most)).astype(int))
-
-
-def _name(points: Points) -> str:
-    return axis_label(points.column).partition(" [")[0]
