@@ -1,28 +1,368 @@
-"""From a request to a problem: read the specs, fill in and report the defaults."""
+"""From a request to problems: each combination of what it lists, its specs and its defaults."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
 
 from planner.base.cells import Row, Value
 from planner.base.records import record
+from planner.confidence.classes import RELEASE_NUMBER, Release
 from planner.confidence.intervals import checked_confidence
-from planner.errors import SearchSpaceError
+from planner.configurations.enumerate import checked
+from planner.configurations.table import word
+from planner.errors import PlannerError, SearchSpaceError, SpecError
 from planner.optimize.collector import grouped
-from planner.optimize.problem import Problem, constraints, objectives
+from planner.optimize.problem import Cell, Problem, constraints, objectives
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request
+from planner.question.terms import glossary
 from planner.specs.cache import steady
 from planner.specs.catalogue import Catalogue
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
+from planner.specs.profile import runs_on
 from planner.specs.search_space import SearchSpace
 from planner.workloads.assumed import Notes, limit_notes, sureness_notes, tried_notes
-from planner.workloads.base import Evaluation, Workload
-from planner.workloads.place import every_count
+from planner.workloads.base import Evaluation, Question, Scene, Workload
+from planner.workloads.place import Place, every_count, read_place
 from planner.workloads.registry import workload_of
-from planner.workloads.scenes import Outer
+
+# More would fill a screen.
+_MOST_REASONS = 5
+EACH_ITS_OWN = "each its own"
+"""What is noted of several questions of which each has another default."""
+_CURRENT = "all current ones that run there"
+_CLUSTER_OF_ALL = "--gpu all compares GPUs on their own links: leave out --cluster."
+
+
+@record(kw_only=True)
+class Searched:
+    """The sources of all scenes, each with its cell, and the cells that have none.
+
+    ``question`` and ``space`` are those of the first scene.
+    """
+
+    question: Question
+    space: SearchSpace
+    sources: Sequence[Source]
+    cells: Sequence[Cell]
+    refused: Sequence[tuple[Cell, str]]
+    words: Mapping[str, Mapping[str, str]]
+
+
+@dataclass
+class Outer:
+    """Reads what a request names several of; what is noted is told where it is the only one.
+
+    ``words`` maps, by question, the name of a spec to the word that named it.
+    """
+
+    workload: Workload
+    request: Request
+    notes: Notes
+    words: dict[str, dict[str, str]] = field(default_factory=dict)
+    refused: list[tuple[Cell, str]] = field(default_factory=list)
+
+    def search(self) -> Searched:
+        """All scenes of the request.
+
+        Raises
+        ------
+        SpecError, SearchSpaceError
+            Something is unknown or faulty; or everything that was named is impossible.
+        """
+        asked, gpus = self._asked(), self._gpus()
+        places = [self._places(asked[0], gpu, len(gpus) == 1) for gpu in gpus]
+        spaces = [self._space(question, len(asked) == 1) for question in asked]
+        alone = len(asked) * len(gpus) == 1
+        scenes = [
+            scene
+            for question, space in zip(asked, spaces, strict=True)
+            for place, others in places
+            for profile in self._profiles(question, space, place, alone)
+            for scene in self._inner(question, space, profile, place, others)
+        ]
+        sources, cells = self._sources(scenes)
+        if len(scenes) == 1:
+            self.notes.defaults.update(self.workload.usual(scenes[0][0]))
+        if len(asked) == 1:
+            self._note_chosen([scene for scene, _ in scenes])
+        return Searched(
+            question=asked[0],
+            space=spaces[0],
+            sources=sources,
+            cells=cells,
+            refused=self.refused,
+            words=self.words,
+        )
+
+    def _sources(self, scenes: Sequence[tuple[Scene, Cell]]) -> tuple[list[Source], list[Cell]]:
+        """The sources of all scenes, with their cells; a scene may have none if others do."""
+        sources: list[Source] = []
+        cells: list[Cell] = []
+        for scene, outer in scenes:
+            try:
+                found = self.workload.sources(scene)
+            except PlannerError as error:
+                if len(scenes) == 1 and not self.refused:
+                    raise
+                self.refused.append(({**self._named(scene), **outer}, str(error)))
+                continue
+            sources += found
+            cells += [{**source.named, **outer} for source in found]
+        if not sources:
+            reasons = list(dict.fromkeys(why for _, why in self.refused))
+            raise SearchSpaceError("\n".join(reasons[:_MOST_REASONS]))
+        return sources, cells
+
+    def _named(self, scene: Scene) -> dict[str, Value]:
+        return {
+            "model": scene.question.model.name,
+            "gpu": scene.place.machine.gpu.name,
+            self.workload.profile_kind: scene.profile.name,
+        }
+
+    def _asked(self) -> list[Question]:
+        """The question for each model and each adapter."""
+        catalogue, models = self.notes.catalogue, self._several("model", "models")
+        adapters = _listed(self.request.adapter, self.workload.adapters)
+        drafts = _listed(self.request.draft_tokens, ())
+        pairs = [*product(models, adapters, drafts)]
+        found, several = [], list[Notes]()
+        for model, adapter, drafted in pairs:
+            name = catalogue.load_model(model).name
+            self.words.setdefault("model", {}).setdefault(name, model)
+            request = replace(self.request, model=model, adapter=adapter, draft_tokens=drafted)
+            if len(adapters) > 1 and request.training_objective is None:
+                # Every weight of what adapters are an alternative to is fine-tuned, too.
+                request = replace(request, training_objective="sft")
+            notes = self._noting(len(pairs) == 1)
+            try:
+                question = self.workload.ask(request, catalogue, notes)
+                found.append(replace(question, compares_drafts=len(drafts) > 1))
+            except PlannerError as error:
+                if len(pairs) == 1:
+                    raise
+                cell = {"model": name, "adapter": adapter}
+                self.refused.append((cell if len(adapters) > 1 else {"model": name}, str(error)))
+            self.notes.digests.update(notes.digests)
+            several.append(notes)
+        self._note_common(several)
+        if not found:
+            raise SearchSpaceError(self.refused[0][1])
+        return found
+
+    def _note_common(self, several: Sequence[Notes]) -> None:
+        """What was chosen alike for all questions; of what was not, that it is each one's own."""
+        names = dict.fromkeys(name for one in several for name in one.defaults)
+        for name in names:
+            texts = {one.defaults.get(name) for one in several}
+            self.notes.defaults[name] = str(*texts) if len(texts) == 1 else EACH_ITS_OWN
+
+    def _note_chosen(self, scenes: Sequence[Scene]) -> None:
+        """What GPUs and profiles decided of one question, each with where it is so."""
+        said = [(scene, self.workload.differs(scene)) for scene in scenes]
+        for name in dict.fromkeys(name for _, texts in said for name in texts):
+            places: dict[str, list[str]] = {}
+            for scene, texts in said:
+                text = texts.get(name, self.notes.defaults.get(name, ""))
+                places.setdefault(text, []).append(scene.place.machine.gpu.name)
+            told = [f"{text} on {', '.join(dict.fromkeys(gpus))}" for text, gpus in places.items()]
+            self.notes.defaults[name] = next(iter(places)) if len(places) == 1 else "; ".join(told)
+
+    def _several(self, name: str, kind: str) -> list[str]:
+        """Names of specs: those that were given, or all."""
+        return [*_listed(getattr(self.request, name), self.notes.catalogue.names(kind))]
+
+    def _gpus(self) -> list[str | None]:
+        given = self.request.gpu
+        if given in (ALL, (ALL,)):
+            if self.request.cluster is not None:
+                raise SearchSpaceError(_CLUSTER_OF_ALL)
+            return [*self.notes.catalogue.gpus_on_hand()]
+        return [None] if given in (None, ()) else [*self._several("gpu", "gpus")]
+
+    def _noting(self, alone: bool) -> Notes:
+        """Where notes go: of one among several the digests alone are kept."""
+        return self.notes if alone else Notes(self.notes.catalogue)
+
+    def _places(
+        self, question: Question, gpu: str | None, alone: bool
+    ) -> tuple[Place, dict[str, Place]]:
+        """The GPU, and those of the questions that name others."""
+        others = {
+            name: self._place(question, other, alone, f"{name.removesuffix('_gpu')} ")
+            for name in self.workload.other_gpus
+            if (other := getattr(self.request, name)) is not None
+        }
+        return self._place(question, gpu, alone, ""), others
+
+    def _place(self, question: Question, gpu: str | None, alone: bool, label: str) -> Place:
+        notes = Notes(self.notes.catalogue)
+        place = read_place(question.request, gpu, question.counts, notes, is_only=alone)
+        self.notes.digests.update(notes.digests)
+        if gpu is not None:
+            self.words.setdefault("gpu", {}).setdefault(place.machine.gpu.name, gpu)
+        if alone:
+            named = {label + name: text for name, text in notes.defaults.items()}
+            self.notes.defaults.update(named)
+            new = [name for name in notes.assumed if name not in self.notes.assumed]
+            self.notes.assumed += new
+        return place
+
+    def _space(self, question: Question, alone: bool) -> SearchSpace:
+        name, origin = question.space
+        if origin is not None and alone:
+            self.notes.defaults["space"] = f"{name} ({origin})"
+        try:
+            found = self.notes.catalogue.load_space(name)
+        except SpecError as error:
+            raise SearchSpaceError(str(error)) from error
+        space = found.spec
+        if not getattr(space, self.workload.profile_kind):
+            other = "serve" if space.engine else "train"
+            raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
+        self.notes.digests[f"space {space.name}"] = found.digest
+        self._noting(alone).tried.update(self.workload.tried(question, space))
+        return space
+
+    def _profiles(
+        self, question: Question, space: SearchSpace, place: Place, alone: bool
+    ) -> list[FrameworkProfile | EngineProfile]:
+        """The frameworks or engines: those that were given, all current ones, or the space's."""
+        kind, (name, origin) = self.workload.profile_kind, question.profile
+        notes = self._noting(alone)
+        if getattr(self.request, kind) is not None:
+            words = self._several(kind, f"{kind}s")
+            if self.request.engine_version is not None:
+                words = [self._released(words, self.request.engine_version, place, notes)]
+        else:
+            first = name or getattr(space, kind)
+            is_open = name is None and question.space[1] is not None
+            words = [first]
+            if is_open:
+                words, origin = self._current(question, first, place), _CURRENT
+            elif not self._runs(first, place) and (own := self._own(question, first, place)):
+                vendor = place.machine.gpu.vendor
+                words, origin = own[:1], f"{first}, the usual one, does not run on {vendor}"
+            notes.defaults[kind] = f"{', '.join(words)} ({origin})"
+        return [self._profile(word, self._noting(alone and len(words) == 1)) for word in words]
+
+    def _released(self, words: Sequence[str], number: str, place: Place, notes: Notes) -> str:
+        """The profile of a release of the engine, where that is named without one.
+
+        Raises
+        ------
+        SearchSpaceError
+            It is no release, or there are several engines.
+        """
+        if not RELEASE_NUMBER.fullmatch(number):
+            raise SearchSpaceError(
+                f"--engine-version {number!r} is not a release: give its numbers, such as 0.27.1."
+            )
+        if len(words) > 1:
+            raise SearchSpaceError(
+                f"--engine-version is for one engine, not for {', '.join(words)}: name one."
+            )
+        release = Release(tool=words[0], number=number)
+        profile = release.profile(self.notes.catalogue, place.machine.gpu.vendor)
+        if profile is None or profile == words[0]:
+            return words[0]
+        notes.defaults["engine"] = f"{profile} (the profile of release {number})"
+        return profile
+
+    def _current(self, question: Question, first: str, place: Place) -> list[str]:
+        """Profiles of today that run on the GPU, that of the space first; else its vendor's own."""
+        found = self._own(question, first, place)
+        if not found:
+            kind, gpu = self.workload.profile_kind, place.machine.gpu
+            such = ", such as llama-cpp" if kind == "engine" and gpu.vendor == "NVIDIA" else ""
+            reason = f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}{such}"
+            self.refused.append(({"model": question.model.name, "gpu": gpu.name}, reason))
+        return found
+
+    def _runs(self, name: str, place: Place) -> bool:
+        """Whether a profile has kernels for the GPU."""
+        profile = self.notes.catalogue.load_profile(self.workload.profile_kind, name).spec
+        return runs_on(profile, place.machine.gpu)
+
+    def _own(self, question: Question, first: str, place: Place) -> list[str]:
+        """Current profiles that run on the GPU, else those of its vendor alone; none where none.
+
+        What current ones have left behind was not written for, either, by others of its vendor.
+        """
+        kind, catalogue = self.workload.profile_kind, self.notes.catalogue
+        gpu = place.machine.gpu
+        found, own, is_left_behind = [], [], False
+        for name in dict.fromkeys([first, *catalogue.names(f"{kind}s")]):
+            profile = catalogue.load_profile(kind, name).spec
+            if not self.workload.suits(question, profile):
+                continue
+            if gpu.architecture in profile.without_architectures:
+                is_left_behind = True
+            elif profile.current and runs_on(profile, gpu):
+                found.append(name)
+            elif profile.vendors == (gpu.vendor,):
+                own.append(name)
+        return found or ([] if is_left_behind else own)
+
+    def _profile(self, name: str, notes: Notes) -> FrameworkProfile | EngineProfile:
+        kind = self.workload.profile_kind
+        loaded = self.notes.catalogue.load_profile(kind, name)
+        self.words.setdefault(kind, {}).setdefault(loaded.spec.name, name)
+        if f"{kind} {loaded.spec.name}" not in self.notes.digests:
+            notes.spec(kind, loaded.spec.name, loaded.digest, loaded.provenance)
+            self.notes.digests.update(notes.digests)
+        profile: FrameworkProfile | EngineProfile = loaded.spec
+        return self.workload.ideal(profile) if self.request.at_shares else profile
+
+    def _inner(
+        self,
+        question: Question,
+        space: SearchSpace,
+        profile: object,
+        place: Place,
+        others: Mapping[str, Place],
+    ) -> Iterator[tuple[Scene, Cell]]:
+        """A scene for each precision and each number of GPUs, with those if there are several."""
+        name, request = self.workload.precision, question.request
+        asked: list[str | float | None] = [None]
+        if request.precision is not None:
+            codes = checked(name, _listed(request.precision, glossary()[name].enumeration.usual()))
+            asked = [word(name, code) for code in codes]
+        several = len(question.counts) > 1
+        for precision in asked:
+            outer: dict[str, Value] = {}
+            inner = request
+            if precision is not None:
+                outer[name] = precision
+                inner = replace(request, settings={**request.settings, name: [precision]})
+            for count in question.counts if several else [0]:
+                counts = (count,) if several else question.counts
+                scene = Scene(
+                    question=replace(question, request=inner, counts=counts),
+                    space=space,
+                    profile=profile,
+                    place=place,
+                    others=others,
+                )
+                yield (
+                    self.workload.fitted(scene),
+                    {**outer, "num_gpus": count} if several else outer,
+                )
+
+
+def _listed(given: object, every: Sequence[object]) -> Sequence[Any]:
+    """One word or several as a list without repetitions; ``all`` stands for ``every`` one."""
+    if given in (ALL, (ALL,), [ALL]):
+        return every
+    words = given if isinstance(given, tuple | list) else [given]
+    return [*dict.fromkeys(words)]
 
 
 @record(kw_only=True, repr=False)

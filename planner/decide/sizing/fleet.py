@@ -23,8 +23,7 @@ from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import RUNS, bad_case, ends_apart, ends_of, full_columns
 from planner.optimize.source import Candidates, Source, first_row
 from planner.question.terms import ENDINGS, glossary, terms_about
-from planner.workloads.plan import Plan
-from planner.workloads.scenes import EACH_ITS_OWN
+from planner.workloads.plan import EACH_ITS_OWN, Plan
 
 if TYPE_CHECKING:
     from planner.decide.sizing.day import Day
