@@ -11,7 +11,7 @@ from planner.base.enums import (
 )
 from planner.base.text import count
 from planner.base.units import GIB, GIGA, HOUR, TERA
-from planner.estimators.parameters import count_parameters
+from planner.layers.model import count_parameters
 from planner.specs.catalogue import Catalogue
 from planner.specs.checked import field_words
 from planner.specs.engine import EngineProfile

@@ -63,7 +63,7 @@ def validate(given: options.Given) -> None:
 def add(given: options.Given) -> None:
     """Keep a model, or a GPU by its datasheet, in a folder of own specs."""
     from planner.errors import SpecError
-    from planner.estimators.parameters import count_parameters
+    from planner.layers.model import count_parameters
     from planner.show.views.spec_numbers import spec_kind
     from planner.specs.paths import SpecKind
     from planner.specs.written import Datasheet, add_gpu, add_model

@@ -18,10 +18,10 @@ from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
-from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.launch.option_table import Accepted, OptionTable, shipped_rows
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
 from planner.launch.understood import LENGTHS, ONGOING, Answers, Gathered, Reading
+from planner.layers.model import count_parameters, layer_parameters
 from planner.question.inputs import read
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from planner.base import text
 from planner.base.cells import Value
 from planner.errors import SpecError
-from planner.estimators.parameters import tower_parameters
+from planner.layers.model import tower_parameters
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.specs.images import audio_tokens, seen

@@ -22,8 +22,8 @@ from planner.base.training_names import (
 )
 from planner.configurations.enumerate import batch_of
 from planner.errors import PlannerError, SearchSpaceError, SpecError, did_you_mean
-from planner.estimators.parameters import count_parameters
 from planner.estimators.training.share import tokens_of_sample
+from planner.layers.model import count_parameters
 from planner.question.inputs import whole
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_about

@@ -10,7 +10,7 @@ import pytest
 
 import planner
 from planner.errors import PlannerError
-from planner.estimators.parameters import tower_parameters
+from planner.layers.model import tower_parameters
 from planner.show.views.documents import save_plan
 from planner.specs.catalogue import load_model
 from planner.specs.images import audio_tokens

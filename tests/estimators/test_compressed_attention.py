@@ -10,8 +10,7 @@ from serving_cases import replicas, serving_setting
 
 from planner.estimators.inference.memory import sequence_bytes
 from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.parameters import count_parameters
-from planner.layers.model import layer_of
+from planner.layers.model import count_parameters, layer_of
 from planner.specs.catalogue import load_model
 from planner.specs.model import LayerGroup, ModelSpec
 

@@ -7,9 +7,9 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import matmul_parameters
+from planner.layers.model import count_parameters
 
 PARAMETERS = 6_738_415_616
 """Of Llama 7B, arXiv:2302.13971."""

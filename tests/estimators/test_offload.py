@@ -13,8 +13,8 @@ from rich.console import Console
 import planner
 from planner.base.units import GIB
 from planner.configurations.table import OUT_OF_HOST_MEMORY
-from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
+from planner.layers.model import count_parameters
 from planner.optimize.source import first_row
 from planner.show.terminal import write
 from planner.show.views.told import memory_table

@@ -3,7 +3,7 @@
 import pytest
 from rows import each
 
-from planner.estimators.parameters import count_parameters, layer_parameters
+from planner.layers.model import count_parameters, layer_parameters
 from planner.specs.catalogue import load_model
 
 CHECKPOINTS = {

@@ -11,9 +11,9 @@ import pytest
 
 import planner
 from planner.errors import SpecError
-from planner.estimators.parameters import count_parameters, tower_parameters
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import model_flops_per_token
+from planner.layers.model import count_parameters, tower_parameters
 from planner.show.views.documents import save_plan
 from planner.specs.catalogue import load_model
 from planner.specs.paths import SpecKind, spec_folders

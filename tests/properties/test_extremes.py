@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tables import ONE, setting, table
 
-from planner.estimators.parameters import count_parameters
 from planner.estimators.training.cost import run_cost
 from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.flops import model_flops_per_token
 from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.share import Setting
+from planner.layers.model import count_parameters
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 from planner.specs.price import one_price

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from rows import each
 
 from planner.errors import MissingDependencyError, PlannerError, SpecError
-from planner.estimators.parameters import count_parameters
+from planner.layers.model import count_parameters
 from planner.specs import hugging_face
 from planner.specs.catalogue import load_model
 from planner.specs.hugging_face import find_config, read_config

@@ -11,7 +11,7 @@ from hugging_face_other_configs import OTHER_CONFIGS
 from rows import each
 
 from planner.errors import SpecError
-from planner.estimators.parameters import count_parameters
+from planner.layers.model import count_parameters
 from planner.specs.catalogue import load_model
 from planner.specs.hugging_face import read_config
 from planner.specs.model import ModelSpec

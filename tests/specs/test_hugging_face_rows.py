@@ -16,7 +16,7 @@ from hugging_face_published_configs import PUBLISHED_CONFIGS
 from rows import each
 
 from planner.errors import SpecError
-from planner.estimators.parameters import count_parameters
+from planner.layers.model import count_parameters
 from planner.specs.catalogue import load_model
 from planner.specs.checked import field_types
 from planner.specs.hugging_face import read_config

@@ -8,7 +8,7 @@ import pytest
 from rows import each
 
 from planner.errors import SpecError
-from planner.estimators.parameters import count_parameters
+from planner.layers.model import count_parameters
 from planner.specs.catalogue import load_model, names
 from planner.specs.load import check_spec, read_spec, read_toml
 from planner.specs.model import ModelSpec

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.estimators.parameters import tower_parameters
+from planner.layers.model import tower_parameters
 from planner.specs.catalogue import load_model
 from planner.specs.hugging_face import read_config
 

@@ -11,7 +11,6 @@ import pytest
 import planner
 from planner.base.units import DAY, GIB
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.parameters import count_parameters
 from planner.estimators.training.cost import (
     LOSSES,
     calendar_factors,
@@ -20,6 +19,7 @@ from planner.estimators.training.cost import (
     goodput,
     run_cost,
 )
+from planner.layers.model import count_parameters
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.site import NO_CAMPAIGN, Site

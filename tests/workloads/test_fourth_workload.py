@@ -25,7 +25,7 @@ from planner.configurations.table import (
 )
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
-from planner.estimators.parameters import count_parameters
+from planner.layers.model import count_parameters
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_of

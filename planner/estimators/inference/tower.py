@@ -21,13 +21,19 @@ from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Group, Machine
-from planner.estimators.parameters import tower_parameters
 from planner.formulas.attention import (
     attention_core_bytes,
     attention_core_flops,
     mean_keys_per_query,
 )
-from planner.layers.model import Layer, Tower, patch_embedding, projector, tower_layer
+from planner.layers.model import (
+    Layer,
+    Tower,
+    patch_embedding,
+    projector,
+    tower_layer,
+    tower_parameters,
+)
 from planner.layers.operators import AttentionCore, BlockExchange, Elementwise, Product
 from planner.specs.images import audio_tokens, tiles_of
 from planner.specs.quantization import SIXTEEN_BIT_BYTES

@@ -13,8 +13,7 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.parameters import count_parameters, layer_parameters
-from planner.layers.model import Layer, layer_of
+from planner.layers.model import Layer, count_parameters, layer_of, layer_parameters
 from planner.layers.operators import Product, Split
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint
 from planner.specs.serving import redundant_experts

@@ -12,11 +12,11 @@ from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.base.software_enums import Placement, WeightSync
 from planner.configurations.rl import RlConfigurations
-from planner.estimators.parameters import count_parameters
 from planner.estimators.rl.rollout import Rollout, generated
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.rl.trainer import Trainer, trained
 from planner.formulas.rollout import balanced_share, sync_time
+from planner.layers.model import count_parameters
 from planner.specs.quantization import FORMATS
 from planner.specs.rollouts import transfers
 

@@ -14,11 +14,10 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.training_names import ExpertAdapters
-from planner.estimators.parameters import layer_parameters
 from planner.estimators.training.operators import Operator, expert_pairs
 from planner.estimators.training.share import Setting, Share
 from planner.formulas.memory import adapter_parameters, dequantize_bytes, quantized_bytes
-from planner.layers.model import Layer, layer_of
+from planner.layers.model import Layer, layer_of, layer_parameters
 from planner.layers.operators import Product, Split
 from planner.specs.model import LayerGroup, ModelSpec
 

@@ -14,7 +14,6 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.base.training_names import TrainingObjective
 from planner.estimators.ownership import Charge, charge
-from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.estimators.training.share import Setting
@@ -22,6 +21,7 @@ from planner.formulas import goodput as formulas
 from planner.formulas.goodput import calendar_time
 from planner.formulas.money import time_to_train
 from planner.formulas.power import range_of_product
+from planner.layers.model import count_parameters
 from planner.specs.site import NO_CAMPAIGN, Campaign, Checkpoints, ReliabilitySpec, Site
 
 LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers", "campaign")

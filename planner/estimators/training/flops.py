@@ -12,13 +12,19 @@ from planner.base.enums import (
 )
 from planner.base.training_names import ExpertAdapters
 from planner.errors import PlannerError
-from planner.estimators.parameters import count_parameters, logits_met, tower_parameters
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.saved_activations import spared
 from planner.estimators.training.share import Setting, trained_length
 from planner.formulas.attention import attention_core_flops, recurrence_flops
-from planner.layers.model import Layer, layer_of, tower_layer
+from planner.layers.model import (
+    Layer,
+    count_parameters,
+    layer_of,
+    logits_met,
+    tower_layer,
+    tower_parameters,
+)
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
 from planner.specs.gpu import AttentionEfficiency, GemmEfficiency, is_assumed
 from planner.specs.images import tiles_of

@@ -15,12 +15,20 @@ from planner.base.records import record
 from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import END_CHUNKS
 from planner.estimators.machine import Group
-from planner.estimators.parameters import count_parameters, logits_met, tower_parameters
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.training.number_bytes import Gradients, compute_bytes, widened
 from planner.estimators.training.share import Setting
 from planner.formulas.memory import quantized_bytes, sharded_bytes
-from planner.layers.model import Layer, embedding_of, layer_of, logits_of, prediction_of
+from planner.layers.model import (
+    Layer,
+    count_parameters,
+    embedding_of,
+    layer_of,
+    logits_met,
+    logits_of,
+    prediction_of,
+    tower_parameters,
+)
 from planner.layers.operators import Experts, Product
 from planner.specs.model import LayerGroup, ModelSpec, Placement
 from planner.specs.workload import TrainingWorkload, layers_of_chunks

@@ -23,14 +23,20 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.configurations.table import TrainingConfigurations
 from planner.estimators.kernel_work import attributed
-from planner.estimators.parameters import layer_parameters, tower_parameters
 from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.layer_operators import layer_operators
 from planner.estimators.training.operators import Block, LayerTime, layer_time
 from planner.estimators.training.saved_activations import layer_bytes
 from planner.estimators.training.sharding import DataParallelTime, StageParameters, sharded
 from planner.estimators.training.share import Setting, Share
-from planner.layers.model import Layer, patch_embedding, projector, tower_layer
+from planner.layers.model import (
+    Layer,
+    layer_parameters,
+    patch_embedding,
+    projector,
+    tower_layer,
+    tower_parameters,
+)
 from planner.specs.images import tiles_of
 from planner.specs.model import ModelSpec, VisionTower
 

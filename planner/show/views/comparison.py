@@ -13,8 +13,8 @@ from planner.base.records import record
 from planner.base.units import HOUR
 from planner.decide.explaining.against import ComparedPlans, Result
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.estimators.parameters import count_parameters
 from planner.launch import MANIFEST
+from planner.layers.model import count_parameters
 from planner.question.request import Request
 from planner.show.answers import recommended_of
 from planner.show.page import BEST, GAP, TIE, Block, Cell, Table, Title, grid, said

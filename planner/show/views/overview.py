@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from planner.base import text
 from planner.confidence.intervals import MEDIAN
 from planner.estimators.machine import Machine
-from planner.estimators.parameters import count_parameters
+from planner.layers.model import count_parameters
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.show.page import GAP, TOTAL, Block, Pairs, Title, grid, said

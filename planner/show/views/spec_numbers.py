@@ -12,7 +12,7 @@ from planner.base.enums import Precision
 from planner.base.units import GIB, GIGA, HOUR, KILOWATT_HOUR, MONTH, TERA, YEAR
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.ownership import owned, used_figures
-from planner.estimators.parameters import count_parameters
+from planner.layers.model import count_parameters
 from planner.question.terms import terms_about
 from planner.show.page import TOTAL, Block, Column, Pairs, Table, Title, fitted, grid, said
 from planner.specs.api_price import read_api_prices

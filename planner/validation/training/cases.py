@@ -35,9 +35,9 @@ from planner.configurations.table import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import RULES
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
-from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.estimators.training.share import Setting
+from planner.layers.model import count_parameters
 from planner.question.terms import terms_about
 from planner.specs.checked import Faults
 from planner.specs.framework import FrameworkProfile

@@ -37,8 +37,8 @@ from planner.confidence.classes import has_experts
 from planner.confidence.software import FrameworkRule
 from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import has_kernel
-from planner.estimators.parameters import count_parameters
 from planner.formulas.memory import NF4_BYTES
+from planner.layers.model import count_parameters
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
