@@ -253,8 +253,8 @@ def _rewritten(imported: Imported, plan: Plan, found: Evaluation, change: Change
     """The user's file with a change."""
     from dataclasses import replace
 
-    from planner.launch.job import Job
     from planner.launch.rewrite import rewritten
+    from planner.launch.target import Job
     from planner.workloads.pinned import PinnedPlan
     from planner.workloads.plan import evaluated, one_configuration
 

@@ -24,9 +24,8 @@ from itertools import pairwise
 from planner.base.records import record
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError, did_you_mean
-from planner.launch.job import Job
 from planner.launch.option_table import Accepted, AcceptedOption, Remark, shipped_rows
-from planner.launch.target import Argument, Draft, File, Process, Variable
+from planner.launch.target import Argument, Draft, File, Job, Process, Variable
 from planner.launch.understood import LENGTHS, ONGOING, Found
 
 _ROOT = math.sqrt(3)

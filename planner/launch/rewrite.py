@@ -11,10 +11,9 @@ from planner.base.records import record
 from planner.documents.shell.text import Changes, Edited, Given, diff, edit_command
 from planner.documents.writing import edit_document
 from planner.launch.imported import Imported
-from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role
 from planner.launch.read import is_document, launches
-from planner.launch.target import Target
+from planner.launch.target import Job, Target
 from planner.launch.targets import target_of
 from planner.launch.understood import Found, Reading
 

@@ -19,9 +19,8 @@ from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.launch.benchmark import length_notes, serving_benchmark
-from planner.launch.job import Job, hub_name
 from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, Settings, Words
-from planner.launch.target import PORT, Argument, Draft, File, Process, Variable
+from planner.launch.target import PORT, Argument, Draft, File, Job, Process, Variable, hub_name
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.engine import EngineProfile

@@ -25,9 +25,8 @@ from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import unsupported
 from planner.errors import LaunchError, OutputError, PlannerError, SpecError
 from planner.launch import MANIFEST, WRAPPERS
-from planner.launch.job import Job
 from planner.launch.option_table import shipped_rows
-from planner.launch.target import Argument, Draft, File, Process, Target, Variable
+from planner.launch.target import Argument, Draft, File, Job, Process, Target, Variable
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 from planner.optimize.result_columns import fit_probability

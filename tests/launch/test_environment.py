@@ -7,8 +7,7 @@ from functools import cache
 
 import pytest
 
-from planner.launch.job import Job
-from planner.launch.target import Process
+from planner.launch.target import Job, Process
 from planner.launch.targets import target_of
 from planner.launch.write import environment_of, fabric
 from planner.question.request import Request

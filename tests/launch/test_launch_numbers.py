@@ -13,7 +13,7 @@ from worked.asked import SPECS, job
 from worked.plans import PLANS
 from worked.said import said
 
-from planner.launch.job import Job
+from planner.launch.target import Job
 from planner.launch.targets import target_of
 from planner.logs.formats import read_log
 from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step, steady_state

@@ -16,8 +16,8 @@ from real import derive, missing
 from real.plans import CONFIGS, HF, MEGATRON, SERVING, TITAN, Plan
 from real.written import Started, commands
 
-from planner.launch.job import Job
 from planner.launch.shape import config_json
+from planner.launch.target import Job
 from planner.launch.targets import target_of
 from planner.launch.write import launch_of
 from planner.layers.model import count_parameters

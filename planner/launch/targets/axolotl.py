@@ -13,9 +13,8 @@ from planner.documents.shell.text import stated
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError, SpecError
 from planner.launch.benchmark import training_draft
-from planner.launch.job import Job
 from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings, Words
-from planner.launch.target import Argument, Draft, File, Target, Variable, plan_words
+from planner.launch.target import Argument, Draft, File, Job, Target, Variable, plan_words
 from planner.launch.targets.trainers import DEEPSPEED_FILE, by_deepspeed, deepspeed_file
 from planner.launch.trainer.reading import answers_of, gather
 from planner.launch.trainer.said import Sources, text_of, with_defaults

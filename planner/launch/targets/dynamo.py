@@ -10,7 +10,6 @@ from dataclasses import replace
 from planner.base.records import record
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
-from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Quantities, Settings
 from planner.launch.serving import (
     AGGREGATED,
@@ -24,7 +23,7 @@ from planner.launch.serving import (
     servers_of,
     workers_of,
 )
-from planner.launch.target import Argument, Draft, File, Target, Variable
+from planner.launch.target import Argument, Draft, File, Job, Target, Variable
 from planner.launch.targets import sglang, tensorrt_llm, vllm
 from planner.launch.understood import Answers, Reading
 from planner.launch.write import heading

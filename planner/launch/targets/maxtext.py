@@ -20,7 +20,6 @@ from planner.base.software_enums import (
 )
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
-from planner.launch.job import Job
 from planner.launch.option_table import Quantities, Remark, Settings, Words, shipped_rows
 from planner.launch.shape import model_named, shape_of
 from planner.launch.target import (
@@ -29,6 +28,7 @@ from planner.launch.target import (
     NUM_NODES,
     Argument,
     Draft,
+    Job,
     Target,
     Variable,
     gathered,

@@ -18,7 +18,6 @@ from planner.documents.shell.text import Changes, Given, stated
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.imported import require_counts
-from planner.launch.job import Job
 from planner.launch.launchers.world import gpu_called
 from planner.launch.option_table import (
     FLAG,
@@ -38,6 +37,7 @@ from planner.launch.target import (
     Argument,
     Draft,
     File,
+    Job,
     Target,
     Value,
     filled,

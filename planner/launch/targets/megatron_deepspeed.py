@@ -8,9 +8,8 @@ from dataclasses import replace
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
-from planner.launch.job import Job
 from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings
-from planner.launch.target import Argument, Draft, Target, Variable
+from planner.launch.target import Argument, Draft, Job, Target, Variable
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_read import is_deepspeed, read_megatron
 from planner.launch.targets.megatron_shape import shape_words, strange_parts

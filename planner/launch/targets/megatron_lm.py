@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 
 from planner.launch.benchmark import training_draft
-from planner.launch.job import Job
 from planner.launch.option_table import Quantities, Remark, Settings, Words
-from planner.launch.target import Argument, Draft, Target, Variable
+from planner.launch.target import Argument, Draft, Job, Target, Variable
 from planner.launch.targets.megatron_read import (
     answers,
     is_deepspeed,

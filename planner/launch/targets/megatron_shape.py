@@ -13,9 +13,9 @@ from planner.base.enums import (
 )
 from planner.errors import LaunchError, SpecError
 from planner.estimators.training.sharding import chunk_split, layer_kinds
-from planner.launch.job import Job
 from planner.launch.option_table import Quantities, Remark, Words
 from planner.launch.shape import shape_of
+from planner.launch.target import Job
 from planner.launch.understood import Reading
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec

@@ -17,10 +17,19 @@ from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.training.sharding import chunk_split
 from planner.launch.benchmark import training_draft
-from planner.launch.job import Job
 from planner.launch.option_table import Dialect, Quantities, Remark, Settings, shipped_rows
 from planner.launch.shape import config_json, model_named, without_modules
-from planner.launch.target import Argument, Draft, File, Target, Value, Variable, filled, gathered
+from planner.launch.target import (
+    Argument,
+    Draft,
+    File,
+    Job,
+    Target,
+    Value,
+    Variable,
+    filled,
+    gathered,
+)
 from planner.launch.targets.megatron_lm import recipe_of
 from planner.launch.trainer.writing import require_even_copies
 from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of, number_of

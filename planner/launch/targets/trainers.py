@@ -9,9 +9,8 @@ from planner.base.enums import (
 )
 from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
-from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role, Settings, Words
-from planner.launch.target import Argument, Draft, File, Target
+from planner.launch.target import Argument, Draft, File, Job, Target
 from planner.launch.trainer.honoured import honoured
 from planner.launch.trainer.reading import (
     is_accelerate_document,

@@ -10,10 +10,9 @@ from planner.base.enums import (
 )
 from planner.base.training_names import names_feed_forward, targets_named, transformers_name
 from planner.errors import LaunchError
-from planner.launch.job import Job
 from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, Settings, Words
 from planner.launch.shape import config_json, family_of
-from planner.launch.target import Argument, File, Variable
+from planner.launch.target import Argument, File, Job, Variable
 
 CONFIG_FILE = "config.json"
 FSDP_FILE = "fsdp_config.json"

@@ -7,8 +7,7 @@ from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
 from planner.launch import WRAPPERS
-from planner.launch.job import Job
-from planner.launch.target import Draft, File, Target
+from planner.launch.target import Draft, File, Job, Target
 
 
 def wrapper_of(name: str) -> Callable[[Target, Job, Draft], tuple[File, ...]]:

@@ -11,8 +11,17 @@ from dataclasses import replace
 from planner.documents.shell.text import shell_word
 from planner.documents.writing import documents
 from planner.errors import LaunchError
-from planner.launch.job import Job
-from planner.launch.target import Argument, Draft, File, Process, Target, Value, Variable, filled
+from planner.launch.target import (
+    Argument,
+    Draft,
+    File,
+    Job,
+    Process,
+    Target,
+    Value,
+    Variable,
+    filled,
+)
 from planner.launch.wrappers.script import (
     MASTER_PORT,
     MEASURES,

@@ -7,8 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from planner.base.records import record
 from planner.documents.shell.text import shell_word
 from planner.errors import LaunchError
-from planner.launch.job import Job
-from planner.launch.target import Argument, Draft, File, Process, Target, Value, Variable, filled
+from planner.launch.target import (
+    Argument,
+    Draft,
+    File,
+    Job,
+    Process,
+    Target,
+    Value,
+    Variable,
+    filled,
+)
 from planner.launch.write import (
     Assumed,
     comment,

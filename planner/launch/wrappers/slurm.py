@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from planner.base.text import duration
 from planner.base.units import DAY, HOUR
 from planner.launch.benchmark import STEPS
-from planner.launch.job import Job
 from planner.launch.launchers import GPUS_OF_COPY
-from planner.launch.target import Draft, File, Process, Target, Value, filled
+from planner.launch.target import Draft, File, Job, Process, Target, Value, filled
 from planner.launch.wrappers.script import (
     MASTER_PORT,
     MEASURES,

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from planner.documents.shell.text import Given
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.launch.job import Job
 from planner.launch.option_table import Role
-from planner.launch.target import Draft, Process, Target
+from planner.launch.target import Draft, Job, Process, Target
 from planner.launch.understood import Answers, Found, World
 from planner.optimize.collector import known_value, rows_of
 from planner.optimize.result_columns import full_columns

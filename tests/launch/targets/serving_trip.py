@@ -7,8 +7,7 @@ from typing import Any
 
 from round_trip import found_of, job_of, lost, stated
 
-from planner.launch.job import Job
-from planner.launch.target import Draft, Process, Target, Variable
+from planner.launch.target import Draft, Job, Process, Target, Variable
 from planner.launch.understood import Answers, Found
 
 

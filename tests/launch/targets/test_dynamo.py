@@ -11,8 +11,8 @@ from round_trip import lost
 from serving_trip import planned
 
 from planner.errors import LaunchError
-from planner.launch.job import Job
 from planner.launch.read import read_launch
+from planner.launch.target import Job
 from planner.launch.targets.dynamo import TARGET
 from planner.launch.understood import Answers
 from planner.launch.write import launch_of

@@ -10,7 +10,7 @@ from round_trip import found_of, job_of, lost, stated
 from serving_trip import found, value_of, words
 
 from planner.errors import LaunchError
-from planner.launch.job import Job
+from planner.launch.target import Job
 from planner.launch.targets.llama_server import TARGET, starts
 from planner.launch.understood import Found
 

@@ -13,9 +13,8 @@ from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
 from planner.launch.imported import Imported, Status
-from planner.launch.job import Job
 from planner.launch.read import read_launch
-from planner.launch.target import Variable
+from planner.launch.target import Job, Variable
 from planner.launch.targets import target_of
 from planner.launch.targets.maxtext import KEYS, is_of, maxtext_name, model_of_maxtext, starts
 from planner.launch.understood import Answers, Found, World

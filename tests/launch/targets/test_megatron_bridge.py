@@ -13,10 +13,9 @@ from round_trip import found_of, job_of, round_trip, stated, training_jobs
 
 from planner.errors import LaunchError
 from planner.launch.imported import Status
-from planner.launch.job import Job
 from planner.launch.read import read_launch
 from planner.launch.shape import model_named
-from planner.launch.target import Variable
+from planner.launch.target import Job, Variable
 from planner.launch.targets import target_of
 from planner.launch.targets.megatron_bridge import is_of, starts
 from planner.launch.understood import Answers, Found, World

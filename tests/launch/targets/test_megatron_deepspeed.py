@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
-from planner.launch.job import Job
+from planner.launch.target import Job
 from planner.launch.targets import target_of
 from planner.launch.understood import Answers, Found, World
 

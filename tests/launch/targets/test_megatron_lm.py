@@ -13,9 +13,8 @@ from rows import each
 
 from planner.errors import LaunchError
 from planner.estimators.training.sharding import chunk_split
-from planner.launch.job import Job
 from planner.launch.shape import model_of, shape_of
-from planner.launch.target import Variable
+from planner.launch.target import Job, Variable
 from planner.launch.targets import target_of
 from planner.launch.targets.megatron_shape import expert_layers, layout_of, stages_of
 from planner.launch.understood import Answers, Found, World

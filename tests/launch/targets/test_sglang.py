@@ -11,7 +11,7 @@ from round_trip import serving_jobs, stated
 from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
 
 from planner.errors import LaunchError
-from planner.launch.job import Job
+from planner.launch.target import Job
 from planner.launch.targets.sglang import TARGET, starts
 from planner.launch.understood import World
 

@@ -13,8 +13,7 @@ from round_trip import found_of, lost, serving_jobs, stated
 from serving_trip import found, planned, process_of, together, value_of, words
 
 from planner.documents.shell.text import Given
-from planner.launch.job import Job
-from planner.launch.target import Draft, Process
+from planner.launch.target import Draft, Job, Process
 from planner.launch.targets.tensorrt_llm import TARGET, starts
 from planner.launch.understood import Answers, Found
 

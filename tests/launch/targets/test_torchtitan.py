@@ -16,8 +16,8 @@ from make_public_launches import FOLDER
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
-from planner.launch.job import Job
 from planner.launch.read import read_launch
+from planner.launch.target import Job
 from planner.launch.targets import target_of
 from planner.launch.targets.torchtitan import dealt
 from planner.launch.understood import World

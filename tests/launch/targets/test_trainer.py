@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from round_trip import lost, training_jobs
 
-from planner.launch.job import Job
-from planner.launch.target import Target
+from planner.launch.target import Job, Target
 from planner.launch.targets import target_of
 from planner.launch.understood import Answers
 from planner.question.inputs import read

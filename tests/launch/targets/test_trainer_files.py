@@ -14,9 +14,8 @@ from round_trip import job_of, stated
 
 import planner
 from planner.errors import LaunchError
-from planner.launch.job import Job
 from planner.launch.read import read_launch
-from planner.launch.target import Draft
+from planner.launch.target import Draft, Job
 from planner.launch.targets import target_of
 from planner.launch.trainer.writing import lora_modules
 from planner.launch.understood import Answers, Found, World

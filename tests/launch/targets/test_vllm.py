@@ -22,8 +22,8 @@ from serving_trip import (
 )
 
 from planner.errors import LaunchError
-from planner.launch.job import Job
 from planner.launch.read import read_launch
+from planner.launch.target import Job
 from planner.launch.targets.vllm import TARGET, starts
 from planner.launch.understood import Found
 

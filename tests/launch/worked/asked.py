@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from planner.launch.job import Job
+from planner.launch.target import Job
 from planner.question.request import Request
 from planner.workloads.plan import evaluated, one_configuration
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from planner.launch.job import Job
-from planner.launch.target import Argument, Draft, File, Process, Target
+from planner.launch.target import Argument, Draft, File, Job, Process, Target
 from planner.launch.understood import Answers, Reading
 from planner.question.request import Request
 

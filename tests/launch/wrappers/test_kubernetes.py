@@ -18,8 +18,7 @@ from launched import TARGET, job_of, process, run
 
 from planner.documents.writing import documents
 from planner.errors import LaunchError
-from planner.launch.job import Job
-from planner.launch.target import MASTER_ADDR, NODE_RANK, Argument, Draft, File, Variable
+from planner.launch.target import MASTER_ADDR, NODE_RANK, Argument, Draft, File, Job, Variable
 from planner.launch.wrappers import kubernetes, wrapper_of
 from planner.question.request import Request
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.job import Job
 from planner.launch.read import read_launch
+from planner.launch.target import Job
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 from planner.question.request import Request
