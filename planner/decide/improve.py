@@ -19,8 +19,8 @@ from planner.optimize.problem import Objective, Problem
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates
 from planner.question.terms import Term, glossary, terms_about, terms_of
-from planner.workloads.assumed import assumed_limits
 from planner.workloads.base import Evaluation
+from planner.workloads.open_facts import assumed_limits
 from planner.workloads.plan import Plan, make_plan
 from planner.workloads.serving_space import told_at
 

@@ -22,8 +22,8 @@ from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
-from planner.workloads.assumed import Notes
 from planner.workloads.given import NEEDS, Said, make_request
+from planner.workloads.open_facts import Notes
 from planner.workloads.pinned import toml_value
 from planner.workloads.place import read_place
 from planner.workloads.plan import make_plan

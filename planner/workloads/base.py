@@ -22,8 +22,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
-from planner.workloads.assumed import Notes
-from planner.workloads.open_facts import Chosen, OpenFact
+from planner.workloads.open_facts import Chosen, Notes, OpenFact
 from planner.workloads.place import Place
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from planner.question.terms import terms_about
 from planner.specs.images import audio_tokens, seen
 from planner.specs.model import ModelSpec, VisionTower
 from planner.specs.workload import TrainingWorkload
-from planner.workloads.assumed import Notes
+from planner.workloads.open_facts import Notes
 
 if TYPE_CHECKING:
     from planner.specs.serving import ServingWorkload

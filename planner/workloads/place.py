@@ -42,7 +42,7 @@ from planner.specs.price import (
 )
 from planner.specs.price import Figure as Owned
 from planner.specs.site import DEFAULT, IDEAL, Campaign, ReliabilitySpec, Site
-from planner.workloads.assumed import Notes
+from planner.workloads.open_facts import Notes
 
 if TYPE_CHECKING:
     from planner.optimize.source import Source

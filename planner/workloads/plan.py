@@ -27,8 +27,8 @@ from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.profile import runs_on
 from planner.specs.search_space import SearchSpace
-from planner.workloads.assumed import Notes, limit_notes, sureness_notes, tried_notes
 from planner.workloads.base import Evaluation, Question, Scene, Workload
+from planner.workloads.open_facts import Notes, limit_notes, sureness_notes, tried_notes
 from planner.workloads.place import Place, every_count, read_place
 from planner.workloads.registry import workload_of
 

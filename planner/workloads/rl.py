@@ -35,7 +35,6 @@ from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.rollouts import RlWork, Rollouts
 from planner.specs.search_space import SearchSpace
-from planner.workloads.assumed import Notes
 from planner.workloads.base import (
     ALL_MODULES,
     Question,
@@ -46,6 +45,7 @@ from planner.workloads.base import (
     Workload,
     judged_once,
 )
+from planner.workloads.open_facts import Notes
 from planner.workloads.place import gpu_counts
 from planner.workloads.rl_runs import RlRuns, RlSource
 from planner.workloads.serving_space import with_options

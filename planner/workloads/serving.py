@@ -24,7 +24,6 @@ from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import columns_about, terms_about, terms_of
 from planner.specs.serving import ServingWorkload
-from planner.workloads.assumed import assumed_for_batches, assumed_limits
 from planner.workloads.base import (
     ALL_MODULES,
     Question,
@@ -38,7 +37,7 @@ from planner.workloads.base import (
 from planner.workloads.batches import Batches, BatchSource, batch_once
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.images import image_answers, served_image_words
-from planner.workloads.open_facts import open_serving
+from planner.workloads.open_facts import assumed_for_batches, assumed_limits, open_serving
 from planner.workloads.place import Place
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolDeployments, PoolSource

@@ -45,9 +45,9 @@ from planner.specs.serving import (
     embedder_of,
     head_of,
 )
-from planner.workloads.assumed import Notes
 from planner.workloads.base import Question, Scene
 from planner.workloads.images import image_fields, image_tokens
+from planner.workloads.open_facts import Notes
 from planner.workloads.place import gpu_counts
 from planner.workloads.reuse import reuse_of
 from planner.workloads.traffic import arrivals_of, traffic_defaults

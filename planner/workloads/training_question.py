@@ -34,9 +34,9 @@ from planner.specs.load import check_spec, text_digest
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.serving import with_mtp
 from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload, layers_of_chunks
-from planner.workloads.assumed import Notes
 from planner.workloads.base import Question
 from planner.workloads.images import image_fields
+from planner.workloads.open_facts import Notes
 from planner.workloads.place import gpu_counts
 
 # Where nobody says so, and the most: the rank of MLPerf's task, the tokens of PEFT's examples.

@@ -33,7 +33,6 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.workloads import registry
-from planner.workloads.assumed import Notes
 from planner.workloads.base import (
     Question,
     Scene,
@@ -45,6 +44,7 @@ from planner.workloads.base import (
     repeated,
     worded,
 )
+from planner.workloads.open_facts import Notes
 from planner.workloads.place import gpu_counts
 
 NAME = "score"

@@ -24,8 +24,8 @@ from planner.question.terms import columns_about, glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
-from planner.workloads.assumed import Notes
 from planner.workloads.base import Done
+from planner.workloads.open_facts import Notes
 from planner.workloads.place import every_count, hardware
 
 _NUMBER_BYTES = 2.0
