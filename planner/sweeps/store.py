@@ -18,6 +18,7 @@ from planner.base.files import remove_unfinished, written_bytes, written_whole
 from planner.base.reading import RESULT, TABLE, opened, read_bytes, read_json, table_of
 from planner.base.version import __version__
 from planner.errors import OutputError, SpecError
+from planner.specs.cache import kept, stamp
 from planner.specs.paths import data_files
 from planner.sweeps.parts import Part, is_whole, parts_of
 from planner.sweeps.plan import SweepPlan
@@ -77,11 +78,18 @@ def _digest(paths: Iterable[Path]) -> str:
     whole = hashlib.sha256()
     for path in paths:
         try:
-            content = read_bytes(path, TABLE)
+            content = _content(path)
         except SpecError:
             continue
-        whole.update(os.fsencode(path.name) + b"\0" + hashlib.sha256(content).digest())
+        whole.update(os.fsencode(path.name) + b"\0" + content)
     return whole.hexdigest()[:16]
+
+
+@kept
+def _content(path: Path) -> bytes:
+    """The digest of a file, which is read again once it changed."""
+    stamp(path)
+    return hashlib.sha256(read_bytes(path, TABLE)).digest()
 
 
 PLAN, MANIFEST, PARTS = "plan.json", "manifest.json", "parts"
