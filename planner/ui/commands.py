@@ -18,10 +18,9 @@ from planner.decide.improve import recommended_change
 from planner.decide.sizing.size import contracts_given, size_all, tasks_of
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS
-from planner.launch.assumed import LaunchFile
+from planner.launch.assumed import LaunchFile, as_started, changes_of, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
-from planner.launch.judge import as_started, changes_of, full_row, judged
 from planner.launch.targets import target_of
 from planner.launch.write import launch_of, translated, with_profiles
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
@@ -71,11 +70,10 @@ from planner.show.views.sizes import add_sizes, question_lines, reason_lines
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import data_folders
 from planner.sweeps.any_plan import pinned_in
-from planner.sweeps.pictures import draw_shown
 from planner.sweeps.read import make_sweep
-from planner.sweeps.results import Sweep
 from planner.sweeps.run import Stopped, run_sweep
-from planner.sweeps.show import Shown
+from planner.sweeps.show import Shown, draw_shown
+from planner.sweeps.store import Sweep
 from planner.sweeps.summary import summarize
 from planner.ui.guard import Limits, Refused
 from planner.ui.question import (
