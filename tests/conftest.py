@@ -72,9 +72,11 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     return _ByFile(config, log)
 
 
+# Looking for cycles among thousands of tests and modules that stay takes a tenth of all.
+gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+
+
 def pytest_collection_finish() -> None:
-    """Looking for cycles among thousands of tests and modules that stay takes a tenth of all."""
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     gc.freeze()
 
 

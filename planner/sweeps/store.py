@@ -25,6 +25,7 @@ from planner.errors import OutputError, SearchSpaceError, SpecError
 from planner.optimize.pareto import front_of_many
 from planner.question.inputs import cell_reader
 from planner.question.terms import terms_of
+from planner.specs.cache import kept, stamp
 from planner.specs.paths import data_files
 from planner.sweeps.parts import AGAIN, Part, is_whole, parts_of, read_head, read_rows
 from planner.sweeps.plan import SweepPlan, work_columns
@@ -91,11 +92,18 @@ def _digest(paths: Iterable[Path]) -> str:
     whole = hashlib.sha256()
     for path in paths:
         try:
-            content = read_bytes(path, TABLE)
+            content = _content(path)
         except SpecError:
             continue
-        whole.update(os.fsencode(path.name) + b"\0" + hashlib.sha256(content).digest())
+        whole.update(os.fsencode(path.name) + b"\0" + content)
     return whole.hexdigest()[:16]
+
+
+@kept
+def _content(path: Path) -> bytes:
+    """The digest of a file, which is read again once it changed."""
+    stamp(path)
+    return hashlib.sha256(read_bytes(path, TABLE)).digest()
 
 
 PLAN, MANIFEST, PARTS = "plan.json", "manifest.json", "parts"

@@ -59,7 +59,7 @@ def _assert_candidates_suffice(setting: Setting, world: World, layout: Layout) -
     assert estimate.peak_memory.item() == pytest.approx(memory, rel=1e-9), layout
 
 
-@pytest.mark.few(40)
+@pytest.mark.few(20)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_every_stage_of_a_random_layout(

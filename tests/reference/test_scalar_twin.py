@@ -133,7 +133,7 @@ def test_one_random_configuration_equals_the_twin(data: st.DataObject) -> None:
         _assert_equal(evaluate(setting, make_table([layout])), 0, world, layout)
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(10)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", ["llama-65b", "deepseek-v3", "falcon-40b", "nemotron-h-8b"])
 def test_rules_reject_what_the_twin_rejects(model: str, framework: str, seed: int) -> None:

@@ -24,7 +24,7 @@ import planner.sweeps.run as run_module
 from planner.launch.write import launch_of, save_launch
 from planner.show.views.rows import row_files
 from planner.sweeps import store
-from planner.sweeps.parts import Part, run_part
+from planner.sweeps.parts import Part, parts_of, run_part
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
 from planner.sweeps.run import Done, Run, run_sweep
@@ -37,7 +37,6 @@ io_open = io.open
 TABLE = {
     "model": "llama-7b",
     "num_gpus": [8, 16, 32],
-    "global_batch_size": [*range(256, 256 + 6 * 128, 128)],
     "space": "single",
     "framework": "fsdp",
 }
@@ -86,6 +85,7 @@ def main(folder: Path) -> None:
     plan = make_sweep(TABLE)
     same = store.identity(plan)  # which takes longer than all writes
     store.identity = run_module.identity = lambda plan: same
+    store.parts_of = partial(parts_of, size=2)
     known: dict[Part, bytes] = {}
 
     def run(plan: SweepPlan, parts: Iterable[Part]) -> Iterator[Done]:

@@ -7,18 +7,22 @@ import sys
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client, StdioServerParameters
 
 from planner.question.terms import terms_of
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 SMALL = {"model": "llama-2-7b", "gpu": "h100-sxm-80gb", "num_gpus": 8}
 
 
 def asked(use: Callable[[Client], Coroutine[Any, Any, Any]], *options: str) -> Any:
     """What a client gets that is connected to ``planner mcp``."""
+    from mcp import Client, StdioServerParameters  # which takes a fifth of collecting all tests
+
     words = ["-m", "planner", "mcp", "--workers", "1", *options]
 
     async def ask() -> Any:
