@@ -24,6 +24,7 @@ from planner.estimators.inference.memory import (
     needed_to_start,
     sequence_bytes,
 )
+from planner.estimators.inference.prefixes import Caches
 from planner.estimators.inference.serving import cached_tokens
 from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.inference.tower import images_time
@@ -354,6 +355,16 @@ class Deployments(Serving):
     @abstractmethod
     def prompt_price(self) -> FloatArray:
         """What ``cost_per_hour`` pays for computing prompts [USD/s]; the rest pays for answers."""
+
+    @property
+    @abstractmethod
+    def caches(self) -> Caches:
+        """The caches of prefixes."""
+
+    @property
+    @abstractmethod
+    def cache_sizes(self) -> tuple[FloatArray, ...]:
+        """Bytes of each, with those of its host and its drives."""
 
     @property
     @abstractmethod
