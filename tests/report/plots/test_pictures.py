@@ -386,9 +386,7 @@ def test_curves_of_latency_go_through_the_percentiles(shown: Shown, width: int) 
 
 
 @pytest.mark.parametrize(("width", "mode"), [(320, "aggregated"), (1900, "disaggregated")])
-def test_what_is_found_lies_on_the_curve_of_its_router(
-    shown: Shown, width: int, mode: str
-) -> None:
+def test_what_is_found_lies_on_the_curve_of_its_router(shown: Shown, width: int, mode: str) -> None:
     sessions = {"input_tokens": 6000, "turns": 12, "think_time": 60.0, "host_cache": 2e11}
     asked = {"num_gpus": 8, "mode": mode, "settings": {"tp": 1, "pp": 1}, "request_rate": 16.0}
     found = planner.search(**SERVE | sessions | asked)
