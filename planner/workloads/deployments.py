@@ -22,6 +22,7 @@ from planner.estimators.inference.memory import (
     ServingMemory,
     longest_request,
     needed_to_start,
+    preempted_share,
     sequence_bytes,
 )
 from planner.estimators.inference.prefixes import Caches
@@ -387,6 +388,11 @@ class Deployments(Serving):
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""
         return repeated(self.source.named, self.shape)
+
+    def preempted(self, memory: ServingMemory, held: ServingConfigurations) -> Columns:
+        """The column of what runs and has no room at a time, in the memory of those that decode."""
+        share = preempted_share(self.setting, held, memory, self.in_flight)
+        return {"preempted_share": floats(share, self.shape)}
 
     def promised(self) -> Columns:
         """The columns of the GPUs, latencies, rates and prices."""

@@ -27,7 +27,6 @@ from planner.estimators.inference.disaggregated import (
     requests_at_rate,
     token_time_at_rate,
 )
-from planner.estimators.inference.memory import preempted_share
 from planner.estimators.inference.percentiles import PoolSpread
 from planner.estimators.inference.prefixes import Caches, Load, cache_sizes, caches_at
 from planner.estimators.inference.serving import (
@@ -440,9 +439,7 @@ class PoolDeployments(Deployments):
             **memory_columns(
                 self.decode.setting, self.decode.memory, self.decode.configurations, shape
             ),
-            "preempted_share": floats(
-                preempted_share(self.setting, c, self.decode.memory, self.in_flight), shape
-            ),
+            **self.preempted(self.decode.memory, c),
         }
 
 

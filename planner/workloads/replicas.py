@@ -26,7 +26,7 @@ from planner.estimators.inference.loop import (
     served_at_rate,
     token_time_at_rate,
 )
-from planner.estimators.inference.memory import preempted_share, serving_memory
+from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.prefixes import (
     ROUNDS,
@@ -372,7 +372,5 @@ class Replicas(Deployments):
             **image_columns(self.setting, c, estimate.served.request_rate, shape),
             **reuse_columns(self.setting.prefixes, shape),
             **memory_columns(self.setting, estimate.memory, c, shape),
-            "preempted_share": floats(
-                preempted_share(self.setting, self.held, estimate.memory, self.in_flight), shape
-            ),
+            **self.preempted(estimate.memory, self.held),
         }
