@@ -272,3 +272,25 @@ def test_running_requests_that_lose_their_room_are_told() -> None:
     number, room = int(row["most_sequences"]), row["kv_cache_size_gib"] * 2**30 / 131072
     held = (2000 + aged)[: 400_000 // number * number].reshape(-1, number).sum(axis=1)
     assert shares[2] == pytest.approx(np.maximum(held - room, 0).mean() / held.mean(), rel=0.4)
+
+
+def estimated(concurrency: int, **answers: object) -> dict[str, float]:
+    """The row of one replica on one GPU that always holds so many requests of sessions."""
+    layout = {**ASKED["settings"], "concurrency": concurrency}
+    asked = {**ASKED, **SESSIONS, "settings": layout, "num_gpus": 1, "router": "cache_aware"}
+    return planner.estimate(**asked | answers).candidates.row
+
+
+def test_what_runs_leaves_less_for_what_comes_back() -> None:
+    few, many = (estimated(number)["gpu_cache_hit_rate"] for number in (8, 56))
+    assert few > 0.15
+    assert many < 0.01
+
+
+def test_drives_carry_no_more_than_they_read() -> None:
+    row = estimated(50, disk_cache="20TiB")
+    assert row["disk_cache_hit_rate"] > 0.5
+    assert row["requests_per_s"] <= 1 / row["cache_load_time_s"]
+    # It is read before the prompt is computed, of which far less is left.
+    alone = estimated(1, disk_cache="20TiB", think_time=6000.0)
+    assert alone["time_to_first_token_s"] > alone["cache_load_time_s"] > 0

@@ -48,7 +48,8 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     capacity = row.get("capacity_requests_per_s")
     if rate is None or capacity is None:
         waiting = _waiting_line(row) if candidates.waits and not row.get("rejected_by") else ""
-        return _sentences(waiting, _preempted_line(row), _end_line(plan, candidates, row))
+        lines = _preempted_line(row), _end_line(plan, candidates, row), _reuse_line(row)
+        return _sentences(waiting, *lines)
     if candidates.is_beyond:
         beyond, end = _beyond_line(plan, row, rate), _end_line(plan, candidates, row)
         return _sentences(beyond, _room_line(candidates, row), end)
@@ -64,10 +65,10 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
         "in flight in each replica."
     )
     lines = _room_line(candidates, row), _preempted_line(row), _end_line(plan, candidates, row)
-    return _sentences(carries, *lines)
+    return _sentences(carries, *lines, _reuse_line(row))
 
 
-def reuse_line(row: Mapping[str, object]) -> str:
+def _reuse_line(row: Mapping[str, object]) -> str:
     """What the replicas find of earlier prompts, and where; empty where nothing tells."""
     found = {
         place: number_of(row, f"{name}_cache_hit_rate")
