@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.base.arrays import first
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.base.units import HOUR
@@ -203,7 +204,7 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
     loaded = {name: values for name, values in table.items() if not name.startswith("capacity_")}
     row = first_row(full_columns(loaded, plan.problem.sources))
     setting = served(candidates).setting
-    work, cached = setting.workload, float(cached_tokens(setting))
+    work, cached = setting.workload, first(cached_tokens(setting))
     cost_rate, rate = number(row["cost_per_hour_usd"]) / HOUR, number(row[_RATE])
     rates = _ends(row, _RATE)
     cost = float(cost_per_request(cost_rate=cost_rate, request_rate=rate))

@@ -6,6 +6,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.base.enums import ZeroStage
+from planner.formulas.reuse import above_normal
 
 _BLOCK = 64
 _DOUBLE_BLOCK = 256
@@ -164,6 +165,23 @@ def typical_cache_bytes(*, mean: Numeric, longest: Numeric, sequences: Numeric) 
     """
     n = np.maximum(sequences, 1.0)
     return np.asarray(mean + (np.asarray(longest) - mean) / np.sqrt(n))
+
+
+def beyond_room(
+    *, mean: Numeric, variation: Numeric, sequences: Numeric, room: Numeric
+) -> FloatArray:
+    r"""Share of the running sequences whose cache has no room at a time, as lengths vary.
+
+    .. math:: \frac{E[(S - R)^+]}{E[S]}, \quad S \sim N(n m, n c^2 m^2)
+
+    Derived here: n sequences of a ``mean`` m of tokens with a coefficient of ``variation`` c take
+    as much as a normal variable, of which what exceeds the ``room`` R is the loss of an order.
+    """
+    number = np.maximum(sequences, 1e-12)
+    spread = np.maximum(np.asarray(variation) / np.sqrt(number), 1e-12)
+    place = (np.asarray(room) / (number * mean) - 1) / spread
+    density = np.exp(-np.square(np.minimum(place, 30.0)) / 2) / np.sqrt(2 * np.pi)
+    return np.asarray(np.maximum(spread * (density - place * above_normal(place)), 0.0))
 
 
 def paged_tokens(*, tokens: Numeric, block_size: Numeric) -> FloatArray:

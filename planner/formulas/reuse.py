@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray, Numeric
@@ -59,7 +57,7 @@ def share_within(time: Numeric, *, mean: float, variation: float) -> FloatArray:
         return np.ones_like(np.asarray(time, dtype=np.float64))
     spread = np.sqrt(np.log1p(max(variation, 1e-3) ** 2))
     place = np.log(np.asarray(time, dtype=np.float64) / mean) / spread + spread / 2
-    return np.asarray(np.vectorize(NormalDist().cdf, otypes=[np.float64])(place))
+    return above_normal(-place)
 
 
 def cache_filled(times: FloatArray, hits: FloatArray, prompt: float, written: float) -> FloatArray:
@@ -87,3 +85,12 @@ def scattered(uses: IndexArray, caches: float) -> FloatArray:
     One that was ``uses`` times in any of them: :math:`1 - (1 - 1/R)^k`.
     """
     return np.asarray(1 - (1 - 1 / caches) ** np.asarray(uses, dtype=np.float64))
+
+
+def above_normal(place: FloatArray) -> FloatArray:
+    """What of a normal distribution is above a place, within 1e-7."""
+    # M. Abramowitz and I. Stegun, "Handbook of mathematical functions," 1964, formula 26.2.17.
+    t = 1 / (1 + 0.2316419 * np.abs(place))
+    series = np.polyval([1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530, 0.0], t)
+    tail = np.exp(-np.square(place) / 2) / np.sqrt(2 * np.pi) * series
+    return np.asarray(np.where(place >= 0, tail, 1 - tail))

@@ -270,9 +270,9 @@ class Worker:
 
     @property
     def cache_on_host_gib(self) -> float | None:
-        """GiB of a GPU's cache in host memory; None if there is none."""
+        """GiB of a GPU's cache, or of prefixes that leave it, in host memory; None of neither."""
         if not self.values["kv_offload"]:
-            return None
+            return round(float(self.job["host_cache"] or 0.0) / GIB, _DIGITS) or None
         weights = (self.offloaded_gib or 0.0) * GIB
         return round((float(self.memory.host) - weights) / GIB, _DIGITS)
 

@@ -231,22 +231,31 @@ def _blocks(
     """The names of all blocks, of each request from its last on, and how many each has."""
     if not any(given):
         return _no_names(), _no_names()
-    lists: list[Any] = [one or [] for one in given]
     try:
+        lists: list[Any] = [_names_in(one) for one in given]
         counts = np.array([len(one) for one in lists])
         every = chain.from_iterable(map(reversed, lists))
         return np.fromiter(every, dtype=np.int64, count=int(counts.sum())), counts
-    except (TypeError, ValueError, OverflowError):
-        wrong = next(place for place, one in enumerate(lists) if not _are_names(one))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        wrong = next((place for place, one in enumerate(given) if not _are_names(one)), 0)
         raise SpecError(
-            f"{path}:{lines[wrong]}: the blocks of a prompt are {str(lists[wrong])[:40]!r}, not a "
+            f"{path}:{lines[wrong]}: the blocks of a prompt are {str(given[wrong])[:40]!r}, not a "
             "list of whole numbers."
         ) from None
 
 
+def _names_in(given: object) -> Any:
+    """The list of a cell, which CSV has as text; that of an empty one has none."""
+    return (json.loads(given) if isinstance(given, str) and given else given) or []
+
+
 def _are_names(given: object) -> bool:
-    return isinstance(given, list) and all(
-        isinstance(one, int) and abs(one) < 2**63 for one in given
+    try:
+        found = _names_in(given)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, list) and all(
+        isinstance(one, int) and abs(one) < 2**63 for one in found
     )
 
 

@@ -10,8 +10,8 @@ from typing import ClassVar, TypeAlias
 from planner.base.records import record
 
 PICTURES: Mapping[str, tuple[str, ...]] = {
-    "search": ("front", "parts", "roofline"),
-    "estimate": ("parts", "roofline", "latency"),
+    "search": ("front", "parts", "roofline", "reuse"),
+    "estimate": ("parts", "roofline", "latency", "reuse"),
     "size": ("cost",),
     "sweep": ("cost", "matrix"),
     "validate": ("predicted",),

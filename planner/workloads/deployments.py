@@ -22,8 +22,10 @@ from planner.estimators.inference.memory import (
     ServingMemory,
     longest_request,
     needed_to_start,
+    preempted_share,
     sequence_bytes,
 )
+from planner.estimators.inference.prefixes import Caches
 from planner.estimators.inference.serving import cached_tokens
 from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.inference.tower import encoded, encoder_time
@@ -357,6 +359,16 @@ class Deployments(Serving):
 
     @property
     @abstractmethod
+    def caches(self) -> Caches:
+        """The caches of prefixes."""
+
+    @property
+    @abstractmethod
+    def cache_sizes(self) -> tuple[FloatArray, ...]:
+        """Bytes of each, with those of its host and its drives."""
+
+    @property
+    @abstractmethod
     def prefix_share(self) -> FloatArray:
         """Share of the prompts' time that cached tokens add."""
 
@@ -376,6 +388,11 @@ class Deployments(Serving):
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""
         return repeated(self.source.named, self.shape)
+
+    def preempted(self, memory: ServingMemory, held: ServingConfigurations) -> Columns:
+        """The column of what runs and has no room at a time, in the memory of those that decode."""
+        share = preempted_share(self.setting, held, memory, self.in_flight)
+        return {"preempted_share": floats(share, self.shape)}
 
     def promised(self) -> Columns:
         """The columns of the GPUs, latencies, rates and prices."""

@@ -117,7 +117,8 @@ class PoolSpace:
                 replicas = np.maximum(whole / judged.request_rate, 1.0)
             elif replicas is None:
                 replicas = np.maximum(self.largest / 2 / c.replica_gpus, 1.0)
-            rate = replicas * judged.request_rate if whole is None else whole
+            most = self.prefill_setting.workload.request_rate
+            rate = np.minimum(replicas * judged.request_rate, np.inf if most is None else most)
             load = Load(replicas=replicas, rate=rate, running=c.concurrency)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 return prefixes_at(judged.setting, c, judged.memory, load)

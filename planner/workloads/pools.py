@@ -28,6 +28,7 @@ from planner.estimators.inference.disaggregated import (
     token_time_at_rate,
 )
 from planner.estimators.inference.percentiles import PoolSpread
+from planner.estimators.inference.prefixes import Caches, Load, cache_sizes, caches_at
 from planner.estimators.inference.serving import (
     decode_steps,
     prefix_share,
@@ -397,6 +398,18 @@ class PoolDeployments(Deployments):
         return source.prefill_site.rate(prefill)
 
     @property
+    def caches(self) -> Caches:
+        """The caches of prefixes of the prefill workers, at what is answered."""
+        c, workers = self.prefill.configurations, self.configurations.prefill_replicas
+        load = Load(replicas=workers, rate=self.request_rate, running=c.concurrency)
+        return caches_at(self.setting, c, self.prefill.memory, load)
+
+    @property
+    def cache_sizes(self) -> tuple[FloatArray, ...]:
+        """Bytes of each, with those of its host and its drives."""
+        return cache_sizes(self.setting, self.prefill.memory)
+
+    @property
     def prefix_share(self) -> FloatArray:
         """Share of the prompts' time that cached tokens add."""
         setting = replace(self.source.space.prefill_setting, prefixes=self.prefill.prefixes)
@@ -426,6 +439,7 @@ class PoolDeployments(Deployments):
             **memory_columns(
                 self.decode.setting, self.decode.memory, self.decode.configurations, shape
             ),
+            **self.preempted(self.decode.memory, c),
         }
 
 

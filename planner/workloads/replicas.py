@@ -28,7 +28,15 @@ from planner.estimators.inference.loop import (
 )
 from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import percentile
-from planner.estimators.inference.prefixes import ROUNDS, Load, in_agreement, prefixes_at
+from planner.estimators.inference.prefixes import (
+    ROUNDS,
+    Caches,
+    Load,
+    cache_sizes,
+    caches_at,
+    in_agreement,
+    prefixes_at,
+)
 from planner.estimators.inference.serving import prefix_share
 from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.ownership import outlay
@@ -332,6 +340,18 @@ class Replicas(Deployments):
         return self.promises.price * self.estimate.served.utilization
 
     @property
+    def caches(self) -> Caches:
+        """The caches of prefixes, at what is answered."""
+        replicas = self.num_gpus / self.held.replica_gpus
+        load = Load(replicas=replicas, rate=self.request_rate, running=self.in_flight)
+        return caches_at(self.setting, self.held, self.estimate.memory, load)
+
+    @property
+    def cache_sizes(self) -> tuple[FloatArray, ...]:
+        """Bytes of each, with those of its host and its drives."""
+        return cache_sizes(self.setting, self.estimate.memory)
+
+    @property
     def prefix_share(self) -> FloatArray:
         """Share of the prompts' time that cached tokens add."""
         return prefix_share(self.setting, self.configurations)
@@ -352,4 +372,5 @@ class Replicas(Deployments):
             **image_columns(self.setting, c, estimate.served.request_rate, shape),
             **reuse_columns(self.setting.prefixes, shape),
             **memory_columns(self.setting, estimate.memory, c, shape),
+            **self.preempted(estimate.memory, self.held),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -97,3 +98,27 @@ def test_what_is_wrong_with_a_trace_is_said_with_its_place(content: str, tmp_pat
     with pytest.raises(SpecError, match=FAULTS[content]) as failure:
         read_trace(path)
     assert str(failure.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("size", [16, 512])
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_blocks_of_prompts_are_read_from_their_end(size: int, ending: str, tmp_path: Path) -> None:
+    path, prompts = tmp_path / f"a.{ending}", (5 * size, 9 * size - 3, 4 * size + 1)
+    names = [[*range(-(-prompt // size))] for prompt in prompts]
+    if ending == "csv":
+        lines = ["time,input_tokens,output_tokens,hash_ids"]
+        lines += [f'{n},{a},1,"{b}"' for n, (a, b) in enumerate(zip(prompts, names, strict=True))]
+    else:
+        lines = [
+            json.dumps({"time": n, "input_length": a, "output_length": n, "hash_ids": b})
+            for n, (a, b) in enumerate(zip(prompts, names, strict=True))
+        ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    trace = read_trace(path)
+    kept = names if ending == "csv" else names[1:]  # the first has no answer
+    assert trace.block_tokens == size
+    assert trace.blocks_of_each == kept
+    assert trace.blocks[0] == kept[0][-1]
+    path.write_text("\n".join([*lines, lines[-1].replace("[", "[x")]), encoding="utf-8")
+    with pytest.raises(SpecError, match="a.csv:5: the blocks of" if ending == "csv" else "JSON"):
+        read_trace(path)

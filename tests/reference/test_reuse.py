@@ -251,3 +251,46 @@ def test_scattered_sessions_lose_what_they_did_last_elsewhere() -> None:
     shared = in_sessions(router="random", shared_prefix_tokens=1500)
     assert float(shared.found(1e9, 1.0, 4096.0)) == pytest.approx(0.25 + many, abs=0.02)
     assert replace(shared, scatter=()).endless == shared.endless
+
+
+def test_running_requests_that_lose_their_room_are_told() -> None:
+    asked = {**ASKED, "input_tokens": 2000, "output_tokens": 2000, "output_variation": 1.0}
+    shares = []
+    for number in (20, 100, 400):
+        found = planner.estimate(
+            **asked | {"settings": {**ASKED["settings"], "concurrency": number}}, num_gpus=1
+        )
+        shares.append(found.candidates.row["preempted_share"])
+        words = "lose their room" in found.summary()
+        assert words == (shares[-1] >= 0.01)
+    # Engines hold no more than have room: the more wait, the fewer of them lose it.
+    assert shares[0] < 1e-6 < shares[1] < shares[2] < 0.1
+    chance, row = np.random.default_rng(1), found.candidates.row
+    longer = np.log(2.0)
+    answers = chance.lognormal(np.log(2000) - longer / 2, np.sqrt(longer), 400_000)
+    aged = chance.choice(answers, answers.size, p=answers / answers.sum()) * chance.random(400_000)
+    number, room = int(row["most_sequences"]), row["kv_cache_size_gib"] * 2**30 / 131072
+    held = (2000 + aged)[: 400_000 // number * number].reshape(-1, number).sum(axis=1)
+    assert shares[2] == pytest.approx(np.maximum(held - room, 0).mean() / held.mean(), rel=0.4)
+
+
+def estimated(concurrency: int, **answers: object) -> dict[str, float]:
+    """The row of one replica on one GPU that always holds so many requests of sessions."""
+    layout = {**ASKED["settings"], "concurrency": concurrency}
+    asked = {**ASKED, **SESSIONS, "settings": layout, "num_gpus": 1, "router": "cache_aware"}
+    return planner.estimate(**asked | answers).candidates.row
+
+
+def test_what_runs_leaves_less_for_what_comes_back() -> None:
+    few, many = (estimated(number)["gpu_cache_hit_rate"] for number in (8, 56))
+    assert few > 0.15
+    assert many < 0.01
+
+
+def test_drives_carry_no_more_than_they_read() -> None:
+    row = estimated(50, disk_cache="20TiB")
+    assert row["disk_cache_hit_rate"] > 0.5
+    assert row["requests_per_s"] <= 1 / row["cache_load_time_s"]
+    # It is read before the prompt is computed, of which far less is left.
+    alone = estimated(1, disk_cache="20TiB", think_time=6000.0)
+    assert alone["time_to_first_token_s"] > alone["cache_load_time_s"] > 0

@@ -24,7 +24,7 @@ from planner.estimators.inference.drafts import draft_weights, drafter
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.tower import encoder_memory, tower_weights
 from planner.estimators.inference.weights import weight_bytes
-from planner.formulas.memory import paged_tokens, typical_cache_bytes
+from planner.formulas.memory import beyond_room, paged_tokens, typical_cache_bytes
 from planner.formulas.queueing import residual_mean
 from planner.layers.model import layer_of
 from planner.layers.operators import Experts
@@ -155,6 +155,30 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
         host_room=on_host,
         host=offloaded + on_host.shared + on_host.sequence * c.concurrency,
         usable=usable,
+    )
+
+
+def preempted_share(
+    setting: ServingSetting, c: ServingConfigurations, memory: ServingMemory, running: Numeric
+) -> FloatArray:
+    """Share of so many ``running`` requests whose cache has no room at a time, as lengths vary.
+
+    Engines compute them again, or make them wait; none does that keeps room for whole requests.
+    """
+    work, scheduler = setting.workload, setting.engine.scheduler
+    if scheduler.whole_requests or not scheduler.continuous:
+        return np.zeros(())
+    longer = 1 + work.output_variation**2
+    mean = work.input_tokens + work.output_tokens * longer / 2
+    answers = work.output_tokens**2 * (longer**3 / 3 - longer**2 / 4)
+    variance = (work.input_tokens * work.input_variation) ** 2 + answers
+    token = memory.room.longest / (work.input_tokens + work.output_tokens)
+    held = np.minimum(running, memory.most_sequences) / c.attention_data_parallel
+    return beyond_room(
+        mean=mean,
+        variation=np.sqrt(variance) / mean,
+        sequences=held,
+        room=(memory.room.size - memory.room.shared) / token,
     )
 
 

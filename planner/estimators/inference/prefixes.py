@@ -13,6 +13,7 @@ from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.formulas.queueing import residual_mean
+from planner.specs.reuse import Reuse
 
 
 @record(kw_only=True)
@@ -58,6 +59,72 @@ def token_bytes(setting: ServingSetting, memory: ServingMemory) -> FloatArray:
     return np.asarray(memory.room.longest / (work.input_tokens + work.output_tokens))
 
 
+@record(kw_only=True)
+class Caches:
+    """The caches of every configuration: so many in all, of ``token_bytes`` for each token.
+
+    ``pinned``: tokens in one of them that are no choice, those of requests that run.
+    """
+
+    reuse: Reuse
+    token_bytes: FloatArray
+    pinned: Numeric
+    number: Numeric
+    rate: Numeric
+
+    def hit_rate(self, size: Numeric) -> FloatArray:
+        """Share of the prompts that they find where each has so many bytes."""
+        return self.reuse.found(self._tokens(size), self.rate, self.number)
+
+    def residence(self, size: Numeric) -> FloatArray:
+        """Seconds for which those keep what is not used."""
+        return self.reuse.residence(self._tokens(size), self.rate, self.number)
+
+    def _tokens(self, size: Numeric) -> FloatArray:
+        return np.asarray(size / self.token_bytes - self.pinned)
+
+
+def caches_at(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    memory: ServingMemory,
+    load: Load,
+) -> Caches:
+    """The caches of every configuration at a load, one on each attention rank.
+
+    Of a trace all of one counts, in which requests that run are those used last; of sessions,
+    whose gaps begin when an answer ends, what those leave.
+
+    Raises
+    ------
+    ValueError
+        Nothing is said of what requests share.
+    """
+    work, ranks = setting.workload, configurations.attention_data_parallel
+    if work.reuse is None:
+        raise ValueError("Nothing is said of what requests share.")
+    left = residual_mean(mean=work.output_tokens, variation=work.output_variation)
+    context = work.input_tokens + left - work.shared_prefix_tokens
+    running = np.minimum(load.running, memory.most_sequences) / ranks
+    return Caches(
+        reuse=work.reuse,
+        token_bytes=token_bytes(setting, memory),
+        pinned=context * running if work.reuse.per_second else 0.0,
+        number=load.replicas * ranks,
+        rate=load.rate,
+    )
+
+
+def cache_sizes(setting: ServingSetting, memory: ServingMemory) -> tuple[FloatArray, ...]:
+    """Bytes of a cache in a GPU, with that of its host, and with that of its drives.
+
+    Host and drives keep a copy of what the faster one has, as LMCache and HiCache do.
+    """
+    work, own = setting.workload, np.maximum(memory.room.size - memory.room.shared, 0.0)
+    host = np.maximum(own, work.host_cache)
+    return own, host, np.maximum(host, work.disk_cache)
+
+
 def prefixes_at(
     setting: ServingSetting,
     configurations: ServingConfigurations,
@@ -66,36 +133,22 @@ def prefixes_at(
 ) -> Prefixes:
     """What every configuration finds at a load, at its own room.
 
-    Each attention rank has a cache. Of a trace all of it counts, in which requests that run are
-    those used last; of sessions, whose gaps begin when an answer ends, what those leave. Host and
-    drives keep a copy of what the faster one has, as LMCache and HiCache do: what they have alone
-    is read over their link before the prompt is computed.
+    What host and drives alone have is read over their link before the prompt is computed.
     """
-    reuse, work = setting.workload.reuse, setting.workload
-    if reuse is None:
-        raise ValueError("Nothing is said of what requests share.")
-    machine, ranks = setting.machine, configurations.attention_data_parallel
-    each = token_bytes(setting, memory)
-    rooms = [np.maximum(memory.room.size - memory.room.shared, 0.0)]
-    rooms += [np.maximum(rooms[0], work.host_cache), np.asarray(work.disk_cache)]
-    rooms[2] = np.maximum(rooms[1], rooms[2])
-    left = residual_mean(mean=work.output_tokens, variation=work.output_variation)
-    context = work.input_tokens + left - work.shared_prefix_tokens
-    running = np.minimum(load.running, memory.most_sequences) / ranks
-    pinned = context * running if reuse.per_second else 0.0
-    caches, tokens = load.replicas * ranks, [room / each - pinned for room in rooms]
-    hits = [reuse.found(one, load.rate, caches) for one in tokens]
+    work, machine = setting.workload, setting.machine
+    caches, sizes = caches_at(setting, configurations, memory, load), cache_sizes(setting, memory)
+    hits = [caches.hit_rate(size) for size in sizes]
     on_host, on_disk = hits[1] - hits[0], hits[2] - hits[1]
-    prompt = work.input_tokens * each
-    fraction = setting.engine.execution.host_link_fraction
-    loaded = [
-        machine.host_copy_time(on_host * prompt, fraction) if work.host_cache else None,
-        machine.drive_copy_time(on_disk * prompt) if work.disk_cache else None,
-    ]
+    prompt, loading = work.input_tokens * caches.token_bytes, [np.zeros(())]
+    if work.host_cache:
+        fraction = setting.engine.execution.host_link_fraction
+        loading.append(machine.host_copy_time(on_host * prompt, fraction))
+    if work.disk_cache:
+        loading.append(machine.drive_copy_time(on_disk * prompt))
     return Prefixes(
         gpu_cache_hit_rate=hits[0],
         host_cache_hit_rate=on_host,
         disk_cache_hit_rate=on_disk,
-        cache_residence=reuse.residence(tokens[0], load.rate, caches),
-        cache_load_time=add([np.zeros(()), *(one for one in loaded if one is not None)]),
+        cache_residence=caches.residence(sizes[0]),
+        cache_load_time=add(loading),
     )

@@ -13,6 +13,8 @@ from planner.optimize.source import Candidates
 from planner.show.views.told import number_of
 from planner.workloads.plan import Plan
 
+_TOLD_PREEMPTED = 0.01
+
 
 def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[str, str]:
     """Weights and cache of a GPU in the words of engines' logs; nothing without a cache.
@@ -46,7 +48,8 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     capacity = row.get("capacity_requests_per_s")
     if rate is None or capacity is None:
         waiting = _waiting_line(row) if candidates.waits and not row.get("rejected_by") else ""
-        return _sentences(waiting, _end_line(plan, candidates, row))
+        lines = _preempted_line(row), _end_line(plan, candidates, row), _reuse_line(row)
+        return _sentences(waiting, *lines)
     if candidates.is_beyond:
         beyond, end = _beyond_line(plan, row, rate), _end_line(plan, candidates, row)
         return _sentences(beyond, _room_line(candidates, row), end)
@@ -61,10 +64,11 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
         f"Times and costs are at {rate:g} requests/s, {held} requests "
         "in flight in each replica."
     )
-    return _sentences(carries, _room_line(candidates, row), _end_line(plan, candidates, row))
+    lines = _room_line(candidates, row), _preempted_line(row), _end_line(plan, candidates, row)
+    return _sentences(carries, *lines, _reuse_line(row))
 
 
-def reuse_line(row: Mapping[str, object]) -> str:
+def _reuse_line(row: Mapping[str, object]) -> str:
     """What the replicas find of earlier prompts, and where; empty where nothing tells."""
     found = {
         place: number_of(row, f"{name}_cache_hit_rate")
@@ -130,6 +134,18 @@ def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
         return ""
     room, number = number_of(row, "most_sequences"), number_of(row, "concurrency")
     return f"Room for {text.count(room)} of {text.count(number)} requests in each replica."
+
+
+def _preempted_line(row: Mapping[str, object]) -> str:
+    """How many requests lose their room as answers grow, and what that costs; empty of few."""
+    share = number_of(row, "preempted_share")
+    if not share >= _TOLD_PREEMPTED:
+        return ""
+    again = share * number_of(row, "utilization")
+    return (
+        f"Up to {text.percent(share)} of the requests that run lose their room as lengths vary: "
+        f"computing them again takes {text.percent(again)} of the time, which is not counted."
+    )
 
 
 def _sentences(*lines: str) -> str:

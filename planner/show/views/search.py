@@ -40,7 +40,7 @@ from planner.show.page import (
 from planner.show.views.details import details_of, memory_blocks
 from planner.show.views.documents import add_estimate
 from planner.show.views.front import front_blocks, limited, of_objective, short_front_blocks
-from planner.show.views.load import load_line, reuse_line
+from planner.show.views.load import load_line
 from planner.show.views.money import plan_prices_lines, signed_lines
 from planner.show.views.overview import (
     assumed_blocks,
@@ -186,8 +186,6 @@ def _reached_blocks(
     plan: Plan, candidates: Candidates, row: Mapping[str, object]
 ) -> Iterator[Block]:
     if line := load_line(plan, candidates):
-        yield said(line)
-    if line := reuse_line(row):
         yield said(line)
     if plan.request.replay:
         from planner.show.views.replayed import replay_blocks

@@ -320,3 +320,11 @@ def test_a_server_takes_the_prompts_of_lengths_that_vary(variation: float, token
     )  # fmt: skip
     (serve, *_) = TARGET.drafted(job).processes
     assert value_of(serve, "--max-model-len") == str(tokens)
+
+
+def test_what_the_host_keeps_of_prefixes_is_of_all_gpus() -> None:
+    sessions = {"input_tokens": 6000, "turns": 12, "think_time": 60.0, "host_cache": 2.0**36}
+    asked = {"tensor_parallel": 4, "concurrency": 64}
+    job = planned(model="llama-3.1-70b", engine="vllm", settings=asked, **sessions)
+    (serve, _) = TARGET.drafted(job).processes
+    assert float(value_of(serve, "--kv-offloading-size") or 0) == 4 * 64

@@ -71,6 +71,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
         "predicted",
         "timeline",
         "roofline",
+        "reuse",
     ):
         monkeypatch.setattr(f"planner.show.views.plots.{module}.drawing", kept)
 
@@ -381,6 +382,24 @@ def test_curves_of_latency_go_through_the_percentiles(shown: Shown, width: int) 
     ):
         assert [*line.get_ydata()] == [50, 90, 99]
         assert [*line.get_xdata()] == [row[f"{name}_p{percent}_s"] for percent in (50, 90, 99)]
+
+
+@pytest.mark.parametrize(("width", "mode"), [(320, "aggregated"), (1900, "disaggregated")])
+def test_what_is_found_lies_on_the_curve_of_its_router(shown: Shown, width: int, mode: str) -> None:
+    sessions = {"input_tokens": 6000, "turns": 12, "think_time": 60.0, "host_cache": 2e11}
+    asked = {"num_gpus": 8, "mode": mode, "settings": {"tp": 1, "pp": 1}, "request_rate": 16.0}
+    found = planner.search(**SERVE | sessions | asked)
+    (axes,) = shown("reuse", found.plan, found.recommended, width=width, dark=True).axes
+    row, (random, knowing, own, host) = found.recommended_row, axes.lines
+    share = 100 * row["gpu_cache_hit_rate"]
+    # Workers of pools find what is kept at their own rate, which a plan need not fill.
+    assert own.get_ydata()[0] == pytest.approx(share, abs=0.5 if mode == "aggregated" else 15)
+    for point in (own, host):
+        at = np.interp(point.get_xdata()[0], random.get_xdata(), random.get_ydata())
+        assert point.get_ydata()[0] == pytest.approx(at, abs=0.5)
+    assert (knowing.get_ydata() >= random.get_ydata() - 1e-9).all()
+    with pytest.raises(SearchSpaceError, match="requests that share prompts"):
+        shown("reuse", found.plan, planner.search(**SERVE).recommended)
 
 
 def test_a_step_of_training_has_no_latency_of_requests(shown: Shown) -> None:

@@ -34,6 +34,7 @@ _DRAWN_BY: Mapping[str, str] = {
     "matrix": "curves.draw_matrix",
     "predicted": "predicted.draw_predicted",
     "latency": "curves.draw_latencies",
+    "reuse": "reuse.draw_reuse",
 }
 
 
