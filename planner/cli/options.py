@@ -348,7 +348,7 @@ def as_started(given: Given, request: Request) -> Request:
     that changes on stderr. Others stay as they are."""
     if given.get("imported") is None:
         return request
-    from planner.launch.judge import as_started as started_by_engine
+    from planner.launch.assumed import as_started as started_by_engine
     from planner.show.page import said
     from planner.show.terminal import make_console, write
 

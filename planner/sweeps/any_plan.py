@@ -12,8 +12,7 @@ from planner.base.reading import RESULT, opened, read_csv, read_json
 from planner.decide.explaining.against import changed_request
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch import MANIFEST
-from planner.launch.assumed import LaunchFile
-from planner.launch.judge import as_started
+from planner.launch.assumed import LaunchFile, as_started
 from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_about, terms_of
 from planner.sweeps.store import PLAN
