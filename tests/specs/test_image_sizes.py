@@ -80,6 +80,14 @@ def test_a_prompt_has_its_text_and_its_images() -> None:
     assert "encoder_time_s" not in served(input_tokens=3762)
 
 
+def test_published_prompts_have_their_images() -> None:
+    found = planner.estimate(
+        **{k: v for k, v in ASKED.items() if k != "output_tokens"}, lengths="servegen-image"
+    )
+    work = found.plan.problem.setting.workload
+    assert (work.input_tokens, work.images_per_sample, work.tokens_per_image) == (1222, 1, 650)
+
+
 def test_images_take_memory_beside_a_step() -> None:
     """What they were made to is kept, beside the working set of the prompt: 16 bit of a token."""
     size = {"image_size": "4000x3000", "images_per_sample": 1}
