@@ -20,7 +20,12 @@ from planner.workloads.given import Said
 from planner.workloads.pinned import PLAN_FILE, PinnedPlan
 
 # A column that the results of one workload alone have.
-_TELLING = {"step_time_s": "train", "prefill_latency_s": "inference", "mode": "serve"}
+_TELLING = {
+    "rollout_gpus": "rl",
+    "step_time_s": "train",
+    "prefill_latency_s": "inference",
+    "mode": "serve",
+}
 _OF_POOLS = ("mode", "prefill_gpu")
 # What a launch file may leave to the plan beside it.
 _OF_LOAD = ("gpu", *terms_about("length", "serve"), "request_rate")

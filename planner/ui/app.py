@@ -124,7 +124,12 @@ _ASKS = {
     "max-batch": "The largest batch, or the most requests at once, that fits.",
     "launch": "The files that start the best plan, or yours in another tool.",
 }
-_WORKLOADS = {"train": "Training", "inference": "Static batches", "serve": "Serving"}
+_WORKLOADS = {
+    "train": "Training",
+    "inference": "Static batches",
+    "serve": "Serving",
+    "rl": "Reinforcement learning",
+}
 _AT_ONCE = ("search", "estimate", "explain", "max-batch", "launch")
 """Commands that are quick enough to be asked while somebody types."""
 _LASTING = {"cache-control": "public, max-age=86400"}

@@ -83,7 +83,7 @@ def test_options_beside_a_plan_change_it(planner, tmp_path):
             (r"^tensor_parallel = \d+", 'tensor_parallel = "two"'),
             "tensor_parallel is a whole number",
         ),
-        (('workload = "train"', 'workload = "trian"'), "train, inference or serve"),
+        (('workload = "train"', 'workload = "trian"'), "train, inference, serve or rl"),
         (('model = "llama-65b"', ""), "answers.model is missing"),
         ((r"\[answers\]", "[answer]"), "no table [answers]"),
         ((r"\[answers\]", "[answers"), "line 5"),
