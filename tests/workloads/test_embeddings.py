@@ -59,6 +59,8 @@ def test_an_encoder_keeps_no_cache_and_a_decoder_that_of_its_prompts() -> None:
 
 
 def test_there_are_no_logits() -> None:
+    held = embedded().candidates.row["memory_weights_gib"] * 2**30
+    assert held == pytest.approx(2 * 566_706_176, rel=1e-3)  # the embedding among them
     whole = {"model": "qwen2.5-7b", "settings": {"concurrency": 1}}
     generating = embedded(**whole, output_tokens=1).candidates.row
     row = embedded(**whole).candidates.row
