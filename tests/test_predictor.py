@@ -43,6 +43,13 @@ def test_requests_of_different_lengths_take_what_their_means_take(predictor) -> 
     assert predictor.predict([(0, 1024), (1024, 1024)]) == pytest.approx(whole, rel=0.02)
 
 
+def test_a_chunk_looks_back_at_what_is_cached(predictor) -> None:
+    """Scores of 60,000 cached keys and of those before each in the chunk: 30 times as many."""
+    alone, later = (predictor.predict([(old, 4096)]) for old in (0, 60_000))
+    scores = 4 * 4096 * 32 * 32 * 128 / 2 * 60_000  # of half of the heads
+    assert later - alone > scores / 989e12
+
+
 def test_nothing_takes_no_time_and_nonsense_is_refused(predictor) -> None:
     assert predictor.predict([]) == 0
     with pytest.raises(SearchSpaceError, match="new tokens is a whole number of at least 1"):

@@ -94,7 +94,13 @@ def gibibytes(num_bytes: float) -> str:
 
 
 def dollars(amount: float) -> str:
-    """USD, without cents where they do not matter."""
+    """USD, without cents where they do not matter, and with what is less than one.
+
+    >>> dollars(1234.5), dollars(0.4), dollars(0.00123)
+    ('1,234 USD', '0.40 USD', '0.0012 USD')
+    """
+    if 0 < amount < 0.01:
+        return f"{amount:.2g} USD"
     return f"{amount:,.0f} USD" if amount >= 100 else f"{amount:.2f} USD"
 
 

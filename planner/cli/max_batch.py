@@ -46,7 +46,11 @@ def max_length(given: options.Given) -> None:
     _show(
         given,
         make_request(given),
-        lambda plan, found: [largest_length(plan, found, name) for name in plan.workload.lengths],
+        lambda plan, found: [
+            largest_length(plan, found, name)
+            for name in plan.workload.lengths
+            if getattr(found.source.setting.workload, name)  # an answer of none stays so
+        ],
     )
 
 

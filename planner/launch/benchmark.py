@@ -135,7 +135,8 @@ class Load:
     """What a benchmark of serving sends: as many clients as ``concurrency``, or a rate [1/s].
 
     ``prefix_tokens`` of the ``input_tokens`` are the same in all requests. The variations are
-    standard deviations of the lengths over their means [1].
+    standard deviations of the lengths over their means [1]. Beside its text a prompt has so many
+    ``images`` of ``image_size`` pixels, width x height.
     """
 
     model: str
@@ -148,6 +149,8 @@ class Load:
     result_file: str
     input_variation: float = 0.0
     output_variation: float = 0.0
+    images: float = 0.0
+    image_size: str = ""
 
     @property
     def random_tokens(self) -> int:
@@ -304,6 +307,8 @@ def serving_benchmark(
     output_variation: float = 0.0,
     url: str = "http://127.0.0.1:8000",
     result_file: str = "benchmark.json",
+    images: float = 0.0,
+    image_size: str = "",
 ) -> tuple[str, ...]:
     """The command, word by word and unquoted, that offers an engine a load and measures it.
 
@@ -314,7 +319,8 @@ def serving_benchmark(
     requests have in common. ``input_variation`` and ``output_variation``: standard deviations of
     the lengths over their means [1], as near as the tool draws them (`length_notes`). Engines
     without a tool of their own are measured by aiperf over the OpenAI interface, which writes to a
-    folder, ``result_file`` without its ending.
+    folder, ``result_file`` without its ending. With ``images`` of ``image_size`` beside those
+    tokens vLLM's tool asks any engine.
 
     Raises
     ------
@@ -349,8 +355,11 @@ def serving_benchmark(
         result_file=result_file,
         input_variation=input_variation,
         output_variation=output_variation,
+        images=images,
+        image_size=image_size,
     )
-    return tuple((_embeddings if embeds else _TOOLS.get(engine.lower(), _aiperf))(load))
+    tool = _TOOLS.get(engine.lower(), _aiperf)
+    return tuple((_embeddings if embeds else _images if images else tool)(load))
 
 
 def _vllm(load: Load) -> Iterator[str]:
@@ -360,6 +369,25 @@ def _vllm(load: Load) -> Iterator[str]:
     yield from _random_lengths(load)
     lengths = range_word(load.random_variation, load.output_variation)
     yield from ("--random-range-ratio", lengths)
+    yield from ("--num-warmups", str(load.warmup))
+    yield from _arrivals(load)
+    yield from _saved_json(load)
+
+
+def _images(load: Load) -> Iterator[str]:
+    """docs.vllm.ai, Benchmark CLI, Random MultiModal: height, width and frames of each bucket."""
+    width, height = load.image_size.lower().split("x")
+    number = max(round(load.images), 1)
+    yield from ("vllm", "bench", "serve", "--backend", "openai-chat", "--base-url", load.url)
+    yield from ("--endpoint", "/v1/chat/completions", "--model", load.model)
+    yield from ("--dataset-name", "random-mm", "--seed", "1", "--ignore-eos")
+    yield from _random_lengths(load)
+    lengths = range_word(load.random_variation, load.output_variation)
+    yield from ("--random-range-ratio", lengths)
+    yield from ("--random-mm-base-items-per-request", str(number))
+    yield from ("--random-mm-num-mm-items-range-ratio", "0")
+    yield from ("--random-mm-limit-mm-per-prompt", json.dumps({"image": number, "video": 0}))
+    yield from ("--random-mm-bucket-config", f"{{({int(height)}, {int(width)}, 1): 1.0}}")
     yield from ("--num-warmups", str(load.warmup))
     yield from _arrivals(load)
     yield from _saved_json(load)

@@ -431,11 +431,15 @@ def benchmark(
     servers = worker.copies if routes_replicas or job.is_disaggregated else 1
     rate, shared = job["request_rate"], _found_share(job)
     prompts, answers = (float(job[f"{kind}_variation"] or 0.0) for kind in ("input", "output"))
+    images, size = float(job["images_per_sample"] or 0.0), str(job["image_size"] or "")
+    text = float(job["input_tokens"])
+    if size:
+        text = max(text - images * float(job["tokens_per_image"]), 1.0)
     # It asks for the rate, or holds as many requests in flight as the plan has room for.
     words = serving_benchmark(
         engine,
         model=_MODEL,
-        input_tokens=float(job["input_tokens"]),
+        input_tokens=text,
         output_tokens=float(job["output_tokens"]),
         request_rate=None if rate is None else float(rate) * servers / worker.copies,
         concurrency=None if rate else int(worker.values["concurrency"]) * servers,
@@ -443,6 +447,8 @@ def benchmark(
         input_variation=prompts,
         output_variation=answers,
         url=f"http://127.0.0.1:{_FRONT_PORT}",
+        images=images if size else 0.0,
+        image_size=size,
     )
     # What comes before the first option, then each option with its values.
     lines: list[list[str | Variable]] = [[]]
@@ -454,6 +460,8 @@ def benchmark(
     notes = length_notes(
         engine, input_variation=prompts, output_variation=answers, has_prefix=shared > 0
     )
+    if (images and not size) or job["audio_seconds"]:
+        notes += ("it sends text in place of images and sound: plan images with --image-size",)
     return (
         Process(name="benchmark", arguments=arguments, num_nodes=1, gpus_per_node=0, notes=notes),
     )

@@ -111,6 +111,13 @@ class Serving(Candidates):
         return self.request_rate * (self.setting.workload.output_tokens or np.nan)
 
     @property
+    def priced_tokens(self) -> FloatArray:
+        """Tokens per second that costs, energy and carbon are told of: generated ones, or those of
+        prompts where nothing is generated."""
+        work = self.setting.workload
+        return self.request_rate * (work.output_tokens or work.input_tokens)
+
+    @property
     def throughput_per_gpu(self) -> FloatArray:
         """Generated tokens per second and GPU."""
         return np.asarray(self.throughput / self.value("num_gpus"))
@@ -135,7 +142,7 @@ class Serving(Candidates):
     @property
     def energy_per_million_tokens(self) -> FloatArray:
         """Joules for a million generated tokens, their prompts included."""
-        return np.asarray(MILLION * self.power / self.throughput)
+        return np.asarray(MILLION * self.power / self.priced_tokens)
 
     @property
     def carbon_per_million_tokens(self) -> FloatArray:
@@ -345,7 +352,7 @@ class Deployments(Serving):
     @property
     def cost_per_million_tokens(self) -> FloatArray:
         """USD for a million generated tokens, their prompts included."""
-        return np.asarray(MILLION * self.cost_per_hour / self.throughput)
+        return np.asarray(MILLION * self.cost_per_hour / self.priced_tokens)
 
     @property
     @abstractmethod

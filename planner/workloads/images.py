@@ -95,9 +95,12 @@ def _sized(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int,
     width, height = (int(part) for part in found.groups()) if found else (0, 0)
     if not width or not height:
         raise SpecError(f"image_size is width x height in pixels, such as 1024x768, not {given!r}.")
-    if request.tokens_per_image is not None:
-        raise SpecError("image_size says what tokens_per_image does: give one of them.")
     image = seen(tower, width, height)
+    told = request.tokens_per_image
+    if told is not None and (image is None or told != image.tokens):  # a plan has both
+        raise SpecError(
+            f"image_size {given} and tokens_per_image {told:,} do not say the same: give one."
+        )
     if image is None:
         raise SpecError(
             f"How {model.name} resizes images is not known: give tokens_per_image in place of "

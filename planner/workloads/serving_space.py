@@ -353,7 +353,7 @@ def _check_prompts_alone(request: Request) -> None:
         if name in known or name == "throughput":
             raise SpecError(
                 f"{name} is of generated tokens, and there are none with --output-tokens 0: "
-                "give request_latency, request_rate, prompt_throughput_per_gpu or cost_per_hour."
+                "give request_latency, prompt_throughput_per_gpu or cost_per_million_tokens."
             )
     if request.draft_tokens:
         raise SpecError("Drafts are of generated tokens: leave out --draft-tokens.")

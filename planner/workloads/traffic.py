@@ -23,7 +23,12 @@ from planner.specs.arrivals import LOADS, SHARES, Arrivals
 _TABLES = Path(__file__).parents[1] / "logs"
 _FEWEST_WINDOWS = 32
 _MOST_VARIED = 100.0
-_ANSWERED = (*terms_about("length", "serve"), *terms_about("variation"), *terms_about("session"))
+_ANSWERED = (
+    *terms_about("length", "serve"),
+    *terms_about("variation"),
+    *terms_about("session"),
+    *terms_about("image", "serve"),
+)
 
 
 @record(kw_only=True)
@@ -39,7 +44,7 @@ def shipped_lengths() -> Mapping[str, MeasuredLengths]:
     """Published lengths by name, from ``planner/logs/lengths.csv``."""
     return {
         row["name"]: MeasuredLengths(
-            answers={name: _count(row[name]) for name in _ANSWERED if row[name]},
+            answers={name: _count(row[name]) for name in _ANSWERED if row.get(name)},
             told=f"{row['description']}: {int(row['requests']):,} requests, {row['licence']}",
         )
         for row in read_table("lengths.csv", _TABLES)

@@ -194,11 +194,12 @@ def test_sequences_beyond_the_trained_positions_are_told_of_each_model() -> None
 
 
 def test_what_is_embedded_has_no_tokens_of_an_answer() -> None:
-    """A prompt is done at its first token: it has a cost per million of its own tokens."""
+    """Its cost is that of a million tokens of prompts."""
     asked = {"model": "qwen3-8b", "workload": "serve", "gpu": "h100", "num_gpus": 1}
     asked |= {"engine": "vllm", "settings": {"concurrency": 64}, "input_tokens": 1024}
-    embedded = planner.estimate(**asked, output_tokens=1).summary()
+    embedded = planner.estimate(**asked, output_tokens=0).summary()
     answered = planner.estimate(**asked, output_tokens=2).summary()
     assert "TPOT" in answered
     assert "TPOT" not in embedded
-    assert "cost per million input tokens" in embedded
+    assert "tok/s/GPU" not in embedded
+    assert "USD/Mtok" in embedded

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import planner
 from planner.errors import PlannerError
+from planner.show.views.documents import save_plan
 from planner.specs.catalogue import load_model
 from planner.specs.images import seen
+from planner.workloads.pinned import PinnedPlan
 
 SIZES = [
     # model, width, height, tiles, tokens
@@ -80,6 +83,14 @@ def test_a_prompt_has_its_text_and_its_images() -> None:
     assert "encoder_time_s" not in served(input_tokens=3762)
 
 
+def test_published_prompts_have_their_images() -> None:
+    found = planner.estimate(
+        **{k: v for k, v in ASKED.items() if k != "output_tokens"}, lengths="servegen-image"
+    )
+    work = found.plan.problem.setting.workload
+    assert (work.input_tokens, work.images_per_sample, work.tokens_per_image) == (1222, 1, 650)
+
+
 def test_images_take_memory_beside_a_step() -> None:
     """What they were made to is kept, beside the working set of the prompt: 16 bit of a token."""
     size = {"image_size": "4000x3000", "images_per_sample": 1}
@@ -87,6 +98,21 @@ def test_images_take_memory_beside_a_step() -> None:
     more = seeing["memory_activations_gib"] - text["memory_activations_gib"]
     kept = 2 * 15_301 * 3584 / 2**30  # more than the 8,192 tokens of a step
     assert more == pytest.approx(kept, rel=0.02)
+
+
+def test_a_plan_has_the_tokens_beside_the_size(tmp_path: Path) -> None:
+    asked = {**ASKED, "image_size": "1024x1024", "images_per_sample": 2}
+    one = planner.estimate(**asked)
+    save_plan(tmp_path / "plan.toml", one.plan, one.candidates)
+    again = planner.estimate(base=PinnedPlan.read(tmp_path / "plan.toml").request())
+    assert again.candidates.row == one.candidates.row
+    planner.write_launch(
+        "vllm", tmp_path / "out", **{**asked, "model": "Qwen/Qwen2.5-VL-7B-Instruct"}
+    )
+    benchmark = (tmp_path / "out" / "benchmark.sh").read_text()
+    assert "--random-input-len 1024" in benchmark
+    assert "--random-mm-base-items-per-request 2" in benchmark
+    assert "{(1024, 1024, 1): 1.0}" in benchmark
 
 
 def test_tiles_do_not_see_each_other() -> None:
@@ -108,7 +134,7 @@ def test_images_found_in_the_prefix_cache_are_not_seen_again() -> None:
     [
         ({"image_size": "1024"}, "is width x height in pixels"),
         ({"image_size": "0x10"}, "is width x height in pixels"),
-        ({"image_size": "10x10", "tokens_per_image": 5}, "give one of them"),
+        ({"image_size": "10x10", "tokens_per_image": 5}, "do not say the same: give one"),
         ({"image_size": "10x10", "model": "kimi-vl-a3b"}, "is not known: give tokens_per_image"),
         ({"image_size": "900x900", "input_tokens": 500}, "1,024 of the 500 tokens"),
         ({"image_size": "10x10", "images_per_sample": None}, "needs images_per_sample"),

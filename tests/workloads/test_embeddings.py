@@ -59,6 +59,8 @@ def test_an_encoder_keeps_no_cache_and_a_decoder_that_of_its_prompts() -> None:
 
 
 def test_there_are_no_logits() -> None:
+    held = embedded().candidates.row["memory_weights_gib"] * 2**30
+    assert held == pytest.approx(2 * 566_706_176, rel=1e-3)  # the embedding among them
     whole = {"model": "qwen2.5-7b", "settings": {"concurrency": 1}}
     generating = embedded(**whole, output_tokens=1).candidates.row
     row = embedded(**whole).candidates.row
@@ -72,10 +74,11 @@ def test_what_only_answers_have_is_unknown() -> None:
     row = embedded().candidates.row
     assert row["request_latency_s"] == row["time_to_first_token_s"] > 0
     assert row["tokens_per_s"] == pytest.approx(row["requests_per_s"] * 512)
-    for name in ("time_per_output_token_s", "output_tokens_per_s", "cost_per_million_tokens_usd"):
+    for name in ("time_per_output_token_s", "output_tokens_per_s", "tokens_per_s_per_user"):
         assert math.isnan(row[name])
-    hourly = row["cost_per_million_input_tokens_usd"] * row["tokens_per_s"] * 3600 / 1e6
-    assert hourly == pytest.approx(row["cost_per_hour_usd"])
+    for name in ("cost_per_million_input_tokens_usd", "cost_per_million_tokens_usd"):
+        hourly = row[name] * row["tokens_per_s"] * 3600 / 1e6
+        assert hourly == pytest.approx(row["cost_per_hour_usd"])
 
 
 def test_a_search_looks_for_prompts_per_second() -> None:
@@ -85,6 +88,8 @@ def test_a_search_looks_for_prompts_per_second() -> None:
     best = frame["tokens_per_s_per_gpu"].max()
     assert result.recommended_row["tokens_per_s_per_gpu"] > 0.9 * best
     assert "TPOT" not in result.summary()
+    assert "USD/Mtok" in result.summary()
+    assert "0.00 " not in result.summary()
     at_rate = planner.search(**{**ASKED, "num_gpus": None, "request_rate": 5000, "settings": {}})
     assert at_rate.recommended_row["num_gpus"] > 1
 

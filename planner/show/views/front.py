@@ -272,6 +272,8 @@ def _cell(name: str, value: object) -> str:
         return f"{100 * value:.1f}%"
     if name == "cost_usd":
         return text.count(value)
+    if name.endswith("_usd") and 0 < value < 0.01:
+        return f"{value:.2g}"
     if name == "peak_memory_gib":
         return f"{value:.1f}"
     is_in_ms = term is not None and term.column_header.endswith(" ms")

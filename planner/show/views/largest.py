@@ -9,6 +9,7 @@ from planner.base import text
 from planner.base.units import GIB
 from planner.decide.explaining.largest import Largest, Methods
 from planner.errors import InfeasibleError
+from planner.question.terms import is_of_answers
 from planner.show.page import BEST, FAINT, GAP, TOTAL, Block, Column, fitted, grid, said
 from planner.show.views.documents import plan_manifest
 from planner.show.views.overview import question_title
@@ -16,6 +17,7 @@ from planner.show.views.rows import RowFiles
 from planner.show.views.sure import fits_words
 from planner.show.views.told import host_words, label, short_plan, told
 from planner.specs.checked import unchecked
+from planner.specs.serving import ServingWorkload
 from planner.workloads.plan import Plan
 
 _PEAK = "peak_memory_gib"
@@ -67,8 +69,12 @@ def _lines(plan: Plan, one: Largest, missed: Sequence[str]) -> Iterator[str]:
 
 
 def _rows_blocks(plan: Plan, one: Largest) -> Iterator[Block]:
+    work = plan.problem.setting.workload
+    embeds = isinstance(work, ServingWorkload) and work.embeds
     told_columns = [
-        name for name in plan.workload.wording.told if name in next(iter(one.rows.values()))
+        name
+        for name in plan.workload.wording.told
+        if name in next(iter(one.rows.values())) and not (embeds and is_of_answers(name))
     ]
     columns = [_PEAK, *told_columns[:_COLUMNS]]
     rows = [

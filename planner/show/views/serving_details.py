@@ -112,15 +112,17 @@ def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
         number_of(row, "cost_per_hour_usd"),
         number_of(row, "cost_per_million_tokens_usd"),
     )
+    tokens = "output tokens"
     if math.isnan(number_of(row, "output_tokens_per_s")):  # embedded or scored
+        tokens = "tokens"
         for name in ("tokens/s/user", "output tokens/s"):
             del pairs[name]
     if math.isnan(number_of(row, "kv_cache_tokens")):
         del pairs["most requests"]  # there is no cache that has to have room
     if math.isfinite(hourly):
-        pairs["cost"] = f"{text.dollars(hourly)} per hour"
-        if not math.isnan(million):
-            pairs["cost"] = f"{text.dollars(million)} per million output tokens, {pairs['cost']}"
+        pairs["cost"] = (
+            f"{text.dollars(million)} per million {tokens}, {text.dollars(hourly)} per hour"
+        )
         pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
     return pairs
 

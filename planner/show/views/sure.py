@@ -41,7 +41,6 @@ _EVIDENCE = {
     "assumed": "kernel rates assumed",
 }
 """What is said of each basis (`planner.confidence.intervals.basis_of`)."""
-_OF_PROMPTS = "cost_per_million_input_tokens_usd"
 
 
 def sure_pairs(
@@ -251,7 +250,6 @@ def told_names(
     told_of = [*(wording.told or goals), *limited, *told_columns(row), *goal]
     if asked.get("output_tokens") == 0:  # embedded or scored
         told_of = [name for name in told_of if not is_of_answers(name)]
-        told_of.append(_OF_PROMPTS)
     return [*dict.fromkeys(name for name in told_of if name in row)]
 
 

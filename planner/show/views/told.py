@@ -235,6 +235,8 @@ def token_costs_of(row: Mapping[str, object]) -> dict[str, float]:
 def _number(column: str) -> Callable[[float], str]:
     if column.endswith(("_gib", "_utilization")):
         return lambda number: f"{number:,.1f}"
+    if column.endswith("_usd"):
+        return lambda usd: f"{usd:.2g}" if 0 < usd < 0.01 else text.significant(usd)
     return text.significant
 
 
