@@ -11,8 +11,11 @@ import pytest
 
 from planner.configurations.enumerate import AXES
 from planner.configurations.rl import RlConfigurations
-from planner.configurations.serving import PoolConfigurations, ServingConfigurations
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import (
+    PoolConfigurations,
+    ServingConfigurations,
+    TrainingConfigurations,
+)
 from planner.question import inputs, terms
 from planner.question.request import Request
 from planner.question.terms import (
@@ -41,7 +44,7 @@ CANDIDATES = {
     "serve": (Replicas, PoolDeployments),
 }
 # Where a struct of arrays or a request declares the types of its fields.
-TYPED = {"configurations/training.py", "configurations/serving.py", "request.py"}
+TYPED = {"configurations/table.py", "request.py"}
 
 
 @pytest.mark.parametrize("workload", TABLES)

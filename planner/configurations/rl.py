@@ -7,8 +7,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, FloatArray
 from planner.base.records import record
 from planner.base.software_enums import Placement
-from planner.configurations.serving import ServingConfigurations
-from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.configurations.table import NAMES, ServingConfigurations, TrainingConfigurations
 
 ROLLOUT = "rollout_"
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Item, Numeric, Values
 from planner.base.cells import Row, Value
 from planner.base.records import record
+from planner.confidence.classes import confidence
 from planner.confidence.intervals import FIXED, Confidence
-from planner.confidence.plans import confidence
 from planner.configurations.enumerate import Factor, Table, steps_of
 from planner.configurations.table import ConfigurationTable, Reason, pick, positions_at
 from planner.estimators.machine import Machine
@@ -30,8 +30,7 @@ from planner.specs.site import Site
 from planner.specs.workload import TrainingWorkload
 
 if TYPE_CHECKING:
-    from planner.optimize.constraints import Constraint
-    from planner.optimize.problem import Objective
+    from planner.optimize.problem import Constraint, Objective
 
 
 _MANY = 2**16

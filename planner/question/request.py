@@ -111,6 +111,7 @@ class Request:
     precompute_ref_log_probs: bool = False
     images_per_sample: float | None = None
     tokens_per_image: int | None = None
+    image_size: str | None = None
     freeze_vision_tower: bool | None = None
     padding: str | None = None
     mean_sample_length: int | None = None
@@ -128,6 +129,7 @@ class Request:
     prefill_gpu: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    audio_seconds: float = 0.0
     request_rate: float | None = None
     input_variation: float = 0.0
     output_variation: float = 0.0
@@ -139,6 +141,15 @@ class Request:
     num_requests: int | None = None
     prefix_cache_hit_rate: float = 0.0
     shared_prefix_tokens: int = 0
+    turns: int | None = None
+    tool_calls: int = 0
+    think_time: float | None = None
+    think_variation: float = 1.0
+    tool_time: float | None = None
+    tool_variation: float = 1.0
+    router: str = "random"
+    host_cache: float = 0.0
+    disk_cache: float = 0.0
     draft_tokens: int | tuple[int, ...] = 0
     acceptance_rate: float | None = None
     draft_cost: float = 0.0

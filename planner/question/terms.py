@@ -70,6 +70,7 @@ texts are made from it. Its columns:
     - ``samples`` that do not fill sequences; ``low_rank``, ``of_adapter``: of adapters;
       ``variation`` of lengths; ``loads``: what requests share; ``offloading`` of weights and
       cache; ``message``: between GPUs
+    - ``session`` of requests whose contexts grow; ``reuse``: what is found of earlier prompts
 ``needs``
     of a question, the one without which it does nothing
 ``tells``
@@ -253,6 +254,13 @@ class Term:
         if self.type == "flag":
             return self.default == "true"
         return float(self.default) if self.type in ("share", "number") else int(self.default)
+
+
+@cache
+def is_of_answers(column: str) -> bool:
+    """Whether a column tells of generated tokens, which prompts that are embedded have none of."""
+    term = term_of_column(column)
+    return term is not None and "answer" in term.kind
 
 
 def percentile_of(name: str) -> tuple[str, float] | None:

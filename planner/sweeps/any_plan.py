@@ -12,8 +12,7 @@ from planner.base.reading import RESULT, opened, read_csv, read_json
 from planner.decide.explaining.against import changed_request
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch import MANIFEST
-from planner.launch.assumed import LaunchFile
-from planner.launch.judge import as_started
+from planner.launch.assumed import LaunchFile, as_started
 from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_about, terms_of
 from planner.sweeps.store import PLAN
@@ -184,7 +183,7 @@ def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedP
 def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None) -> PinnedPlan:
     """The plan that a sweep recommends in a scenario, by its column ``scenario``."""
     from planner.sweeps.parts import AGAIN
-    from planner.sweeps.results import Sweep
+    from planner.sweeps.store import Sweep
     from planner.workloads.plan import make_plan
 
     sweep = Sweep(folder)

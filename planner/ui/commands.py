@@ -18,13 +18,12 @@ from planner.decide.improve import recommended_change
 from planner.decide.sizing.size import contracts_given, size_all, tasks_of
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS
-from planner.launch.assumed import LaunchFile
+from planner.launch.assumed import LaunchFile, as_started, changes_of, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
-from planner.launch.judge import as_started, changes_of, full_row, judged
 from planner.launch.targets import target_of
 from planner.launch.write import launch_of, translated, with_profiles
-from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
 from planner.pages.comparison import bounds_section, comparison_page
@@ -71,11 +70,10 @@ from planner.show.views.sizes import add_sizes, question_lines, reason_lines
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import data_folders
 from planner.sweeps.any_plan import pinned_in
-from planner.sweeps.pictures import draw_shown
 from planner.sweeps.read import make_sweep
-from planner.sweeps.results import Sweep
 from planner.sweeps.run import Stopped, run_sweep
-from planner.sweeps.show import Shown
+from planner.sweeps.show import Shown, draw_shown
+from planner.sweeps.store import Sweep
 from planner.sweeps.summary import summarize
 from planner.ui.guard import Limits, Refused
 from planner.ui.question import (
@@ -219,7 +217,10 @@ def found_by(asked: Asked) -> Found:
     PlannerError
         It is unknown, impossible, infeasible, or beyond a limit.
     """
-    found = _COMMANDS[asked.question.command](asked)
+    try:
+        found = _COMMANDS[asked.question.command](asked)
+    except StopSearch as late:  # before anything was found
+        raise Refused(_late(asked.limits), 504) from late
     return found if found.page.headline else replace(found, page=_headed(found.page))
 
 

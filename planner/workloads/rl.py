@@ -23,7 +23,7 @@ from planner.configurations.enumerate import (
 )
 from planner.configurations.rl import ROLLOUT, RlConfigurations
 from planner.configurations.rl_rules import RlContext, misplaced
-from planner.configurations.training import DEGREES, NAMES
+from planner.configurations.table import DEGREES, NAMES
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.rl.setting import RlSetting
@@ -36,11 +36,19 @@ from planner.specs.model import ModelSpec
 from planner.specs.rollouts import RlWork, Rollouts
 from planner.specs.search_space import SearchSpace
 from planner.workloads.assumed import Notes
-from planner.workloads.base import Question, Scene, Wording, Workload, judged_once
+from planner.workloads.base import (
+    ALL_MODULES,
+    Question,
+    Scene,
+    TimedPart,
+    TimedStep,
+    Wording,
+    Workload,
+    judged_once,
+)
 from planner.workloads.place import gpu_counts
 from planner.workloads.rl_runs import RlRuns, RlSource
 from planner.workloads.serving_space import with_options
-from planner.workloads.timed import ALL_MODULES, TimedPart, TimedStep
 from planner.workloads.training import mesh_of
 
 SINGLE = "rl_single"

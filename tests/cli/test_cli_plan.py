@@ -46,7 +46,6 @@ QUESTIONS = {
 
 
 @pytest.mark.few(2)
-@pytest.mark.few(6)
 @pytest.mark.parametrize("suffix", ["toml", "json"])
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS.keys())
 def test_a_plan_reads_back_to_the_same_estimate(planner, tmp_path, question, suffix):

@@ -7,8 +7,7 @@ import csv
 import numpy as np
 import pytest
 
-from planner.validation.compare import joined
-from planner.validation.kinds import RL_STEP, predict
+from planner.validation.compare import RL_STEP, joined, predict
 from planner.validation.runs import SHIPPED_RL, TableKind, read_runs
 
 

@@ -9,14 +9,12 @@ from functools import cached_property
 
 from planner.base.cells import number
 from planner.decide.open_facts import MovingFact, moving_facts
-from planner.decide.sizing.fleet import Fleet, Size
-from planner.decide.sizing.floor import MORE_EFFICIENT, Floor, Missed, reason_of
+from planner.decide.sizing.fleet import MORE_EFFICIENT, Fleet, Floor, Missed, Size, reason_of
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.training.share import Setting
-from planner.optimize.constraints import Constraint
 from planner.optimize.other_terms import searched
-from planner.optimize.problem import Problem
-from planner.optimize.recommendation import FURTHEST
+from planner.optimize.pareto import FURTHEST
+from planner.optimize.problem import Constraint, Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
 from planner.question.request import ALL, Request

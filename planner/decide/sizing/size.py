@@ -19,8 +19,7 @@ from planner.confidence.classes import gpu_class
 from planner.confidence.intervals import checked_confidence
 from planner.decide.sizing.day import Load, days_of
 from planner.decide.sizing.envelope import POWER, Budget, Envelope
-from planner.decide.sizing.fleet import Size
-from planner.decide.sizing.floor import DEADLINES
+from planner.decide.sizing.fleet import DEADLINES, Size
 from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.optimize.exhaustive import StopSearch

@@ -9,7 +9,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray
 from planner.base.records import record
 from planner.configurations.rl import RlConfigurations
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
 from planner.estimators.inference.serving import decode_line, phases
 from planner.estimators.rl.setting import RlSetting

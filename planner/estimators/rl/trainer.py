@@ -9,11 +9,11 @@ import numpy as np
 from planner.base.arrays import FloatArray, add
 from planner.base.records import record
 from planner.configurations.rl import RlConfigurations
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.operators import StepTime
 from planner.estimators.training.share import fullest_and_mean_share
-from planner.estimators.training.step_time import StepTime
 
 _STATES = ("weights", "optimizer_states")
 _ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes", "pipeline_bubble")

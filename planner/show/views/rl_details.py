@@ -13,7 +13,7 @@ from planner.estimators.rl.timeline import rl_timeline
 from planner.show.page import Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import Details, sure_blocks
 from planner.show.views.money import price_words
-from planner.show.views.parts import first, parts_table
+from planner.show.views.told import first, parts_table
 from planner.workloads.plan import Plan
 from planner.workloads.rl_runs import RlRuns
 

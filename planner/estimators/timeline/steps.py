@@ -1,4 +1,4 @@
-"""A training step over time: the pipeline of each stage, then what a step does once."""
+"""A step over time: of training, its pipeline and what is done once; operators of an engine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from planner.base.arrays import FloatArray, first
-from planner.base.enums import (
-    PipelineSchedule,
-)
+from planner.base.enums import PipelineSchedule
 from planner.base.records import record
+from planner.estimators.inference.operators import StepOperator
+from planner.estimators.inference.step import InferenceStep
 from planner.estimators.timeline.placed import (
     BACKWARD,
     BUBBLE,
@@ -29,9 +29,9 @@ from planner.estimators.timeline.placed import (
 )
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.memory import MemoryBreakdown
+from planner.estimators.training.operators import Block
 from planner.estimators.training.recomputation import Recomputation
-from planner.estimators.training.stages import chunk_layers
-from planner.estimators.training.step_time import Block
+from planner.estimators.training.sharding import chunk_layers
 
 PASSES = (FORWARD, BACKWARD, WEIGHTS)
 
@@ -52,7 +52,7 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     """The chunks of the one configuration of an estimate, from the input to the output.
 
     ``splits``: gradients of weights are a pass of their own. All passes over the chunks of a rank
-    add up to the seconds of its stage (`planner.estimators.training.step_time.StepTime`).
+    add up to the seconds of its stage (`planner.estimators.training.operators.StepTime`).
     """
     time, model = estimate.time, estimate.setting.model
     layout = estimate.setting.workload.pipeline_layout
@@ -351,3 +351,93 @@ def _held(
 
 def _working(moment: MemoryBreakdown) -> float:
     return first(moment.working) * (1 + first(moment.fragmentation_share))
+
+
+_SHOWN = 2
+"""Layers of a kind that are shown before others like them are left out, the last one beside."""
+_AFTER = {
+    "pipeline": TRANSFER,
+    "launch_wait": WAIT,
+    "transfer_wait": WAIT,
+    "overhead": WAIT,
+}
+
+
+def step_timeline(
+    step: InferenceStep, title: str, *, memory: float = 0.0, capacity: float = 0.0
+) -> Timeline:
+    """The operators of the first configuration's step in the order of the model.
+
+    What passes between pipeline stages, and what the GPU waits for in all, stands after them.
+    ``memory`` [bytes] is held throughout, of which ``capacity`` may be used.
+    """
+    lane = _Lane()
+    spans: list[Span] = []
+    embedding, logits = _ends(step.ends)
+    spans += lane.operators(embedding, "")
+    for number, (count, operators) in enumerate(step.layers):
+        kind = f" of kind {number + 1}" if len(step.layers) > 1 else ""
+        spans += lane.layers(count, operators, kind)
+    spans += lane.operators(logits, "")
+    for part, stream in _AFTER.items():
+        spans += lane.one(part.replace("_", " "), part, stream, first(getattr(step, part)))
+    return Timeline(
+        title=title,
+        lanes=["GPU"],
+        spans=spans,
+        makespan=lane.now,
+        skipped=lane.skipped,
+        memory=[[(0.0, memory)]] if memory else (),
+        peak=memory,
+        capacity=capacity,
+    )
+
+
+class _Lane:
+    """Spans one after the other: ``now`` is when the next one starts [s]."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.skipped: list[tuple[float, float]] = []
+
+    def one(self, name: str, part: str, stream: str, seconds: float) -> Iterator[Span]:
+        """A span, where it takes anything."""
+        if seconds > 0:
+            yield Span(0, stream, name, part, self.now, seconds)
+            self.now += seconds
+
+    def operators(self, operators: Sequence[StepOperator], where: str) -> Iterator[Span]:
+        """Operators in their order."""
+        for operator in operators:
+            is_compute = operator.part == "compute"
+            part = operator.module if is_compute else operator.part
+            name = f"{operator.name.replace('_', ' ')}{where}"
+            stream = COMPUTE if is_compute else EXCHANGE
+            yield from self.one(name, part, stream, first(operator.time))
+
+    def layers(self, count: int, operators: Sequence[StepOperator], kind: str) -> Iterator[Span]:
+        """The layers of a kind, of many those of the middle in one span."""
+        shown = range(count) if count <= _SHOWN + 2 else range(_SHOWN)
+        for layer in shown:
+            yield from self.operators(operators, f", layer {layer + 1}{kind}")
+        if len(shown) == count:
+            return
+        more = count - _SHOWN - 1
+        within: dict[str, float] = {}
+        for operator in operators:
+            part = operator.module if operator.part == "compute" else operator.part
+            within[part] = within.get(part, 0.0) + more * first(operator.time)
+        seconds, start = sum(within.values()), self.now
+        if seconds > 0:
+            yield Span(0, COMPUTE, f"{more} layers more{kind}", MORE, start, seconds, within)
+            self.now += seconds
+            self.skipped.append((start, self.now))
+        yield from self.operators(operators, f", layer {count}{kind}")
+
+
+def _ends(
+    operators: Sequence[StepOperator],
+) -> tuple[list[StepOperator], list[StepOperator]]:
+    """What stands before the layers, and what after them."""
+    before = [operator for operator in operators if operator.module == "embedding"]
+    return before, [operator for operator in operators if operator.module != "embedding"]
