@@ -356,6 +356,9 @@ def _blamed(candidates: Candidates, rule: str) -> str:
         return f"{tp:,.0f} of {gpus:,.0f} GPUs; nearest: {_divisor(int(gpus), tp):,}"
     if rule == "gpu_split":
         return f"{first(c.trainer_gpus):,.0f} of {first(c.num_gpus):,.0f} GPUs train"
+    if rule == "partial_rollout":
+        known = ", ".join(candidates.source.setting.rollouts.partial) or "no placement"
+        return f"{candidates.source.profile} can in {known}"
     if rule == "placement":
         known = ", ".join(candidates.source.setting.rollouts.placements)
         return f"{candidates.source.profile} has {known}"
