@@ -400,7 +400,7 @@ RL = Workload(
         in_short=layout,
         brief=layout,
         layout=layout,
-        in_layout=(*DEGREES[:-1], *_OWN[:4], *_ENGINE.values()),
+        in_layout=(*DEGREES[:-1], *_OWN[:4], *_ENGINE.values(), "rollout_gpus"),
         blamed=_blamed,
         legend=lambda _: (
             "layout: placement, GPUs that train + generate: the trainer's split / engines x theirs"
