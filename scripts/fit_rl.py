@@ -28,10 +28,9 @@ from planner.validation.runs import SHIPPED_RL, Run, read_runs
 
 ROOT = Path(planner.__file__).parent
 _GRID = {
-    "decode_factor": (1.0, 1.1, 1.2, 1.3, 1.5, 1.7),
-    "decode_layer_time": (0.0, 0.08e-3, 0.12e-3, 0.16e-3, 0.2e-3),
-    "pass_factor": (1.0, 1.15, 1.3, 1.45),
-    "step_overhead": (0.0, 4.0),
+    "decode_factor": (1.0, 1.2, 1.4, 1.7),
+    "decode_layer_time": (0.0, 0.08e-3, 0.16e-3),
+    "pass_factor": (1.0, 1.15, 1.3),
 }
 _PHASES = ("generate", "logprob", "update", "sync")
 _HEAD = ("quantity", *RL_TABLES.keys, "level", "low", "high", "rows", "basis")
