@@ -34,7 +34,7 @@ from planner.validation.compare import (
     predict,
 )
 from planner.validation.library import Library
-from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
+from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL, read_runs
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "accuracy_tables.md"
@@ -48,7 +48,12 @@ _UNITS = {
     "time_per_output_token_s": (1e3, "ms TPOT"),
 }
 _ENOUGH = 10
-_TITLES = ("Training", "Static batches and offline throughput", "Serving streams of requests")
+_TITLES = (
+    "Training",
+    "Static batches and offline throughput",
+    "Serving streams of requests",
+    "Reinforcement learning",
+)
 _HEAD = f"""# Errors by group
 
 Made by `python scripts/make_accuracy.py` from what `planner validate` predicts for the published
@@ -113,7 +118,7 @@ def _targets(tables: Sequence[Sequence[Row]]) -> Iterator[str]:
 def shipped_rows() -> list[Sequence[Row]]:
     """The rows of every shipped table with their predictions."""
     library = Library(catalogue=Catalogue(None))
-    tables = [read_runs(path) for path in (SHIPPED, *SHIPPED_INFERENCE)]
+    tables = [read_runs(path) for path in (SHIPPED, *SHIPPED_INFERENCE, SHIPPED_RL)]
     return [joined(runs, predict(runs, library)) for runs in tables]
 
 
@@ -148,7 +153,7 @@ def with_known_runs(text: str) -> str:
 def _rows_of(names: Collection[str]) -> Iterator[Row]:
     """The shipped runs of these names with their predictions."""
     library = Library(catalogue=Catalogue(None))
-    for path in (SHIPPED, *SHIPPED_INFERENCE):
+    for path in (SHIPPED, *SHIPPED_INFERENCE, SHIPPED_RL):
         runs = read_runs(path)
         runs = replace(runs, rows=tuple(run for run in runs.rows if run.text("id") in names))
         yield from joined(runs, predict(runs, library))

@@ -25,7 +25,7 @@ _OF_THE_TOP = {
     "CHANGELOG.md": "generated/changelog.md",
 }
 NAVIGATION = {
-    "Guides": "training fine-tuning serving traffic launch sizing sweeps procurement clusters "
+    "Guides": "training fine-tuning rl serving traffic launch sizing sweeps procurement clusters "
     "money failures campaigns energy api_prices comparing explaining operators largest pictures "
     "report ui files specs models_read measure calibration drivers python simulators",
     "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "

@@ -482,6 +482,7 @@ class TemplateKind(StrEnum):
     TRAINING = "training"
     STATIC = "static"
     SERVING = "serving"
+    RL = "rl"
 
 
 class Contract(StrEnum):

@@ -92,7 +92,7 @@ def validate(given: options.Given) -> None:
     from planner.specs.catalogue import Catalogue
     from planner.validation.compare import kind_of
     from planner.validation.library import Library, replacing
-    from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
+    from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL, read_runs
 
     catalogue, quiet = Catalogue(given["specs"]), given["quiet"]
     runs, output, profile = given["runs"], given["output"], given["profile"]
@@ -103,7 +103,7 @@ def validate(given: options.Given) -> None:
         if runs is not None:
             raise SpecError(f"--template writes a table, it does not read {runs}: use --output.")
         return _write_template(given["template"], output or STDOUT)
-    files = (SHIPPED, *SHIPPED_INFERENCE) if runs is None else (runs,)
+    files = (SHIPPED, *SHIPPED_INFERENCE, SHIPPED_RL) if runs is None else (runs,)
     tables = [read_runs(path) for path in files]
     library = Library(catalogue=catalogue) if profile is None else replacing(profile, catalogue)
     found = [(table, _rows(table, library, quiet=quiet)) for table in tables]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -32,8 +32,12 @@ class RlContext:
 
 
 def _placement(c: RlConfigurations, context: RlContext) -> BoolArray:
-    known = [Placement[word.upper()] for word in context.rollouts.placements]
-    return np.asarray(~np.isin(c.placement, known))
+    return ~_is_among(c, context.rollouts.placements)
+
+
+def _is_among(c: RlConfigurations, words: Sequence[str]) -> BoolArray:
+    """Where the placement is one of some."""
+    return np.isin(c.placement, [Placement[word.upper()] for word in words])
 
 
 def _split(c: RlConfigurations, _: RlContext) -> BoolArray:
@@ -61,8 +65,7 @@ def _staleness(c: RlConfigurations, _: RlContext) -> BoolArray:
 
 
 def _partial(c: RlConfigurations, context: RlContext) -> BoolArray:
-    flows = c.colocated | (c.placement == Placement.ASYNC)
-    possible = flows & context.rollouts.partial & (c.staleness > 0)
+    possible = _is_among(c, context.rollouts.partial) & (c.staleness > 0)
     return np.asarray(c.partial_rollout & ~possible)
 
 
@@ -73,8 +76,8 @@ OWN_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
         ("gpu_split", "both sides need GPUs, and colocated ones are all of both", _split),
         ("staleness", "older weights need placement async (one_step_off for 1), or partial "
          "rollouts", _staleness),
-        ("partial_rollout", "answers go on with new weights where trainer and engine are "
-         "colocated or async and staleness is 1 or more, in frameworks that can do so", _partial),
+        ("partial_rollout", "answers go on with new weights where staleness is 1 or more and "
+         "the framework can do so in the placement", _partial),
         ("rollout_split", "rollout_tensor_parallel must divide the GPUs that generate",
          _rollout_split),
         ("step_batch", "global_batch_size must divide the answers of a step, prompts x samples",

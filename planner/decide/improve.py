@@ -32,7 +32,7 @@ CHANGES = range(1, 4)
 
 # These follow from others: a change of them alone is no decision of the user's.
 _FOLLOWING = terms_about("following")
-_BEST = {"train": "throughput", "inference": "throughput", "serve": "throughput_per_gpu"}
+_BEST = {"serve": "throughput_per_gpu"}
 _ENOUGH = 0.9
 _WORTH = 0.01
 
@@ -180,7 +180,7 @@ def _around(
         "space": None,
         "num_gpus": int(number(own["num_gpus"])),
         "settings": fixed,
-        "objectives": (_BEST[workload],),
+        "objectives": (_BEST.get(workload, "throughput"),),
         "constraints": {**limits, **request.constraints},
     }
     if workload == "train":

@@ -65,8 +65,8 @@ class Rollouts:
     """Others that it can generate with."""
     placements: tuple[Annotated[str, After(_placement)], ...]
     """Where it can run trainer and engine."""
-    partial: bool = False
-    """Its answers can go on with new weights."""
+    partial: tuple[Annotated[str, After(_placement)], ...] = ()
+    """The placements in which its answers can go on with new weights."""
     colocated_memory: Share
     """Share of a GPU's memory that the engine is told where it shares the GPU."""
     separate_memory: Share

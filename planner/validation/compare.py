@@ -24,6 +24,7 @@ from planner.confidence.intervals import (
     basis_of,
     interval_of,
 )
+from planner.confidence.rl import RL_TABLES
 from planner.confidence.software import engine_labels, framework_labels, framework_rule
 from planner.errors import did_you_mean
 from planner.logs.reading import OUT_OF_MEMORY
@@ -34,6 +35,7 @@ from planner.validation.inference.cases import impossible_layouts, inference_cas
 from planner.validation.inference.evaluate import predict_inference_group
 from planner.validation.library import OF_COLUMNS, Library, NotPredicted, spelled
 from planner.validation.prediction import MEMORY, RATES, Case, Prediction, Range
+from planner.validation.rl import impossible_steps, predict_rl_group, rl_case, rl_choices
 from planner.validation.runs import MEASURED, Run, Runs, TableKind
 from planner.validation.training.cases import (
     impossible_training_layouts,
@@ -157,7 +159,35 @@ INFERENCE_KIND = Kind(
     "source has only these.",
     template="serving",
 )
-KINDS = {TableKind.TRAINING: TRAINING_KIND, TableKind.INFERENCE: INFERENCE_KIND}
+RL_STEP, *RL_PHASES = (
+    Compared(title=title, names=(name,), interval=interval, groups=("source", "model"))
+    for title, name, interval in (
+        ("Step time", "step_time_s", "step_time"),
+        ("Generation", "generate_s", "generate"),
+        ("Log-probabilities", "logprob_s", "logprob"),
+        ("Update", "update_s", "update"),
+        ("Weight sync", "sync_s", "sync"),
+    )
+)
+RL_KIND = Kind(
+    case_of=rl_case,
+    predict_group=predict_rl_group,
+    impossible=impossible_steps,
+    choices=rl_choices,
+    software="framework",
+    label=lambda run, case: case.software.label if case else run.text("framework"),
+    labels=framework_labels,
+    tables=RL_TABLES,
+    compared=(RL_STEP, *RL_PHASES, replace(TRAINING_MEMORY, calibration="calibration")),
+    proofs=("step_time_s",),
+    footnote="Phases are those that a source tells apart.",
+    template="rl",
+)
+KINDS = {
+    TableKind.TRAINING: TRAINING_KIND,
+    TableKind.INFERENCE: INFERENCE_KIND,
+    TableKind.RL: RL_KIND,
+}
 
 
 def kind_of(runs: Runs) -> Kind:

@@ -55,10 +55,12 @@ _PATH_STARTS = ("/", "\\", ".", "~")
 
 
 class TableKind(StrEnum):
-    """What the rows of a table are: training steps, or batches and requests of inference."""
+    """What the rows of a table are: training steps, batches and requests of inference, or steps of
+    reinforcement learning."""
 
     TRAINING = "training"
     INFERENCE = "inference"
+    RL = "rl"
 
 
 class MemoryKind(StrEnum):
@@ -182,7 +184,7 @@ def _schema(kind: TableKind) -> Schema:
             needed=row["needed"] == "1",
             unit=row["unit"],
             words=row["words"],
-            examples={key: row[key] for key in ("training", "static", "serving")},
+            examples={key: row[key] for key in TemplateKind},
         )
         for row in rows
     }
@@ -191,13 +193,17 @@ def _schema(kind: TableKind) -> Schema:
 
 TRAINING = _schema(TableKind.TRAINING)
 INFERENCE = _schema(TableKind.INFERENCE)
+RL = _schema(TableKind.RL)
 
 
 def schema_of(header: Sequence[str]) -> Schema:
     """The schema of the table that has these columns.
 
-    Only tables of inference count prompt and answer apart; all others are of training.
+    Only tables of inference count prompt and answer apart, and only those of reinforcement learning
+    several answers to a prompt; all others are of training.
     """
+    if "samples_per_prompt" in header:
+        return RL
     apart = {"input_tokens", "output_tokens"} & set(header)
     return INFERENCE if apart and "sequence_length" not in header else TRAINING
 
@@ -205,6 +211,7 @@ def schema_of(header: Sequence[str]) -> Schema:
 _MEASUREMENTS = Path(__file__).parent / "measurements"
 SHIPPED = _MEASUREMENTS / "training.csv"
 SHIPPED_INFERENCE = (_MEASUREMENTS / "inference.csv", _MEASUREMENTS / "serving.csv")
+SHIPPED_RL = _MEASUREMENTS / "rl.csv"
 COMMENT = "#"
 """A row whose first cell begins with this explains the table and is no run."""
 
@@ -335,7 +342,7 @@ def template(kind: TemplateKind) -> list[Sequence[str]]:
 
     Below the names of the columns stand comments: what each means, and what its cells hold.
     """
-    schema = TRAINING if kind is TemplateKind.TRAINING else INFERENCE
+    schema = {TemplateKind.TRAINING: TRAINING, TemplateKind.RL: RL}.get(kind, INFERENCE)
     columns = [one for one in schema.columns.values() if one.examples[kind] != _ABSENT]
     return [
         [column.name for column in columns],

@@ -239,6 +239,8 @@ class Outer:
         notes = self._noting(alone)
         if getattr(self.request, kind) is not None:
             words = self._several(kind, f"{kind}s")
+            if getattr(self.request, kind) in (ALL, (ALL,)):
+                words = [word for word in words if self._suits(question, word)] or words
             if self.request.engine_version is not None:
                 words = [self._released(words, self.request.engine_version, place, notes)]
         else:
@@ -285,6 +287,11 @@ class Outer:
             reason = f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}{such}"
             self.refused.append(({"model": question.model.name, "gpu": gpu.name}, reason))
         return found
+
+    def _suits(self, question: Question, name: str) -> bool:
+        """Whether a profile can do what is asked."""
+        profile = self.notes.catalogue.load_profile(self.workload.profile_kind, name).spec
+        return self.workload.suits(question, profile)
 
     def _runs(self, name: str, place: Place) -> bool:
         """Whether a profile has kernels for the GPU."""

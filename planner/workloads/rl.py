@@ -26,6 +26,8 @@ from planner.configurations.rl_rules import RlContext, misplaced
 from planner.configurations.table import DEGREES, NAMES
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal import ideal_framework
+from planner.estimators.inference.serving import decode_batch
+from planner.estimators.inference.step import step_time
 from planner.estimators.rl.setting import RlSetting
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
@@ -48,8 +50,9 @@ from planner.workloads.base import (
 from planner.workloads.open_facts import Notes
 from planner.workloads.place import gpu_counts
 from planner.workloads.rl_runs import RlRuns, RlSource
+from planner.workloads.serving import timed_inference
 from planner.workloads.serving_space import with_options
-from planner.workloads.training import mesh_of
+from planner.workloads.training import mesh_of, timed_training
 
 SINGLE = "rl_single"
 _SPACE = "rl"
@@ -267,7 +270,7 @@ def _multiples(count: int, node: int) -> list[float]:
 
 
 def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
-    """The phases of a step, those of the side that the step does not wait for left out."""
+    """The phases that a step waits for, an optimizer step, and a step of the full engine."""
     if not isinstance(candidates, RlRuns):
         return {}
     step, total = candidates.step, first(candidates.step_time)
@@ -275,7 +278,13 @@ def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
         TimedPart.of(name, ALL_MODULES, {name: seconds}, (), part=name)
         for name, seconds in step.shown_times().items()
     ]
-    return {"step": TimedStep(seconds=total, parts=tuple(parts))}
+    serving, engine = step.setting.serving, step.rollout.configurations
+    decode = step_time(serving, engine, decode_batch(serving, engine.concurrency), decoding=True)
+    return {
+        "step": TimedStep(seconds=total, parts=tuple(parts)),
+        "training": timed_training(step.trainer.time),
+        "decode": timed_inference(decode),
+    }
 
 
 def _settled(source: Source) -> dict[str, Value]:
@@ -356,6 +365,9 @@ def _blamed(candidates: Candidates, rule: str) -> str:
         return f"{tp:,.0f} of {gpus:,.0f} GPUs; nearest: {_divisor(int(gpus), tp):,}"
     if rule == "gpu_split":
         return f"{first(c.trainer_gpus):,.0f} of {first(c.num_gpus):,.0f} GPUs train"
+    if rule == "partial_rollout":
+        known = ", ".join(candidates.source.setting.rollouts.partial) or "no placement"
+        return f"{candidates.source.profile} can in {known}"
     if rule == "placement":
         known = ", ".join(candidates.source.setting.rollouts.placements)
         return f"{candidates.source.profile} has {known}"
@@ -388,7 +400,7 @@ RL = Workload(
         in_short=layout,
         brief=layout,
         layout=layout,
-        in_layout=(*DEGREES[:-1], *_OWN[:4], *_ENGINE.values()),
+        in_layout=(*DEGREES[:-1], *_OWN[:4], *_ENGINE.values(), "rollout_gpus"),
         blamed=_blamed,
         legend=lambda _: (
             "layout: placement, GPUs that train + generate: the trainer's split / engines x theirs"

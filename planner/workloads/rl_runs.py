@@ -11,7 +11,9 @@ from planner.base.arrays import CodeArray, FloatArray, IndexArray, flat
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.software_enums import Placement
+from planner.confidence.classes import gpu_class, has_experts
 from planner.confidence.intervals import Confidence
+from planner.confidence.rl import rl_confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rl import RlConfigurations
 from planner.configurations.rl_rules import OWN_RULES, RL_REJECTING, RL_RULES, RlContext
@@ -79,10 +81,10 @@ class RlSource(Source):
         return {**told, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """Where 90 % of published steps like these are: the same for all."""
-        from planner.confidence.rl import rl_confidence
-
-        return rl_confidence()
+        """Where 90 % of published steps like these are."""
+        setting, gpu = self.setting, self.setting.machine.gpu
+        kind = "moe" if has_experts(setting.model) else "dense"
+        return rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind)
 
     def broken(self, configurations: RlConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""

@@ -60,7 +60,7 @@ _OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 def serving_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
     """A step over a prompt alone and one over sequences that decode, as requests meet them."""
-    return {name: _timed(step) for name, step in inference_steps(candidates).items()}
+    return {name: timed_inference(step) for name, step in inference_steps(candidates).items()}
 
 
 def decode_step(candidates: Candidates) -> InferenceStep:
@@ -102,7 +102,8 @@ def _prompt_step(setting: ServingSetting, c: ServingConfigurations) -> Inference
     return step_time(setting, c, batch, decoding=False)
 
 
-def _timed(step: InferenceStep) -> TimedStep:
+def timed_inference(step: InferenceStep) -> TimedStep:
+    """A step of an engine part by part."""
     others = {name: first(getattr(step, name)) for name in _OTHERS}  # of no operator
     of_none = (
         TimedPart.of(name, ALL_MODULES, {name: seconds}, step.works.get(name, ()), part=name)

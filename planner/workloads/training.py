@@ -83,9 +83,13 @@ def training_steps(runs: Candidates) -> Mapping[str, TimedStep]:
     """The one step of a run; none where its time is a flat share of the peak."""
     if not isinstance(runs, TrainingRuns) or runs.estimate.is_flat:
         return {}
-    time: StepTime = runs.estimate.time
+    return {"step": timed_training(runs.estimate.time)}
+
+
+def timed_training(time: StepTime) -> TimedStep:
+    """An optimizer step part by part."""
     parts = merged((*_operators(time), *_others(time)))
-    return {"step": TimedStep(seconds=first(time.total), parts=parts)}
+    return TimedStep(seconds=first(time.total), parts=parts)
 
 
 def _operators(time: StepTime) -> Iterator[TimedPart]:

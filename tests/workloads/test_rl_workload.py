@@ -137,3 +137,25 @@ def test_algorithms_have_their_models():
     assert work(algorithm="ppo").critic
     with pytest.raises(SpecError, match="algorithm"):
         work(algorithm="none")
+
+
+def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner):
+    ran = planner(*words("explain", "--set", "rollout_tensor_parallel=1"))
+    assert ran.exit_code == 0, ran.err
+    for told in ("generate", "Time of a training step", "Time of a decode step", "What if"):
+        assert told in ran.out, told
+
+
+def test_a_page_shows_a_search(planner, tmp_path):
+    found, page = tmp_path / "found.json", tmp_path / "page.html"
+    assert planner(*words("search", "--json", found)).exit_code == 0
+    assert planner("report", found, "--output", page).exit_code == 0
+    assert "colocated" in page.read_text(encoding="utf-8")
+
+
+def test_both_lanes_are_drawn(planner, tmp_path):
+    picture = tmp_path / "step.svg"
+    more = ("--set", "placement=async", "--set", "recompute=full", "--timeline", picture)
+    ran = planner(*words("estimate", *more))
+    assert ran.exit_code == 0, ran.err
+    assert "rollout, 8 GPUs" in picture.read_text(encoding="utf-8")

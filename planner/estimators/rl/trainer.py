@@ -23,13 +23,15 @@ _ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes", "pipeline_bubbl
 class Trainer:
     """Seconds and bytes of the trainer; arrays broadcast to the configurations' shape.
 
-    ``estimate`` is that of an optimizer step over micro-batches that are full. ``one_pass``:
+    ``estimate`` is that of an optimizer step over micro-batches that are full, ``time`` that of one
+    over its answers. ``one_pass``:
     seconds of a pass without gradients over all answers; ``update``: of all optimizer steps of a
     step. ``states``: bytes of a GPU that wait while answers are generated; ``weights``: those of
     them that the engine is given; ``reserved``: what always stays.
     """
 
     estimate: Estimate
+    time: StepTime
     one_pass: FloatArray
     update: FloatArray
     states: FloatArray
@@ -64,6 +66,7 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
         fullest = estimate.memory.fullest
     return Trainer(
         estimate=estimate,
+        time=time,
         one_pass=np.asarray(factor * (reference * updates + filling) / passes),
         update=np.asarray(factor * update * updates * work.update_epochs),
         states=np.asarray(add(getattr(fullest, name) for name in _STATES)),

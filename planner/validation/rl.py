@@ -1,0 +1,214 @@
+"""Steps of reinforcement learning: from a row to what the estimator is asked, and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from planner.base.arrays import first
+from planner.base.records import record
+from planner.base.software_enums import Placement
+from planner.base.units import GIB
+from planner.confidence.intervals import MemoryErrors
+from planner.confidence.rl import RlRule
+from planner.configurations.rl import RlConfigurations
+from planner.errors import SpecError
+from planner.estimators.machine import Machine
+from planner.estimators.rl.setting import RlSetting
+from planner.estimators.rl.step import RlStep, evaluate_rl
+from planner.question.inputs import read
+from planner.question.terms import glossary
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
+from planner.specs.rollouts import RlWork
+from planner.validation.library import Library, NotPredicted, model_of, run_cluster
+from planner.validation.prediction import MEMORY, Case, Prediction
+from planner.validation.runs import Run
+
+_TOKENS, _CAP = 256, 4
+_VARIATION = 0.8
+"""Of answers that are not cut off; published runs give means alone."""
+_DEGREES = (1, 2, 4, 8, 16)
+_UNKNOWN = MemoryErrors(center=0.0, spread=0.08)
+
+
+@record(kw_only=True)
+class RlCase(Case):
+    """A step as the estimator sees it: its setting, and all layouts that may be its own."""
+
+    framework: FrameworkProfile
+    engine: EngineProfile
+    rule: RlRule
+    work: RlWork
+    configurations: RlConfigurations
+
+    @property
+    def software(self) -> RlRule:
+        """The rule of its framework."""
+        return self.rule
+
+    @property
+    def group(self) -> Hashable:
+        """Each is predicted by itself."""
+        return id(self)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What kind of run it is."""
+        return self.rule.label, self.gpu_class, self.kind
+
+    @property
+    def memory_errors(self) -> MemoryErrors:
+        """Nothing is published of the memory of such steps."""
+        return _UNKNOWN
+
+    @property
+    def setting(self) -> RlSetting:
+        """What the estimator needs besides the layouts."""
+        return RlSetting(
+            machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
+            model=self.model,
+            framework=self.framework,
+            engine=self.engine,
+            workload=self.work,
+        )
+
+
+def rl_case(run: Run, library: Library) -> RlCase:
+    """The case of a row.
+
+    Raises
+    ------
+    NotPredicted
+        Its GPU, model or framework is not known, or something in it is impossible.
+    """
+    gpu = library.gpu(run.text("gpu"))
+    if gpu is None:
+        raise NotPredicted(f"unknown GPU {run.text('gpu')!r}")
+    try:
+        framework = library.framework(run.word("framework"))
+    except SpecError as error:
+        raise NotPredicted(f"unknown framework {run.text('framework')!r}") from error
+    if framework.rollouts is None:
+        raise NotPredicted(f"{framework.name} generates no answers")
+    engine = library.engine(run.word("engine") or framework.rollouts.engine)
+    mean = run.count("output_tokens") or 1
+    algorithm = run.word("algorithm") or "grpo"
+    try:
+        work = RlWork(
+            prompts_per_step=run.count("prompts_per_step") or 1,
+            samples_per_prompt=run.count("samples_per_prompt") or 1,
+            input_tokens=run.count("input_tokens") or _TOKENS,
+            output_tokens=mean,
+            output_variation=_VARIATION,
+            output_cap=max(run.count("output_cap") or _CAP * mean, mean),
+            reference_model=algorithm != "dapo",
+            critic=algorithm == "ppo",
+        )
+    except ValueError as error:
+        raise NotPredicted(f"impossible step: {error}") from error
+    return RlCase(
+        model=model_of(run, library),
+        gpu=gpu,
+        cluster=run_cluster(run, gpu),
+        catalogue=library.catalogue,
+        framework=framework,
+        engine=engine,
+        rule=RlRule(label=framework.name, profile=run.word("framework")),
+        work=work,
+        configurations=_layouts(run, framework, work),
+    )
+
+
+def _layouts(run: Run, framework: FrameworkProfile, work: RlWork) -> RlConfigurations:
+    """The layout of a row; where it names no split of the matrices, every usual one."""
+
+    def code(name: str, usual: str) -> float:
+        return float(glossary()[name].coded(read(glossary()[name], run.word(name) or usual)))
+
+    trainers, engines = (
+        [run.count(name)] if run.count(name) else [*_DEGREES]
+        for name in ("tensor_parallel", "rollout_tensor_parallel")
+    )
+    if not framework.tensor_parallel:
+        trainers = [1]
+    placement = code("placement", "colocated")
+    apart = placement != Placement.COLOCATED
+    return RlConfigurations.of(
+        num_gpus=float(run.count("num_gpus") or 1),
+        train_gpus=float(run.count("train_gpus") or 0) if apart else 0.0,
+        placement=placement,
+        staleness=float(run.number("staleness") or 0),
+        partial_rollout=bool(run.flag("partial_rollout")),
+        tensor_parallel=np.array(trainers, dtype=np.float64)[:, None],
+        sequence_parallel=np.array(trainers)[:, None] > 1,
+        pipeline_parallel=float(run.count("pipeline_parallel") or 1),
+        expert_parallel=float(run.count("expert_parallel") or 1),
+        context_parallel=float(run.count("context_parallel") or 1),
+        micro_batch_size=1.0,
+        global_batch_size=float(run.count("global_batch_size") or work.samples),
+        zero_stage=framework.default_zero_stage,
+        recompute=code("recompute", "full"),
+        rollout_tensor_parallel=np.array(engines, dtype=np.float64),
+        rollout_gpu_memory=float(run.number("rollout_gpu_memory") or 0.0),
+        rollout_quantization=code("rollout_quantization", "w16a16"),
+    )
+
+
+def predict_rl_group(cases: Sequence[RlCase]) -> Iterable[Prediction]:
+    """Predictions, each of the fastest layout that has room, as somebody who tunes would find."""
+    for case in cases:
+        step = evaluate_rl(case.setting, case.configurations)
+        shape = case.configurations.shape
+        capacity = case.gpu.allocatable_memory
+        time = np.broadcast_to(step.total, shape)
+        peak = np.broadcast_to(step.peak_memory, shape)
+        fits = (peak <= capacity) & np.broadcast_to(step.rollout.fits, shape)
+        known = np.isfinite(time) & (time > 0)
+        choice = known & fits if (known & fits).any() else known
+        if not choice.any():
+            yield Prediction(case=case, reason="the numbers of the row are beyond what is computed")
+            continue
+        best = int(np.argmin(np.where(choice, time, np.inf)))
+        row = evaluate_rl(case.setting, case.configurations.rows(np.array([best])))
+        yield _prediction(case, row, capacity)
+
+
+def _prediction(case: RlCase, step: RlStep, capacity: float) -> Prediction:
+    times = {name: first(seconds) for name, seconds in step.times.items()}
+    peak = first(step.peak_memory)
+    chance = float(case.memory_errors.chance(predicted=peak, usable=capacity))
+    return Prediction(
+        case=case,
+        values={
+            "step_time_s": first(step.total),
+            "generate_s": times["generate"],
+            "logprob_s": times["old_logprob"] + times["reference"],
+            "update_s": times["update"],
+            "sync_s": times["sync"],
+            MEMORY: peak / GIB,
+        },
+        device_memory=peak,
+        needed_memory=peak,
+        capacity=capacity,
+        fit_probability=chance,
+        fits=peak <= capacity,
+    )
+
+
+def rl_choices(run: Run, case: RlCase) -> Iterator[str]:
+    """What was assumed of a row, in words."""
+    yield f"answers vary by {_VARIATION:g} of their mean before they are cut off"
+    for name in ("tensor_parallel", "rollout_tensor_parallel"):
+        if not run.count(name):
+            yield f"{name}: the fastest that has room"
+    if not run.count("input_tokens"):
+        yield f"prompts of {_TOKENS} tokens"
+    if not run.count("output_cap"):
+        yield f"answers are cut off at {case.work.output_cap:,} tokens"
+
+
+def impossible_steps(runs: Sequence[Run], _: Sequence[RlCase]) -> list[str]:
+    """Why the columns of a row cannot be its layout: nothing that is looked for."""
+    return [""] * len(runs)
