@@ -15,9 +15,10 @@ from planner.decide.explaining.largest import Largest, Methods, methods_of_layou
 from planner.decide.explaining.largest import largest_batch as _largest_batch
 from planner.decide.explaining.largest import largest_length as _largest_length
 from planner.decide.explaining.operators import operator_times, read_question
+from planner.decide.sizing.by_length import pools_by_length, read_pools
 from planner.decide.sizing.day import read_load
 from planner.decide.sizing.envelope import read_budget
-from planner.decide.sizing.services import read_services, read_stock, share
+from planner.decide.sizing.services import Service, read_services, read_stock, share
 from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import SearchSpaceError
 from planner.launch.assumed import LaunchFile
@@ -31,6 +32,7 @@ from planner.show.answers import (
     Estimated,
     Explained,
     Operators,
+    Pooled,
     Shared,
     Sized,
     planned,
@@ -62,6 +64,7 @@ __all__ = [
     "read_launch",
     "search",
     "size",
+    "size_pools",
     "size_services",
     "sweep",
     "validate_log",
@@ -253,6 +256,58 @@ def size_services(
             workers=workers,
         )
     )
+
+
+def size_pools(
+    pools: int | str | Sequence[int | str],
+    *,
+    stock: str | Mapping[str, int] | None = None,
+    contract: str | Sequence[str] | None = None,
+    load: str | os.PathLike[str] | None = None,
+    startup_time: float | str = 0.0,
+    progress: Progress | None = None,
+    workers: int = 1,
+    **request: object,
+) -> Pooled:
+    """A service in pools by the length of its prompts, beside one pool of all.
+
+    Parameters
+    ----------
+    pools : how many, of which the ends are looked for among the deciles of the prompts, or the
+        ends [tokens]: ``2``, ``"6k"``, ``[2000, 8000]``
+    stock, contract, load, startup_time : as in `size_services` and `size`
+    progress : is told how many parts are sized
+    workers : processes that share the GPUs
+    request : as in `size`, with ``lengths``, ``trace`` or ``input_variation``; every limit holds in
+        each pool
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible; all prompts are alike.
+    InfeasibleError
+        A pool runs on none of the GPUs, or the stock is too small.
+
+    >>> found = size_pools(2, model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
+    ...                    request_rate=100, lengths="azure-code", engine="vllm")
+    >>> len(found.pools.placements), found.pools.num_gpus - found.mixed.num_gpus
+    (2, 1)
+    """
+    service = Service(
+        name="",
+        request=make_request(request),
+        load=None if load is None else read_load(Path(load)),
+    )
+    found = pools_by_length(
+        service,
+        read_pools(pools),
+        contracts_given(contract),
+        stock=None if stock is None else read_stock(stock),
+        startup_time=quantity(startup_time, "second", "startup_time"),
+        progress=progress,
+        workers=workers,
+    )
+    return Pooled.showing(found)
 
 
 def sweep(

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "load", "startup_time", "budget", "services", "stock", "num_gpus", "workload", "settings",
-        "precision", "csv", "json", "plot", "picture", "dark", "picture_width", "workers", "specs",
-        "quiet",
+        "load", "startup_time", "budget", "services", "stock", "pools", "num_gpus", "workload",
+        "settings", "precision", "csv", "json", "plot", "picture", "dark", "picture_width",
+        "workers", "specs", "quiet",
     ),
 )  # fmt: skip
 def size(given: options.Given) -> None:
@@ -42,11 +42,11 @@ def size(given: options.Given) -> None:
         given.pop("contract") if options.is_given(given, "contract") else None, "--contract"
     )
     given.pop("contract", None)
-    if given["services"] is not None:
-        _share(given, contracts)
+    if given["services"] is not None or given["pools"] is not None:
+        (_share if given["pools"] is None else _pools)(given, contracts)
         return
     if given["stock"] is not None:
-        raise SearchSpaceError("--stock needs --services: what shares the GPUs.")
+        raise SearchSpaceError("--stock needs --services or --pools: what shares the GPUs.")
     request = make_request(given)
     load = None if given["load"] is None else read_load(given["load"])
     startup = quantity(given["startup_time"] or 0, "second", "--startup-time")
@@ -101,6 +101,43 @@ def _share(given: options.Given, contracts: Sequence[str | None]) -> None:
     if not given["quiet"]:
         outputs = given["csv"], given["json"]
         write(make_console(stderr=Path("-") in outputs), services_blocks(fleet))
+
+
+def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
+    """Size a service in pools by the length of its prompts."""
+    from planner.base.files import check_outputs
+    from planner.base.processes import num_cores
+    from planner.decide.sizing.by_length import cuts_of, num_parts, pools_by_length, read_pools
+    from planner.decide.sizing.day import read_load
+    from planner.decide.sizing.services import Service, read_stock
+    from planner.show.terminal import make_console, progress_bar, write
+    from planner.show.views.rows import row_files
+    from planner.show.views.services import add_length_pools, length_pools_blocks
+
+    for name in ("services", "budget", "num_gpus", "plot"):
+        if options.is_given(given, name):
+            raise SearchSpaceError(f"{options.option_name(name)} is no question of --pools.")
+    check_outputs(given["csv"], given["json"])
+    said, pools = options.option_name, read_pools(given["pools"], "--pools")
+    load = None if given["load"] is None else read_load(given["load"])
+    service = Service(name="", request=make_request(given), load=load)
+    number = num_parts(cuts_of(service.request, pools, said))
+    with progress_bar(number, "pools", quiet=given["quiet"]) as progress:
+        found = pools_by_length(
+            service,
+            pools,
+            contracts,
+            stock=None if given["stock"] is None else read_stock(given["stock"], "--stock"),
+            startup_time=quantity(given["startup_time"] or 0, "second", "--startup-time"),
+            said=said,
+            progress=progress,
+            workers=whole(given["workers"] or num_cores(), "--workers", 1),
+        )
+    with row_files(given["csv"], given["json"]) as files:
+        add_length_pools(files, found, given["context"].obj)
+    if not given["quiet"]:
+        outputs = given["csv"], given["json"]
+        write(make_console(stderr=Path("-") in outputs), length_pools_blocks(found))
 
 
 def _sized(

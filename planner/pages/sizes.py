@@ -52,7 +52,14 @@ from planner.show.page import (
     said,
 )  # fmt: skip
 from planner.show.views.envelopes import MOST_TOKENS, PER_MEGAWATT, carried_columns
-from planner.show.views.services import PLACED, POOLS, placed_columns, pool_columns
+from planner.show.views.services import (
+    CUTS,
+    PLACED,
+    POOLS,
+    cut_columns,
+    placed_columns,
+    pool_columns,
+)
 from planner.show.views.sizes import (
     A_DAY,
     BY_COST,
@@ -199,10 +206,16 @@ def _services(document: Document, rows: Sequence[Row], pools: Sequence[object]) 
     """Where each service runs, and the GPUs of each type."""
     read = [Row(read_row(document.where, pool), document.row_name) for pool in pools]
     placed, shared = fitted(placed_columns(rows)), fitted(pool_columns(read))
-    return [
+    cuts = [
+        Row(read_row(document.where, cut), document.row_name) for cut in document.part("cuts", list)
+    ]
+    tables: list[Block] = [
         replace(placed, name="services", caption=PLACED),
         replace(shared, name="pools", caption=POOLS, is_small=True),
     ]
+    if len(cuts) > 1:
+        tables.append(replace(fitted(cut_columns(cuts)), name="cuts", caption=CUTS, is_small=True))
+    return tables
 
 
 def _choices(workload: Workload, rows: Sequence[Row]) -> list[Block]:

@@ -133,6 +133,10 @@ class Request:
     output_variation: float = 0.0
     lengths: str | None = None
     trace: str | None = None
+    prompts: str | None = None
+    users: int | None = None
+    requests_per_user: float | None = None
+    active_share: float = 1.0
     arrival_variation: float = 1.0
     replay: bool = False
     equal_lengths: bool = False

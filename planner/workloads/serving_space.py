@@ -260,7 +260,8 @@ def _is_multiplied(code: Quantization, gpu: GpuSpec) -> bool:
 
 SINGLE = "serve_single"
 _SPACE = "serve"
-_TOKENS = 1024
+USUAL_TOKENS = 1024
+"""Of a prompt and of an answer where nobody says how many."""
 _TYPES = terms_about("format", "serve")
 
 
@@ -305,8 +306,8 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     for name in terms_about("length", "serve"):
         given = getattr(request, name)
         if given is None:
-            notes.defaults[name] = f"{_TOKENS:,} (default)"
-        lengths[name] = _TOKENS if given is None else given
+            notes.defaults[name] = f"{USUAL_TOKENS:,} (default)"
+        lengths[name] = USUAL_TOKENS if given is None else given
     fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
     asked = [name for name in terms_of("serve", "question") if name in fields_of]
     values = {name: getattr(request, name) for name in asked}

@@ -159,6 +159,11 @@ class SharedFleet:
         return f"<SharedFleet: {where}>"
 
     @property
+    def num_gpus(self) -> int:
+        """The most GPUs of every type that are needed at once."""
+        return sum(pool.most for pool in self.pools)
+
+    @property
     def cost(self) -> float:
         """USD a day."""
         return sum(pool.cost for pool in self.pools)
