@@ -16,15 +16,16 @@ from planner.decide.explaining.largest import largest_batch as _largest_batch
 from planner.decide.explaining.largest import largest_length as _largest_length
 from planner.decide.explaining.operators import operator_times, read_question
 from planner.decide.sizing.by_length import pools_by_length, read_pools
-from planner.decide.sizing.day import read_load
 from planner.decide.sizing.envelope import read_budget
+from planner.decide.sizing.load import load_of, read_load
+from planner.decide.sizing.scaling import read_startup
 from planner.decide.sizing.services import Service, read_services, read_stock, share
 from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import SearchSpaceError
 from planner.launch.assumed import LaunchFile
 from planner.launch.write import Launch, launch_of, save_launch, with_profiles
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.question.inputs import quantity, shown, whole
+from planner.question.inputs import shown, whole
 from planner.question.request import Request
 from planner.show.answers import (
     Answer,
@@ -154,7 +155,7 @@ def size(
     *,
     contract: str | Sequence[str] | None = None,
     load: str | os.PathLike[str] | None = None,
-    startup_time: float | str = 0.0,
+    startup_time: float | str | None = None,
     budget: float | str | None = None,
     progress: Progress | None = None,
     workers: int = 1,
@@ -166,10 +167,11 @@ def size(
     ----------
     contract : one or several, or ``all``; default: the usual one of each GPU
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
-        `planner.decide.sizing.day.read_load`. ``contract`` are the
+        `planner.decide.sizing.load.read_load`. ``contract`` are the
         contracts that its GPUs may have
-    startup_time : with a ``load``: seconds, or text with a unit, from asking for GPUs to their
-        first request
+    startup_time : with a ``load``, or a ``trace``, whose load by the minute is taken then: seconds,
+        text with a unit, or parts from asking for GPUs to their first request, as
+        `planner.decide.sizing.scaling.read_startup` takes them
     budget : USD that may be spent: in total on a run (``"2MUSD"``), on a service by the time
         (``"50kUSD/month"``). Without a rate a service is as large as it, or a limit of power, lets
         it be
@@ -192,13 +194,12 @@ def size(
     112
     """
     contracts = contracts_given(contract)
-    asked = make_request(request)
-    day = None if load is None else read_load(Path(load))
+    asked, day = load_of(make_request(request), load, startup_time)
     found = size_all(
         asked,
         contracts,
         load=day,
-        startup_time=quantity(startup_time, "second", "startup_time"),
+        startup=read_startup(startup_time or 0),
         budget=None if budget is None else read_budget(budget),
         progress=progress,
         workers=workers,
@@ -211,7 +212,7 @@ def size_services(
     *,
     stock: str | Mapping[str, int] | None = None,
     contract: str | Sequence[str] | None = None,
-    startup_time: float | str = 0.0,
+    startup_time: float | str | None = None,
     progress: Progress | None = None,
     workers: int = 1,
     **common: object,
@@ -251,7 +252,7 @@ def size_services(
             found,
             own if stock is None else read_stock(stock),
             contracts_given(contract),
-            startup_time=quantity(startup_time, "second", "startup_time"),
+            startup=read_startup(startup_time or 0),
             progress=progress,
             workers=workers,
         )
@@ -264,7 +265,7 @@ def size_pools(
     stock: str | Mapping[str, int] | None = None,
     contract: str | Sequence[str] | None = None,
     load: str | os.PathLike[str] | None = None,
-    startup_time: float | str = 0.0,
+    startup_time: float | str | None = None,
     progress: Progress | None = None,
     workers: int = 1,
     **request: object,
@@ -303,7 +304,7 @@ def size_pools(
         read_pools(pools),
         contracts_given(contract),
         stock=None if stock is None else read_stock(stock),
-        startup_time=quantity(startup_time, "second", "startup_time"),
+        startup=read_startup(startup_time or 0),
         progress=progress,
         workers=workers,
     )

@@ -9,7 +9,7 @@ from planner.cli import options
 from planner.cli.options import picture_of
 from planner.cli.request import given_answers, make_request
 from planner.errors import SearchSpaceError
-from planner.question.inputs import quantity, whole
+from planner.question.inputs import whole
 from planner.workloads.given import parse_settings
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 def size(given: options.Given) -> None:
     """Find the fewest and the cheapest GPUs of each type and contract that keep the limits."""
     from planner.base.files import check_outputs
-    from planner.decide.sizing.day import read_load
     from planner.decide.sizing.envelope import read_budget
+    from planner.decide.sizing.load import load_of
+    from planner.decide.sizing.scaling import read_startup
     from planner.decide.sizing.size import contracts_given
     from planner.show.terminal import make_console, write
     from planner.show.views.sizes import sizes_blocks
@@ -47,13 +48,13 @@ def size(given: options.Given) -> None:
         return
     if given["stock"] is not None:
         raise SearchSpaceError("--stock needs --services or --pools: what shares the GPUs.")
-    request = make_request(given)
-    load = None if given["load"] is None else read_load(given["load"])
-    startup = quantity(given["startup_time"] or 0, "second", "--startup-time")
+    said = options.option_name
+    startup = read_startup(given["startup_time"] or 0, "--startup-time")
+    request, load = load_of(make_request(given), given["load"], given["startup_time"], said)
     budget = None if given["budget"] is None else read_budget(given["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", given)
-    sizes = _sized(given, request, contracts, load=load, startup_time=startup, budget=budget)
+    sizes = _sized(given, request, contracts, load=load, startup=startup, budget=budget)
     if sizes.best is None:
         _refuse(sizes)
     _write(given, sizes)
@@ -70,6 +71,7 @@ def _share(given: options.Given, contracts: Sequence[str | None]) -> None:
     """Size several services that share GPUs."""
     from planner.base.files import check_outputs
     from planner.base.processes import num_cores
+    from planner.decide.sizing.scaling import read_startup
     from planner.decide.sizing.services import read_services, read_stock, share
     from planner.show.terminal import make_console, progress_bar, write
     from planner.show.views.rows import row_files
@@ -91,7 +93,7 @@ def _share(given: options.Given, contracts: Sequence[str | None]) -> None:
             services,
             stock,
             contracts,
-            startup_time=quantity(given["startup_time"] or 0, "second", "--startup-time"),
+            startup=read_startup(given["startup_time"] or 0, "--startup-time"),
             said=said,
             progress=progress,
             workers=whole(given["workers"] or num_cores(), "--workers", 1),
@@ -108,7 +110,8 @@ def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
     from planner.base.files import check_outputs
     from planner.base.processes import num_cores
     from planner.decide.sizing.by_length import cuts_of, num_parts, pools_by_length, read_pools
-    from planner.decide.sizing.day import read_load
+    from planner.decide.sizing.load import read_load
+    from planner.decide.sizing.scaling import read_startup
     from planner.decide.sizing.services import Service, read_stock
     from planner.show.terminal import make_console, progress_bar, write
     from planner.show.views.rows import row_files
@@ -128,7 +131,7 @@ def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
             pools,
             contracts,
             stock=None if given["stock"] is None else read_stock(given["stock"], "--stock"),
-            startup_time=quantity(given["startup_time"] or 0, "second", "--startup-time"),
+            startup=read_startup(given["startup_time"] or 0, "--startup-time"),
             said=said,
             progress=progress,
             workers=whole(given["workers"] or num_cores(), "--workers", 1),

@@ -65,10 +65,12 @@ from planner.show.views.sizes import (
     BY_COST,
     COSTS,
     HOURLY,
+    SCALED,
     by_cost,
     choice_columns,
     days_table,
     hour_columns,
+    scaled_table,
 )  # fmt: skip
 from planner.show.views.told import layout_of, number_of, told
 from planner.specs.catalogue import Catalogue
@@ -199,7 +201,12 @@ def _day(document: Document, rows: Sequence[Row], days: Sequence[object]) -> lis
         return [hours]
     read = [Row(read_row(document.where, day), document.row_name) for day in days]
     table = replace(days_table(read), name="days", caption=A_DAY, is_small=True)
-    return [table, said(*map(str, document.part("day", list))), hours]
+    blocks: list[Block] = [table, said(*map(str, document.part("day", list)))]
+    if scaled := document.part("scaled", list):
+        read = [Row(read_row(document.where, one), document.row_name) for one in scaled]
+        each = scaled_table(read)
+        blocks.append(replace(each, name="scaled", caption=SCALED, is_small=True))
+    return [*blocks, hours]
 
 
 def _services(document: Document, rows: Sequence[Row], pools: Sequence[object]) -> list[Block]:

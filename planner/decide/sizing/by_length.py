@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from planner.base import text
 from planner.base.cells import Value, by_column
 from planner.base.records import record
+from planner.decide.sizing.scaling import AT_ONCE, Startup
 from planner.decide.sizing.services import Service, SharedFleet, share
 from planner.decide.sizing.size import Progress, sure
 from planner.errors import InfeasibleError, SearchSpaceError
@@ -152,7 +153,7 @@ def pools_by_length(
     contracts: Sequence[str | None] = (None,),
     *,
     stock: Mapping[str, int] | None = None,
-    startup_time: float = 0.0,
+    startup: Startup = AT_ONCE,
     said: Said = str,
     progress: Progress | None = None,
     workers: int = 1,
@@ -175,9 +176,7 @@ def pools_by_length(
 
     def shared(parts: Sequence[Service]) -> SharedFleet:
         nonlocal done
-        fleet = share(
-            parts, stock or {}, contracts, startup_time=startup_time, said=said, workers=workers
-        )
+        fleet = share(parts, stock or {}, contracts, startup=startup, said=said, workers=workers)
         done += 1
         if progress is not None:
             progress(done)
