@@ -54,15 +54,19 @@ def size(given: options.Given) -> None:
     budget = None if given["budget"] is None else read_budget(given["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", given)
+    if picture is not None and picture.name == "day" and load is None:
+        raise SearchSpaceError(
+            "--picture day draws a load: give --load, or --trace with --startup-time."
+        )
     sizes = _sized(given, request, contracts, load=load, startup=startup, budget=budget)
     if sizes.best is None:
         _refuse(sizes)
     _write(given, sizes)
     if picture is not None:
-        from planner.show.views.plots.curves import size_curves, size_title
+        from planner.show.views.plots.curves import size_picture
         from planner.show.views.plots.picture import draw
 
-        draw(picture, size_title(sizes), [size_curves(sizes)])
+        draw(picture, *size_picture(picture.name, sizes))
     if not given["quiet"]:
         write(make_console(stderr=Path("-") in (csv, json)), sizes_blocks(sizes))
 

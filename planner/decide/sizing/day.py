@@ -18,7 +18,17 @@ from planner.base.records import record
 from planner.base.units import DAY, HOUR
 from planner.decide.sizing.fleet import RATE, Fleet
 from planner.decide.sizing.load import HOURS, Load, Period
-from planner.decide.sizing.scaling import LATE, SPARES, Scaled, Startup, most_ahead, scaled
+from planner.decide.sizing.scaling import (
+    LATE,
+    SPARES,
+    Fleets,
+    Scaled,
+    Spans,
+    Startup,
+    followed,
+    most_ahead,
+    scaled,
+)  # fmt: skip
 from planner.decide.sizing.searches import Searches, best_of_each, fleet_of
 from planner.errors import SearchSpaceError
 from planner.question.request import Request
@@ -134,15 +144,20 @@ class Day:
 
     @cached_property
     def scaled(self) -> tuple[Scaled, ...]:
-        """What an autoscaler takes that asks when the load has risen, by its spare.
+        """What an autoscaler takes that asks when the load has risen, by its spare."""
+        return tuple(scaled(self.load, self._fleets, one, self.startup_time) for one in SPARES)
 
-        What is served is sure at the confidence of the size.
-        """
+    def followed(self, spare: float) -> tuple[Spans, Spans]:
+        """The GPUs that it asks for with a spare, and the requests/s that it serves."""
+        return followed(self.load, self._fleets, spare, self.startup_time)
+
+    @property
+    def _fleets(self) -> Fleets:
+        """The fleets of its rates; what they serve is sure at the confidence of the size."""
         rates = (one for one in self.peak.margins if one.name == RATE)
         sure = next((one.sure / one.predicted for one in rates if one.predicted), 1.0)
         each = {hour.period.request_rate: hour for hour in self.hours}
-        fleets = [(rate, each[rate].num_gpus, sure * each[rate].capacity) for rate in sorted(each)]
-        return tuple(scaled(self.load, fleets, spare, self.startup_time) for spare in SPARES)
+        return [(rate, each[rate].num_gpus, sure * each[rate].capacity) for rate in sorted(each)]
 
     @property
     def with_spare(self) -> Scaled | None:

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
@@ -103,6 +104,11 @@ class Spans:
     ends: FloatArray
     values: FloatArray
 
+    def mapped(self, values: FloatArray) -> Spans:
+        """The same with others in place of their values, which are places among them."""
+        each = values[self.values.astype(np.intp)]
+        return Spans(starts=self.starts, ends=self.ends, values=each)
+
 
 @record(kw_only=True)
 class Scaled:
@@ -118,36 +124,40 @@ class Scaled:
     longest: float
 
 
-def scaled(
-    load: Load, fleets: Sequence[tuple[float, int, float]], spare: float, startup_time: float
-) -> Scaled:
-    r"""An autoscaler that follows a load.
+Fleets: TypeAlias = Sequence[tuple[float, int, float]]
+"""Rate [1/s], GPUs and capacity [1/s] of fleets, by rate; the last serves the peak."""
+
+
+def followed(load: Load, fleets: Fleets, spare: float, startup_time: float) -> tuple[Spans, Spans]:
+    r"""The GPUs that an autoscaler asks for over a load, and the requests/s that it serves.
 
     It asks for :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))`, up to what the peak takes,
-    h = `HOLD`, s the ``spare``; what it asks for serves ``startup_time`` seconds later.
-
-    Parameters
-    ----------
-    fleets : rate, GPUs and capacity [1/s] of each fleet, by rate; the last serves the peak
+    h = `HOLD`, s the ``spare``; what it asks for serves ``startup_time`` seconds later (derived
+    here).
     """
     starts = [period.start for period in load.periods]
-    rates = [period.request_rate for period in load.periods]
     known, last = [rate for rate, _, _ in fleets], len(fleets) - 1
-    wanted = [min(bisect_left(known, (1 + spare) * rate * (1 - 1e-12)), last) for rate in rates]
+    wanted = [
+        min(bisect_left(known, (1 + spare) * period.request_rate * (1 - 1e-12)), last)
+        for period in load.periods
+    ]
     held = min(HOLD / HOUR, load.hours / 2)
     asked = _within(starts, np.asarray(wanted, dtype=float), -held, load.hours)
     begins, wants = asked.starts.tolist(), asked.values.tolist()
     serving = least_before(begins, wants, startup_time / HOUR, load.hours)
     gpus = np.array([float(one) for _, one, _ in fleets])
     could = np.array([capacity for _, _, capacity in fleets])
-    served = Spans(
-        starts=serving.starts, ends=serving.ends, values=could[serving.values.astype(np.intp)]
-    )
-    queue = queued(starts, rates, served)
-    paid = gpus[asked.values.astype(np.intp)] @ (asked.ends - asked.starts)
+    return asked.mapped(gpus), serving.mapped(could)
+
+
+def scaled(load: Load, fleets: Fleets, spare: float, startup_time: float) -> Scaled:
+    """What an autoscaler takes that follows a load, and which requests are late."""
+    asked, served = followed(load, fleets, spare, startup_time)
+    starts = [period.start for period in load.periods]
+    queue = queued(starts, [period.request_rate for period in load.periods], served)
     return Scaled(
         spare=spare,
-        gpu_hours=float(paid) * load.repeats,
+        gpu_hours=float(asked.values @ (asked.ends - asked.starts)) * load.repeats,
         late=queue.late * load.repeats / load.requests,
         longest=queue.longest,
     )
