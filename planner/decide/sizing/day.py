@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -54,8 +54,9 @@ _NUMBERS = ("replicas", "prefill_replicas")
 _LEAST_RATE = 1e-6
 # For how many times its rate the workers of an hour are counted, where fewer miss a latency.
 _SPARE = (1.0, 1.1, 1.25, 1.5)
-# Of loads of more rates, as by the minute, each is served as the next of so many levels.
-_MOST_RATES = 24
+# Of loads of more rates, as by the minute, so many levels are looked at.
+_MOST_RATES, _LEVELS = 24, 12
+_GPUS, _CAPACITY = "num_gpus", "capacity_requests_per_s"
 
 
 @record(kw_only=True)
@@ -283,7 +284,7 @@ def _layout(request: Request, fleet: Fleet) -> Hashable:
 
 def _least_hours(fleet: Fleet, load: Load) -> float:
     """GPU-hours of a day if they followed the load without steps."""
-    return load.requests / HOUR * fleet.num_gpus / number(fleet.row["capacity_requests_per_s"])
+    return load.requests / HOUR * fleet.num_gpus / number(fleet.row[_CAPACITY])
 
 
 def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup: Startup) -> Day:
@@ -294,7 +295,7 @@ def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup: Start
             period=period,
             num_gpus=fleets[period.request_rate].num_gpus,
             base=0,
-            capacity=number(fleets[period.request_rate].row["capacity_requests_per_s"]),
+            capacity=number(fleets[period.request_rate].row[_CAPACITY]),
         )
         for period in load.periods
     ]
@@ -332,12 +333,12 @@ def fleets_by_rate(pinned: Request, peak: Fleet, load: Load) -> dict[float, Flee
 
     What serves more serves less, too: pools of a few workers may miss a latency at a rate where
     one more of either kind keeps it. Between two rates that take as many GPUs none is looked at.
+    Of many rates some levels are, and what lies between two takes whole steps in proportion.
     """
     asked = {period.request_rate for period in load.periods}
     rates, found = sorted(asked), {load.peak: peak}
     if len(rates) > _MOST_RATES:
-        levels = [load.peak * (place + 1) / _MOST_RATES for place in range(_MOST_RATES)]
-        rates = [*levels[:-1], load.peak]
+        rates = [load.peak * place / _LEVELS for place in range(1, _LEVELS)] + [load.peak]
     parts = [(0, len(rates) - 1)] if len(rates) > 1 else []
     if parts:
         found[rates[0]] = _at_most(pinned, rates[0], peak)
@@ -350,7 +351,25 @@ def fleets_by_rate(pinned: Request, peak: Fleet, load: Load) -> dict[float, Flee
             middle = (low + high) // 2
             found[rates[middle]] = _at_most(pinned, rates[middle], above)
             parts += [(low, middle), (middle, high)]
-    return {rate: found[rates[bisect_left(rates, rate)]] for rate in asked}
+    if len(asked) == len(rates):
+        return found
+    step = math.gcd(*(fleet.num_gpus for fleet in found.values()))
+    return {rate: _between(rates, found, rate, step) for rate in asked}
+
+
+def _between(rates: Sequence[float], found: Mapping[float, Fleet], rate: float, step: int) -> Fleet:
+    """The fleet of a rate by those of the rates beside it, in whole steps of GPUs."""
+    place = bisect_left(rates, rate)
+    above = found[rates[place]]
+    below = found[rates[max(place - 1, 0)]]
+    more = above.num_gpus - below.num_gpus
+    if rate == rates[place] or not more:
+        return above
+    share = (rate - rates[place - 1]) / (rates[place] - rates[place - 1])
+    gpus = below.num_gpus + step * math.ceil(share * more / step)
+    low, high = (number(fleet.row[_CAPACITY]) for fleet in (below, above))
+    capacity = low + (high - low) * (gpus - below.num_gpus) / more
+    return replace(above, row={**above.row, _GPUS: gpus, _CAPACITY: capacity})
 
 
 def _at_most(pinned: Request, rate: float, above: Fleet) -> Fleet:
