@@ -76,7 +76,9 @@ def _read(
     if _OF_TRAFFIC & {*asked}:
         from planner.workloads.traffic import traffic_answers  # most questions have none
 
-        asked = {**traffic_answers(asked, base, said), **asked}
+        known = terms_of(workload, "question")
+        found = traffic_answers(asked, base, said)
+        asked = {**{one: found[one] for one in found if one in known}, **asked}
     if workload == "train":
         asked |= _trained_for(asked, said)
         asked = {name: value for name, value in asked.items() if value is not None}

@@ -32,14 +32,15 @@ _MEASURED = ("trace", "lengths")  # a trace has lengths, too
 _HABITS = terms_about("habit")
 _PER_BIN, _QUANTILES = 64, 4096
 _RANGE = re.compile(r"<=([^<>=-]+)|>([^<>=-]+)(?:-([^<>=-]+))?")
-_ANSWERED = (*terms_about("length", "serve"), *terms_about("variation"))
+_ANSWERED = (*terms_about("length", "serve"), *terms_about("variation"), *terms_about("session"))
 
 
 @record(kw_only=True)
 class MeasuredLengths:
     """Lengths that are shipped: means [tokens], coefficients of variation, and their source.
 
-    ``histogram``: shares of the prompts of at least 2^(k - 1) and less than 2^k tokens, k from 0.
+    ``histogram``: shares of the prompts of at least 2^(k - 1) and less than 2^k tokens, k from 0;
+    empty where it is not known.
     """
 
     answers: Mapping[str, float]
@@ -52,7 +53,7 @@ def shipped_lengths() -> Mapping[str, MeasuredLengths]:
     """Published lengths by name, from ``planner/logs/lengths.csv``."""
     return {
         row["name"]: MeasuredLengths(
-            answers={name: _count(row[name]) for name in _ANSWERED},
+            answers={name: _count(row[name]) for name in _ANSWERED if row[name]},
             told=f"{row['description']}: {int(row['requests']):,} requests, {row['licence']}",
             histogram=tuple(map(float, row["input_histogram"].split())),
         )
@@ -75,7 +76,7 @@ class Range:
         return f">{self.above:.0f}" + (f"-{self.most:.0f}" if self.most < math.inf else "")
 
 
-def read_range(given: str, said: str = "prompts") -> Range:
+def read_range(given: str, said: str = "prompt_range") -> Range:
     """The prompts of ``<=6k``, ``>6k`` or ``>2k-6k`` tokens.
 
     Raises
@@ -137,7 +138,10 @@ def prompts_of(request: Request) -> Prompts:
     """
     if question := _measured_by(request):
         return _measured_prompts(question, str(getattr(request, question)))
-    mean, variation = float(request.input_tokens or 0), request.input_variation
+    return _lognormal(float(request.input_tokens or 0), request.input_variation)
+
+
+def _lognormal(mean: float, variation: float) -> Prompts:
     spread = math.sqrt(math.log1p(variation**2))
     normal = NormalDist()
     scores = [normal.inv_cdf((place + 0.5) / _QUANTILES) for place in range(_QUANTILES)]
@@ -147,6 +151,9 @@ def prompts_of(request: Request) -> Prompts:
 
 def _measured_prompts(question: str, given: str) -> Prompts:
     shipped = shipped_lengths().get(given) if question == "lengths" else None
+    if shipped is not None and not shipped.histogram:
+        answers = shipped.answers
+        return _lognormal(answers["input_tokens"], answers["input_variation"])
     if shipped is None:
         trace = trace_of(Path(given))
         weights = np.full(trace.input_tokens.size, 1 / trace.input_tokens.size)
@@ -187,8 +194,8 @@ def traffic_answers(
         return None if given is None else read(glossary()[name], given, said(name))
 
     found: dict[str, object] = {}
-    part = of("prompts")
-    given = [name for name in _MEASURED if name in asked or ("prompts" in asked and of(name))]
+    part = of("prompt_range")
+    given = [name for name in _MEASURED if name in asked or ("prompt_range" in asked and of(name))]
     if given:
         found |= answers_of(given[0], str(of(given[0])), None if part is None else str(part), said)
     habits = [of(name) for name in _HABITS]
@@ -211,7 +218,7 @@ def answers_of(
         No prompt is in that part.
     """
     path, known = Path(given), shipped_lengths() if question == "lengths" else {}
-    if question == "lengths" and given not in known and _state(path)[1] == 0:
+    if question == "lengths" and given not in known and state_of(path)[1] == 0:
         hint = did_you_mean(given, known)
         raise SpecError(
             f"{said(question)}: {shown(given)} is no file, and not among {', '.join(known)}.{hint}"
@@ -229,7 +236,7 @@ def answers_of(
         found["request_rate"] = rate
     if part is not None:
         prompts = _measured_prompts(question, given)
-        share, own = prompts.within(read_range(part, said("prompts")))
+        share, own = prompts.within(read_range(part, said("prompt_range")))
         if not share:
             raise SearchSpaceError(f"{said('prompts')}: {given} has none of {part} tokens.")
         found |= own
@@ -242,7 +249,9 @@ def measured_answers(request: Request) -> Mapping[str, object]:
     """What the trace or the lengths of a question say, by term; nothing where it has none."""
     question = _measured_by(request)
     return (
-        answers_of(question, str(getattr(request, question)), request.prompts) if question else {}
+        answers_of(question, str(getattr(request, question)), request.prompt_range)
+        if question
+        else {}
     )
 
 
@@ -252,10 +261,10 @@ def _measured_by(request: Request) -> str:
 
 def trace_of(path: Path, part: str | None = None) -> Trace:
     """The trace of a file, or a part of it by prompts, read once as long as it stays the same."""
-    return _read(*_state(path), part)
+    return _read(*state_of(path), part)
 
 
-def _state(path: Path) -> tuple[Path, int, int]:
+def state_of(path: Path) -> tuple[Path, int, int]:
     """A path, and what changes with its file."""
     try:
         found = os.stat(path)
@@ -271,11 +280,14 @@ def _read(path: Path, changed: int, size: int, part: str | None) -> Trace:
     trace, own = _read(path, changed, size, None), read_range(part)
     kept = (trace.input_tokens > own.above) & (trace.input_tokens <= own.most)
     times = trace.times[kept] if trace.times.size else trace.times
+    of_kept = np.repeat(kept, trace.block_counts) if trace.blocks.size else slice(None)
     return replace(
         trace,
         times=times - times[0] if times.size else times,
         input_tokens=trace.input_tokens[kept],
         output_tokens=trace.output_tokens[kept],
+        blocks=trace.blocks[of_kept],
+        block_counts=trace.block_counts[kept] if trace.blocks.size else trace.block_counts,
     )
 
 
@@ -321,15 +333,15 @@ def _dispersion(times: FloatArray) -> list[float]:
 
 
 def arrivals_of(request: Request) -> Arrivals:
-    """How the requests of a question come: as in its trace, by its variation, or at random.
+    """How the requests of a question come: by its variation, as in its trace, or at random.
 
     Raises
     ------
     SpecError
         The trace cannot be read, or the variation is out of range.
     """
-    if request.trace is not None:
-        return _arrivals(*_state(Path(request.trace)), request.prompts)
+    if request.trace is not None and request.arrival_variation == Request.arrival_variation:
+        return _arrivals(*state_of(Path(request.trace)), request.prompt_range)
     if request.arrival_variation > _MOST_VARIED:
         raise SpecError(
             f"arrival_variation must be at most {_MOST_VARIED:g}, not "
@@ -345,10 +357,10 @@ def traffic_defaults(request: Request) -> Mapping[str, str]:
     if question := _measured_by(request):
         given = str(getattr(request, question))
         shipped = shipped_lengths().get(given) if question == "lengths" else None
-        trace = None if shipped else trace_of(Path(given), request.prompts)
+        trace = None if shipped else trace_of(Path(given), request.prompt_range)
         source = shipped.told if shipped else trace.told() if trace else ""
         source = f"{Path(given).name}: {source}" if question == "trace" else source
-        source += f", prompts {request.prompts}" if request.prompts else ""
+        source += f", prompts {request.prompt_range}" if request.prompt_range else ""
         found = {
             name: f"{value:,.4g} ({source})"
             for name, value in measured_answers(request).items()

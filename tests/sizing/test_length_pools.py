@@ -121,7 +121,10 @@ def test_pools_in_words():
     [
         ({"workload": "train", "model": "llama-7b"}, "workload serve"),
         ({"request_rate": 3, "input_tokens": 500}, "alike"),
-        ({"request_rate": 3, "lengths": "azure-code", "prompts": "<=1k"}, "leave out prompts"),
+        (
+            {"request_rate": 3, "lengths": "azure-code", "prompt_range": "<=1k"},
+            "leave out prompt_range",
+        ),
     ],
 )
 def test_what_cannot_be_cut_is_told(asked, words):
@@ -152,7 +155,7 @@ def test_files_and_the_page_have_the_pools(planner, tmp_path):
     for more, words in (
         (("--pools", "x"), "--pools is a whole number"),
         (("--pools", "2", "--services", "a.toml"), "--services is no question of --pools"),
-        (("--pools", "2", "--prompts", "<=2k"), "leave out --prompts"),
+        (("--pools", "2", "--prompt-range", "<=2k"), "leave out --prompt-range"),
     ):
         ran = planner(*asked, *more)
         assert ran.exit_code == 3

@@ -37,7 +37,7 @@ def test_a_range_is_read_as_it_is_told() -> None:
 
 @pytest.mark.parametrize("words", ["6k", ">6k-2k", "<=0", "<=many", "", ">", "6k-8k", "<=6k,>8k"])
 def test_what_is_no_range_is_told(words: str) -> None:
-    with pytest.raises(SearchSpaceError, match="prompts"):
+    with pytest.raises(SearchSpaceError, match="prompt_range"):
         read_range(words)
 
 
@@ -83,7 +83,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_a_part_of_a_trace_has_its_rate_lengths_and_bursts(trace: Path) -> None:
-    asked = {**SERVE, "trace": trace, "prompts": ">1k"}
+    asked = {**SERVE, "trace": trace, "prompt_range": ">1k"}
     request = make_request(asked)
     whole = make_request({**SERVE, "trace": trace})
     assert whole.request_rate is not None
@@ -94,18 +94,18 @@ def test_a_part_of_a_trace_has_its_rate_lengths_and_bursts(trace: Path) -> None:
     assert arrivals_of(request) == measured_arrivals(times, np.full(50, 5000.0))
     assert "prompts >1k" in traffic_defaults(request)["input_tokens"]
     assert read_request(request) == request
-    changed = make_request({"prompts": "<=1k"}, base=request)
+    changed = make_request({"prompt_range": "<=1k"}, base=request)
     assert changed.input_tokens == 100
     assert changed.request_rate == pytest.approx(whole.request_rate * 2 / 3)
 
 
 def test_parts_of_nothing_are_told(trace: Path) -> None:
-    with pytest.raises(SearchSpaceError, match="prompts needs trace or lengths"):
-        make_request({**SERVE, "num_gpus": 1, "prompts": "<=1k"})
+    with pytest.raises(SearchSpaceError, match="prompt_range needs trace or lengths"):
+        make_request({**SERVE, "num_gpus": 1, "prompt_range": "<=1k"})
     with pytest.raises(SearchSpaceError, match="has none of >9k tokens"):
-        make_request({**SERVE, "trace": trace, "prompts": ">9k"})
+        make_request({**SERVE, "trace": trace, "prompt_range": ">9k"})
     with pytest.raises(SpecError, match="no file"):
-        make_request({**SERVE, "lengths": "nowhere.csv", "prompts": ">9k"})
+        make_request({**SERVE, "lengths": "nowhere.csv", "prompt_range": ">9k"})
 
 
 def test_users_make_a_rate_by_their_habits() -> None:
@@ -133,14 +133,14 @@ def test_a_sweep_goes_through_parts_and_users(planner, tmp_path: Path) -> None:
     plan.write_text(
         'workload = "serve"\nmodel = "llama-3.1-8b"\ngpu = "h100"\nengine = "vllm"\n'
         'lengths = "azure-code"\nrequests_per_user = 36\n'
-        'prompts = ["<=2k", ">2k"]\nusers = [100, 1000]\n'
+        'prompt_range = ["<=2k", ">2k"]\nusers = [100, 1000]\n'
     )
     out = tmp_path / "out"
     ran = planner("sweep", str(plan), "--output", str(out), "--workers", "1", "--quiet")
     assert ran.exit_code == 0, ran.err
     rows = json.loads(planner("sweep", "show", str(out), "--json", "-").out)
     assert len(rows) == 4
-    found = {(row["prompts"], row["users"]): row["requests_per_s"] for row in rows}
+    found = {(row["prompt_range"], row["users"]): row["requests_per_s"] for row in rows}
     expected = {(part, users): users / 100 for part in ("<=2k", ">2k") for users in (100, 1000)}
     assert found == pytest.approx(expected)
     short, long = (row["time_to_first_token_s"] for row in rows[::2])

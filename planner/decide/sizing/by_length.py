@@ -122,8 +122,10 @@ def cuts_of(
     SpecError, SearchSpaceError
         A file cannot be read; prompts are alike, or a part of them already.
     """
-    if request.prompts is not None:
-        raise SearchSpaceError(f"{said('pools')} cuts all prompts: leave out {said('prompts')}.")
+    if request.prompt_range is not None:
+        raise SearchSpaceError(
+            f"{said('pools')} cuts all prompts: leave out {said('prompt_range')}."
+        )
     if request.workload != "serve":
         raise SearchSpaceError(f"{said('pools')} is for requests: give {said('workload')} serve.")
     deciles = sorted({*_prompts(request).quantiles(_DECILES)})
@@ -243,5 +245,5 @@ def _of(service: Service, prompts: Prompts, part: Range) -> list[Service]:
         if not is_measured or getattr(asked, term) == measured[term]
     }
     if is_measured:
-        own["prompts"] = part.text
+        own["prompt_range"] = part.text
     return [replace(of_share, name=name, request=of_share.request.changed(**own))]

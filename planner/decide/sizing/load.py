@@ -14,9 +14,9 @@ from planner.base.records import record
 from planner.base.units import HOUR, MINUTE
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
-from planner.specs import csv_table
 from planner.specs.arrivals import LOADS
-from planner.specs.csv_table import Column, Row, optional, records
+from planner.specs.load import Column, Row, optional, records
+from planner.specs.load import number as cell_number
 from planner.specs.paths import load_file
 from planner.workloads.given import Said
 from planner.workloads.traffic import measured_arrivals, trace_of
@@ -152,7 +152,7 @@ def _time(words: str, _: str) -> float:
 _TABLE = (
     Column("hour", optional(_hour)),
     Column("time", optional(_time)),
-    Column("request_rate", csv_table.number, needed=True),
+    Column("request_rate", cell_number, needed=True),
 )
 
 
@@ -169,7 +169,7 @@ def traced_load(request: Request, said: Said = str) -> tuple[Load, Request]:
     SearchSpaceError
         It is shorter than three minutes.
     """
-    trace = trace_of(Path(str(request.trace)), request.prompts)
+    trace = trace_of(Path(str(request.trace)), request.prompt_range)
     number = min(int(trace.seconds / MINUTE), _MOST_PERIODS)
     if number < _FEWEST_PERIODS:
         raise SearchSpaceError(
@@ -193,11 +193,10 @@ def traced_load(request: Request, said: Said = str) -> tuple[Load, Request]:
     bursts = measured_arrivals(steady, trace.input_tokens).bursts
     variation = math.sqrt(float(np.interp(_USUAL_LOAD, LOADS, bursts)))
     return load, request.changed(
-        trace=None,
-        prompts=None,
         replay=False,
         request_rate=None,
-        arrival_variation=round(min(variation, _MOST_VARIED), 2),
+        # What is not as usual takes the place of the trace's own.
+        arrival_variation=round(min(variation, _MOST_VARIED), 2) + 1e-6,
     )
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from planner.decide.sizing.day import Day
 from planner.decide.sizing.scaling import Spans
-from planner.show.views.plots.canvas import drawing
-from planner.show.views.plots.picture import Picture
+from planner.show.views.plots.picture import Picture, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
