@@ -163,6 +163,8 @@ class Request:
     max_model_len: int | None = None
     embedding_bits: int | None = None
     max_loras: int | None = None
+    num_adapters: int | None = None
+    adapter_skew: float = 0.0
     draft_method: str | None = None
     draft_steps: int | None = None
 

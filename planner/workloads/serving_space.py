@@ -27,6 +27,7 @@ from planner.configurations.table import SERVING_NAMES, ServingConfigurations, w
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
+from planner.formulas.routing import characteristic_draws, zipf_shares
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue, in_format, stored_types
@@ -487,6 +488,12 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
         )
     if request.max_num_seqs is not None:
         engine = limited(engine, request.max_num_seqs)
+    if request.num_adapters is not None and request.max_loras is not None:
+        # Requests whose adapter has no slot wait until one of others has ended.
+        shares = zipf_shares(number=request.num_adapters, exponent=request.adapter_skew)
+        draws = characteristic_draws(shares=shares, slots=request.max_loras)
+        most = max(int(min(draws, engine.scheduler.max_num_seqs)), 1)
+        engine = replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=most))
     return eager(engine) if request.enforce_eager else engine
 
 
