@@ -294,7 +294,7 @@ def size_pools(
 
     Parameters
     ----------
-    pools : how many, of which the ends are looked for among the deciles of the prompts, or the
+    pools : how many, of which the ends are looked for among quantiles of the prompts, or the
         ends [tokens]: ``2``, ``"6k"``, ``[2000, 8000]``
     stock, contract, load, startup_time : as in `size_services` and `size`
     progress : is told how many parts are sized

@@ -32,7 +32,15 @@ def experts_touched(
 
 
 def zipf_shares(*, number: int, exponent: float) -> FloatArray:
-    """Shares of the requests that each of some adapters has, the k-th in proportion to 1 / k^s."""
+    r"""Shares of the requests that each of N adapters has, the most popular first [1]_.
+
+    .. math:: p_k = \frac{k^{-s}}{\sum_{i \le N} i^{-s}}
+
+    References
+    ----------
+    .. [1] L. Breslau et al., "Web caching and Zipf-like distributions: evidence and implications,"
+       INFOCOM 1999.
+    """
     weights = np.arange(1, number + 1, dtype=np.float64) ** -exponent
     return np.asarray(weights / weights.sum())
 

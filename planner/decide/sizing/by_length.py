@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_POOLS = 4
-_DECILES = tuple(place / 10 for place in range(1, 10))
+# Deciles, and the few longest prompts.
+_SHARES = (*(place / 10 for place in range(1, 10)), 0.95, 0.98)
 # Where nobody names GPUs ends are looked for on those that are cheapest with one pool.
 _TYPES = 3
 _NOBODY = 1e-6
@@ -115,7 +116,7 @@ def read_pools(given: object, said: str = "pools") -> int | tuple[int, ...]:
 def cuts_of(
     request: Request, pools: int | tuple[int, ...], said: Said = str
 ) -> list[tuple[int, ...]]:
-    """The ends of pools that are compared: those given, or so many of the prompts' deciles.
+    """The ends of pools that are compared: those given, or so many of the prompts' quantiles.
 
     Raises
     ------
@@ -128,15 +129,15 @@ def cuts_of(
         )
     if request.workload != "serve":
         raise SearchSpaceError(f"{said('pools')} is for requests: give {said('workload')} serve.")
-    deciles = sorted({*_prompts(request).quantiles(_DECILES)})
-    if isinstance(pools, tuple) and len(deciles) > 1:
+    known = sorted({*_prompts(request).quantiles(_SHARES)})
+    if isinstance(pools, tuple) and len(known) > 1:
         return [pools]
-    if not isinstance(pools, int) or len(deciles) < pools:
+    if not isinstance(pools, int) or len(known) < pools:
         raise SearchSpaceError(
             f"{said('pools')}: prompts are all alike: give {said('lengths')}, {said('trace')} or "
             f"{said('input_variation')}."
         )
-    return [*combinations(deciles, pools - 1)]
+    return [*combinations(known, pools - 1)]
 
 
 def _prompts(request: Request) -> Prompts:
@@ -163,8 +164,8 @@ def pools_by_length(
     """A service in pools by the length of its prompts, beside one pool of all.
 
     A pool has its share of the requests, their lengths, and a search of its own; every limit
-    holds in each. Of a number of pools the ends are those that cost least of the deciles of the
-    prompts. ``progress`` is told how many of `num_parts` are sized.
+    holds in each. Of a number of pools the ends are those that cost least of the prompts' deciles,
+    95 and 98 %. ``progress`` is told how many of `num_parts` are sized.
 
     Raises
     ------
@@ -212,11 +213,11 @@ def pools_by_length(
 
 
 def _unlimited(service: Service) -> Service:
-    """The same without limits of time."""
-    terms, bounds = glossary(), service.request.constraints
-    kept = {name: bound for name, bound in bounds.items() if terms[name].type != "second"}
-    request = replace(service.request, constraints={**kept, _LATENCY: _ANY_TIME})
-    return replace(service, request=request)
+    """The same with limits of time that everything keeps."""
+    terms, bounds = glossary(), dict(service.request.constraints)
+    times = [name for name in bounds if terms[name].type == "second"] or [_LATENCY]
+    bounds |= dict.fromkeys(times, _ANY_TIME)
+    return replace(service, request=replace(service.request, constraints=bounds))
 
 
 def _ranges(ends: tuple[int, ...]) -> list[Range]:
