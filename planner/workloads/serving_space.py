@@ -335,7 +335,7 @@ def _put_sound(request: Request, model: ModelSpec, lengths: dict[str, Any], note
     told = f"{request.audio_seconds:g} s of sound are {tokens:,} tokens"
     if request.input_tokens is None:
         lengths["input_tokens"] += tokens
-        text = f"{_TOKENS:,} of text (default); {told}"
+        text = f"{USUAL_TOKENS:,} of text (default); {told}"
         notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
     elif tokens > request.input_tokens:
         raise SpecError(
