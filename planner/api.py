@@ -299,9 +299,7 @@ def size_pools(
     ----------
     pools : how many, of which the ends are looked for among quantiles of the prompts, or the
         ends [tokens]: ``2``, ``"6k"``, ``[2000, 8000]``
-    stock, contract, load, startup_time : as in `size_services` and `size`
-    progress : is told how many parts are sized
-    workers : processes that share the GPUs
+    stock, contract, load, startup_time, progress, workers : as in `size_services` and `size`
     request : as in `size`, with ``lengths``, ``trace`` or ``input_variation``; every limit holds in
         each pool
 
@@ -317,13 +315,9 @@ def size_pools(
     >>> len(found.pools.placements), found.pools.num_gpus - found.mixed.num_gpus
     (2, 1)
     """
-    service = Service(
-        name="",
-        request=make_request(request),
-        load=None if load is None else read_load(Path(load)),
-    )
+    day = None if load is None else read_load(Path(load))
     found = pools_by_length(
-        service,
+        Service(name="", request=make_request(request), load=day),
         read_pools(pools),
         contracts_given(contract),
         stock=None if stock is None else read_stock(stock),
