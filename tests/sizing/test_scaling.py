@@ -138,6 +138,7 @@ def test_a_trace_is_sized_by_the_minute(planner, trace: Path, tmp_path: Path) ->
     words = " ".join(ran.out.split())
     assert "An autoscaler that asks when the load has risen" in words
     assert "of the requests are late" in words
+    assert "by 1 min, within which gaps vary by" in words
     found = json.loads(out.read_text())
     (day,) = found["days"]
     assert day["startup_time_s"] == 120
@@ -151,6 +152,9 @@ def test_a_trace_is_sized_by_the_minute(planner, trace: Path, tmp_path: Path) ->
     ran = planner("report", str(out), "--markdown", str(page), "--quiet")
     assert ran.exit_code == 0, ran.err
     assert "An autoscaler that asks" in page.read_text()
+    ran = planner(*asked, "--plot", str(tmp_path / "day.png"), "--picture", "day")
+    assert ran.exit_code == 3
+    assert "--picture day draws a load" in ran.err
     ran = planner(*asked, "--startup-time", "1h")
     assert ran.exit_code == 3
     assert "serves none of it" in " ".join(ran.err.split())

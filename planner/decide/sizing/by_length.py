@@ -186,6 +186,8 @@ def pools_by_length(
         return fleet
 
     ends, prompts = cuts_of(request, pools, said), _prompts(request)
+    if startup != AT_ONCE and service.load is None:
+        raise SearchSpaceError(f"{said('startup_time')} is of a load: give {said('load')}.")
     mixed = shared([replace(service, name=ALL_PROMPTS)])
     costs: dict[Range, float] = {}
     if len(ends) > 1:

@@ -180,23 +180,24 @@ def traced_load(request: Request, said: Said = str) -> tuple[Load, Request]:
     counts, _ = np.histogram(trace.times, edges)
     scale = (request.request_rate or 0.0) / trace.times.size * number
     width = trace.seconds / number / HOUR
+    ranks = np.concatenate([[0.0], np.cumsum(counts)]) / trace.times.size * trace.seconds
+    steady = np.interp(trace.times, edges, ranks)
+    bursts = measured_arrivals(steady, trace.input_tokens).bursts
+    variation = min(math.sqrt(float(np.interp(_USUAL_LOAD, LOADS, bursts))), _MOST_VARIED)
     load = Load(
         name=trace.name,
         periods=tuple(
             Period(start=place * width, hours=width, request_rate=float(one * scale))
             for place, one in enumerate(counts)
         ),
-        source=f"{trace.told()}, by {60 * width:.3g} min, again and again",
+        source=f"{trace.told()}, by {60 * width:.3g} min, within which gaps vary by "
+        f"{variation:.2f}, again and again",
     )
-    ranks = np.concatenate([[0.0], np.cumsum(counts)]) / trace.times.size * trace.seconds
-    steady = np.interp(trace.times, edges, ranks)
-    bursts = measured_arrivals(steady, trace.input_tokens).bursts
-    variation = math.sqrt(float(np.interp(_USUAL_LOAD, LOADS, bursts)))
     return load, request.changed(
         replay=False,
         request_rate=None,
         # What is not as usual takes the place of the trace's own.
-        arrival_variation=round(min(variation, _MOST_VARIED), 2) + 1e-6,
+        arrival_variation=round(variation, 2) + 1e-6,
     )
 
 

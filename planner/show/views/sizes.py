@@ -108,7 +108,8 @@ def question_lines(sizes: Sizes) -> list[str]:
     model = str(request.model) if found is None or found.fewest is None else _row(found)["model"]
     work = "" if request.total_tokens is None else f", {text.large(request.total_tokens)} tokens"
     if sizes.load is not None:
-        work = f", the load of {sizes.load.name} with {request.request_rate:g} at its peak"
+        source = f" ({sizes.load.source})" if sizes.load.source else ""
+        work = f", the load of {sizes.load.name}{source} with {request.request_rate:g} at its peak"
     elif found is not None and found.carried is not None:
         work = f", as much as {envelope_words(sizes)} carry"
     elif request.request_rate is not None:
