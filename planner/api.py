@@ -16,15 +16,17 @@ from planner.decide.explaining.largest import largest_batch as _largest_batch
 from planner.decide.explaining.largest import largest_length as _largest_length
 from planner.decide.explaining.operators import operator_times, read_question
 from planner.decide.predictor import Predictor
-from planner.decide.sizing.day import read_load
+from planner.decide.sizing.by_length import pools_by_length, read_pools
 from planner.decide.sizing.envelope import read_budget
-from planner.decide.sizing.services import read_services, read_stock, share
+from planner.decide.sizing.load import load_of, read_load
+from planner.decide.sizing.scaling import read_startup
+from planner.decide.sizing.services import Service, read_services, read_stock, share
 from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.launch.assumed import LaunchFile
 from planner.launch.write import Launch, launch_of, save_launch, with_profiles
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.question.inputs import quantity, shown, whole
+from planner.question.inputs import shown, whole
 from planner.question.request import Request
 from planner.show.answers import (
     Answer,
@@ -32,6 +34,7 @@ from planner.show.answers import (
     Estimated,
     Explained,
     Operators,
+    Pooled,
     Shared,
     Sized,
     planned,
@@ -64,6 +67,7 @@ __all__ = [
     "read_launch",
     "search",
     "size",
+    "size_pools",
     "size_services",
     "sweep",
     "validate_log",
@@ -174,7 +178,7 @@ def size(
     *,
     contract: str | Sequence[str] | None = None,
     load: str | os.PathLike[str] | None = None,
-    startup_time: float | str = 0.0,
+    startup_time: float | str | None = None,
     budget: float | str | None = None,
     progress: Progress | None = None,
     workers: int = 1,
@@ -186,10 +190,11 @@ def size(
     ----------
     contract : one or several, or ``all``; default: the usual one of each GPU
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
-        `planner.decide.sizing.day.read_load`. ``contract`` are the
+        `planner.decide.sizing.load.read_load`. ``contract`` are the
         contracts that its GPUs may have
-    startup_time : with a ``load``: seconds, or text with a unit, from asking for GPUs to their
-        first request
+    startup_time : with a ``load``, or a ``trace``, whose load by the minute is taken then: seconds,
+        text with a unit, or parts from asking for GPUs to their first request, as
+        `planner.decide.sizing.scaling.read_startup` takes them
     budget : USD that may be spent: in total on a run (``"2MUSD"``), on a service by the time
         (``"50kUSD/month"``). Without a rate a service is as large as it, or a limit of power, lets
         it be
@@ -212,13 +217,12 @@ def size(
     112
     """
     contracts = contracts_given(contract)
-    asked = make_request(request)
-    day = None if load is None else read_load(Path(load))
+    asked, day = load_of(make_request(request), load, startup_time)
     found = size_all(
         asked,
         contracts,
         load=day,
-        startup_time=quantity(startup_time, "second", "startup_time"),
+        startup=read_startup(startup_time or 0),
         budget=None if budget is None else read_budget(budget),
         progress=progress,
         workers=workers,
@@ -231,7 +235,7 @@ def size_services(
     *,
     stock: str | Mapping[str, int] | None = None,
     contract: str | Sequence[str] | None = None,
-    startup_time: float | str = 0.0,
+    startup_time: float | str | None = None,
     progress: Progress | None = None,
     workers: int = 1,
     **common: object,
@@ -271,11 +275,57 @@ def size_services(
             found,
             own if stock is None else read_stock(stock),
             contracts_given(contract),
-            startup_time=quantity(startup_time, "second", "startup_time"),
+            startup=read_startup(startup_time or 0),
             progress=progress,
             workers=workers,
         )
     )
+
+
+def size_pools(
+    pools: int | str | Sequence[int | str],
+    *,
+    stock: str | Mapping[str, int] | None = None,
+    contract: str | Sequence[str] | None = None,
+    load: str | os.PathLike[str] | None = None,
+    startup_time: float | str | None = None,
+    progress: Progress | None = None,
+    workers: int = 1,
+    **request: object,
+) -> Pooled:
+    """A service in pools by the length of its prompts, beside one pool of all.
+
+    Parameters
+    ----------
+    pools : how many, of which the ends are looked for among quantiles of the prompts, or the
+        ends [tokens]: ``2``, ``"6k"``, ``[2000, 8000]``
+    stock, contract, load, startup_time, progress, workers : as in `size_services` and `size`
+    request : as in `size`, with ``lengths``, ``trace`` or ``input_variation``; every limit holds in
+        each pool
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible; all prompts are alike.
+    InfeasibleError
+        A pool runs on none of the GPUs, or the stock is too small.
+
+    >>> found = size_pools(2, model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
+    ...                    request_rate=100, lengths="azure-code", engine="vllm")
+    >>> len(found.pools.placements), found.pools.num_gpus - found.mixed.num_gpus
+    (2, 1)
+    """
+    day = None if load is None else read_load(Path(load))
+    found = pools_by_length(
+        Service(name="", request=make_request(request), load=day),
+        read_pools(pools),
+        contracts_given(contract),
+        stock=None if stock is None else read_stock(stock),
+        startup=read_startup(startup_time or 0),
+        progress=progress,
+        workers=workers,
+    )
+    return Pooled.showing(found)
 
 
 def sweep(

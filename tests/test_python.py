@@ -198,6 +198,7 @@ def test_the_package_shows_its_public_names():
         "read_launch",
         "search",
         "size",
+        "size_pools",
         "size_services",
         "sweep",
         "validate_log",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner.cli import options
 from planner.cli.options import given_answers, make_request, picture_of
 from planner.errors import SearchSpaceError
-from planner.question.inputs import quantity, whole
+from planner.question.inputs import whole
 from planner.workloads.given import parse_settings
 
 if TYPE_CHECKING:
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     "question",
     "limit",
     how=(
-        "load", "startup_time", "budget", "services", "stock", "num_gpus", "workload", "settings",
-        "precision", "csv", "json", "plot", "picture", "dark", "picture_width", "workers", "specs",
-        "quiet",
+        "load", "startup_time", "budget", "services", "stock", "pools", "num_gpus", "workload",
+        "settings", "precision", "csv", "json", "plot", "picture", "dark", "picture_width",
+        "workers", "specs", "quiet",
     ),
 )  # fmt: skip
 def size(given: options.Given) -> None:
     """Find the fewest and the cheapest GPUs of each type and contract that keep the limits."""
     from planner.base.files import check_outputs
-    from planner.decide.sizing.day import read_load
     from planner.decide.sizing.envelope import read_budget
+    from planner.decide.sizing.load import load_of
+    from planner.decide.sizing.scaling import read_startup
     from planner.decide.sizing.size import contracts_given
     from planner.show.terminal import make_console, write
     from planner.show.views.sizes import sizes_blocks
@@ -41,18 +42,22 @@ def size(given: options.Given) -> None:
         given.pop("contract") if options.is_given(given, "contract") else None, "--contract"
     )
     given.pop("contract", None)
-    if given["services"] is not None:
-        _share(given, contracts)
+    if given["services"] is not None or given["pools"] is not None:
+        (_share if given["pools"] is None else _pools)(given, contracts)
         return
     if given["stock"] is not None:
-        raise SearchSpaceError("--stock needs --services: what shares the GPUs.")
-    request = make_request(given)
-    load = None if given["load"] is None else read_load(given["load"])
-    startup = quantity(given["startup_time"] or 0, "second", "--startup-time")
+        raise SearchSpaceError("--stock needs --services or --pools: what shares the GPUs.")
+    said = options.option_name
+    startup = read_startup(given["startup_time"] or 0, "--startup-time")
+    request, load = load_of(make_request(given), given["load"], given["startup_time"], said)
     budget = None if given["budget"] is None else read_budget(given["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", given)
-    sizes = _sized(given, request, contracts, load=load, startup_time=startup, budget=budget)
+    if picture is not None and picture.name == "day" and load is None:
+        raise SearchSpaceError(
+            "--picture day draws a load: give --load, or --trace with --startup-time."
+        )
+    sizes = _sized(given, request, contracts, load=load, startup=startup, budget=budget)
     if sizes.best is None:
         from planner.errors import InfeasibleError
         from planner.show.views.sizes import question_lines, reason_lines
@@ -61,10 +66,10 @@ def size(given: options.Given) -> None:
         raise InfeasibleError("\n".join(lines))
     _write(given, sizes)
     if picture is not None:
-        from planner.show.views.plots.curves import size_curves, size_title
+        from planner.show.views.plots.curves import size_picture
         from planner.show.views.plots.picture import draw
 
-        draw(picture, size_title(sizes), [size_curves(sizes)])
+        draw(picture, *size_picture(picture.name, sizes))
     if not given["quiet"]:
         write(make_console(stderr=Path("-") in (csv, json)), sizes_blocks(sizes))
 
@@ -73,6 +78,7 @@ def _share(given: options.Given, contracts: Sequence[str | None]) -> None:
     """Size several services that share GPUs."""
     from planner.base.files import check_outputs
     from planner.base.processes import num_cores
+    from planner.decide.sizing.scaling import read_startup
     from planner.decide.sizing.services import read_services, read_stock, share
     from planner.show.terminal import make_console, progress_bar, write
     from planner.show.views.rows import row_files
@@ -94,7 +100,7 @@ def _share(given: options.Given, contracts: Sequence[str | None]) -> None:
             services,
             stock,
             contracts,
-            startup_time=quantity(given["startup_time"] or 0, "second", "--startup-time"),
+            startup=read_startup(given["startup_time"] or 0, "--startup-time"),
             said=said,
             progress=progress,
             workers=whole(given["workers"] or num_cores(), "--workers", 1),
@@ -104,6 +110,44 @@ def _share(given: options.Given, contracts: Sequence[str | None]) -> None:
     if not given["quiet"]:
         outputs = given["csv"], given["json"]
         write(make_console(stderr=Path("-") in outputs), services_blocks(fleet))
+
+
+def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
+    """Size a service in pools by the length of its prompts."""
+    from planner.base.files import check_outputs
+    from planner.base.processes import num_cores
+    from planner.decide.sizing.by_length import cuts_of, num_parts, pools_by_length, read_pools
+    from planner.decide.sizing.load import read_load
+    from planner.decide.sizing.scaling import read_startup
+    from planner.decide.sizing.services import Service, read_stock
+    from planner.show.terminal import make_console, progress_bar, write
+    from planner.show.views.rows import row_files
+    from planner.show.views.services import add_length_pools, length_pools_blocks
+
+    for name in ("services", "budget", "num_gpus", "plot"):
+        if options.is_given(given, name):
+            raise SearchSpaceError(f"{options.option_name(name)} is no question of --pools.")
+    check_outputs(given["csv"], given["json"])
+    said, pools = options.option_name, read_pools(given["pools"], "--pools")
+    load = None if given["load"] is None else read_load(given["load"])
+    service = Service(name="", request=make_request(given), load=load)
+    number = num_parts(cuts_of(service.request, pools, said))
+    with progress_bar(number, "pools", quiet=given["quiet"]) as progress:
+        found = pools_by_length(
+            service,
+            pools,
+            contracts,
+            stock=None if given["stock"] is None else read_stock(given["stock"], "--stock"),
+            startup=read_startup(given["startup_time"] or 0, "--startup-time"),
+            said=said,
+            progress=progress,
+            workers=whole(given["workers"] or num_cores(), "--workers", 1),
+        )
+    with row_files(given["csv"], given["json"]) as files:
+        add_length_pools(files, found, given["context"].obj)
+    if not given["quiet"]:
+        outputs = given["csv"], given["json"]
+        write(make_console(stderr=Path("-") in outputs), length_pools_blocks(found))
 
 
 def _sized(

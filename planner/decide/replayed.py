@@ -62,7 +62,7 @@ def replayed(candidates: Candidates, request: Request) -> Replayed:
         raise SearchSpaceError(
             "--replay takes a plan whose replicas do prefill and decode: add --mode aggregated."
         )
-    trace, setting = trace_of(Path(request.trace)), found.setting
+    trace, setting = trace_of(Path(request.trace), request.prompt_range), found.setting
     estimate, c = found.estimate, found.held
     number = max(round(first(found.num_gpus / c.replica_gpus)), 1)
     stretch = (trace.request_rate or 0.0) / (request.request_rate or 1.0)

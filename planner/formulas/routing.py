@@ -1,4 +1,4 @@
-"""How tokens spread over experts."""
+"""How tokens spread over experts, and requests over adapters."""
 
 from __future__ import annotations
 
@@ -29,6 +29,46 @@ def experts_touched(
     spread = -np.expm1(-np.log1p(safe * k * np.asarray(tokens) / e) / safe)
     touched = e * np.where(d > 0, np.minimum(spread, even), even)
     return np.maximum(touched, k * np.minimum(tokens, 1.0))
+
+
+def zipf_shares(*, number: int, exponent: float) -> FloatArray:
+    r"""Shares of the requests that each of N adapters has, the most popular first [1]_.
+
+    .. math:: p_k = \frac{k^{-s}}{\sum_{i \le N} i^{-s}}
+
+    References
+    ----------
+    .. [1] L. Breslau et al., "Web caching and Zipf-like distributions: evidence and implications,"
+       INFOCOM 1999.
+    """
+    weights = np.arange(1, number + 1, dtype=np.float64) ** -exponent
+    return np.asarray(weights / weights.sum())
+
+
+def characteristic_draws(*, shares: FloatArray, slots: int) -> float:
+    r"""Draws after which as many different ones were drawn on average as there are slots.
+
+    .. math:: \sum_i 1 - e^{-p_i t} = C
+
+    Infinite where there is a slot for each. Of a cache that drops what was used last the longest
+    time ago it is the characteristic time [1]_: the i-th is found in :math:`1 - e^{-p_i t}` of its
+    draws.
+
+    References
+    ----------
+    .. [1] H. Che, Y. Tung, Z. Wang, "Hierarchical web caching systems: modeling, design and
+       experimental results," IEEE JSAC 20(7), 2002.
+    """
+    if slots >= shares.size:
+        return np.inf
+    low, high = 0.0, 1.0
+    while -np.expm1(-shares * high).sum() < slots:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_less = -np.expm1(-shares * middle).sum() < slots
+        low, high = (middle, high) if is_less else (low, middle)
+    return high
 
 
 def expected_maximum(number: Numeric) -> FloatArray:

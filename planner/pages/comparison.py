@@ -55,11 +55,13 @@ from planner.show.page import (
     said,
 )
 from planner.show.views.services import (
+    CUTS,
     MOST_TOKENS,
     PER_MEGAWATT,
     PLACED,
     POOLS,
     carried_columns,
+    cut_columns,
     placed_columns,
     pool_columns,
 )
@@ -68,10 +70,12 @@ from planner.show.views.sizes import (
     BY_COST,
     COSTS,
     HOURLY,
+    SCALED,
     by_cost,
     choice_columns,
     days_table,
     hour_columns,
+    scaled_table,
 )
 from planner.show.views.told import label, layout_of, number_of, scale_alike, told, told_in
 from planner.specs.catalogue import Catalogue
@@ -412,17 +416,28 @@ def _day(document: Document, rows: Sequence[Row], days: Sequence[object]) -> lis
         return [hours]
     read = [Row(read_row(document.where, day), document.row_name) for day in days]
     table = replace(days_table(read), name="days", caption=A_DAY, is_small=True)
-    return [table, said(*map(str, document.part("day", list))), hours]
+    blocks: list[Block] = [table, said(*map(str, document.part("day", list)))]
+    if scaled := document.part("scaled", list):
+        read = [Row(read_row(document.where, one), document.row_name) for one in scaled]
+        each = scaled_table(read)
+        blocks.append(replace(each, name="scaled", caption=SCALED, is_small=True))
+    return [*blocks, hours]
 
 
 def _services(document: Document, rows: Sequence[Row], pools: Sequence[object]) -> list[Block]:
     """Where each service runs, and the GPUs of each type."""
     read = [Row(read_row(document.where, pool), document.row_name) for pool in pools]
     placed, shared = fitted(placed_columns(rows)), fitted(pool_columns(read))
-    return [
+    cuts = [
+        Row(read_row(document.where, cut), document.row_name) for cut in document.part("cuts", list)
+    ]
+    tables: list[Block] = [
         replace(placed, name="services", caption=PLACED),
         replace(shared, name="pools", caption=POOLS, is_small=True),
     ]
+    if len(cuts) > 1:
+        tables.append(replace(fitted(cut_columns(cuts)), name="cuts", caption=CUTS, is_small=True))
+    return tables
 
 
 def _choices(workload: Workload, rows: Sequence[Row]) -> list[Block]:

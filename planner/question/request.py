@@ -135,6 +135,10 @@ class Request:
     output_variation: float = 0.0
     lengths: str | None = None
     trace: str | None = None
+    prompt_range: str | None = None
+    users: int | None = None
+    requests_per_user: float | None = None
+    active_share: float = 1.0
     arrival_variation: float = 1.0
     replay: bool = False
     equal_lengths: bool = False
@@ -160,6 +164,8 @@ class Request:
     max_model_len: int | None = None
     embedding_bits: int | None = None
     max_loras: int | None = None
+    num_adapters: int | None = None
+    adapter_skew: float = 0.0
     draft_method: str | None = None
     draft_steps: int | None = None
 

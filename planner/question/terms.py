@@ -68,11 +68,13 @@ texts are made from it. Its columns:
     - ``usual``: options that nine of ten questions need, which a help says first
     - ``needed``: what every plan runs on, and a file may leave open
     - ``samples`` that do not fill sequences; ``low_rank``, ``of_adapter``: of adapters;
-      ``variation`` of lengths; ``loads``: what requests share; ``offloading`` of weights and
-      cache; ``message``: between GPUs
+      ``variation`` of lengths; ``traffic``: what answers others of requests, ``habit`` of
+      users among it; ``loads``: what requests share; ``offloading`` of weights and cache;
+      ``message``: between GPUs
     - ``session`` of requests whose contexts grow; ``reuse``: what is found of earlier prompts
 ``needs``
-    of a question, the one without which it does nothing
+    of a question, the one without which it does nothing, or several, ``|`` between them, of which
+    it needs one
 ``tells``
     of an objective or limit whose name is no column: the result that tells it
 ``errs``

@@ -13,6 +13,7 @@ from planner.decide.explaining.against import ComparedPlans
 from planner.decide.explaining.explanation import Explanation
 from planner.decide.explaining.operators import OperatorTimes
 from planner.decide.open_facts import MovingFact, moving_facts
+from planner.decide.sizing.by_length import LengthPools
 from planner.decide.sizing.services import SharedFleet
 from planner.decide.sizing.size import Sizes
 from planner.errors import InfeasibleError, SearchSpaceError
@@ -255,6 +256,16 @@ class Shared(_Shown, SharedFleet):
         from planner.show.views.services import services_blocks
 
         return services_blocks(self)
+
+
+@record(kw_only=True, repr=False)
+class Pooled(_Shown, LengthPools):
+    """Pools by the length of prompts beside one pool; tables in notebooks."""
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.views.services import length_pools_blocks
+
+        return length_pools_blocks(self)
 
 
 @record(kw_only=True, repr=False)

@@ -12,11 +12,13 @@ from planner.base.records import record
 PICTURES: Mapping[str, tuple[str, ...]] = {
     "search": ("front", "parts", "roofline", "reuse"),
     "estimate": ("parts", "roofline", "latency", "reuse"),
-    "size": ("cost",),
+    "size": ("cost", "day"),
     "sweep": ("cost", "matrix"),
     "validate": ("predicted",),
 }
 """The usual one first."""
+OF_A_LOAD = ("day",)
+"""Those of them that a question without a load does not have."""
 
 USUAL_WIDTH = 1100
 """Pixels."""

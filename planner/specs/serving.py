@@ -186,6 +186,7 @@ class ServingWorkload:
     them where not given, fewer of a tree of which one branch is accepted.
     ``lora_rank``: the greatest of adapters served beside the model, for which an engine keeps room;
     ``max_loras``: of how many in one step, those that it keeps room for where not given;
+    ``num_adapters``: that requests name, the k-th in proportion to 1 / k^``adapter_skew``;
     ``lora_targets``: the matrices that may have one. ``expert_dispersion``: variance of the
     experts' popularity over its squared mean; 0 is balanced routing. ``num_requests``: that clients
     send in all, who all start at once, as those of a benchmark do, or that come at the
@@ -221,6 +222,8 @@ class ServingWorkload:
     draft_steps: Annotated[int, Interval(ge=1, le=MOST_DRAFTED)] | None = None
     lora_rank: Annotated[int, Interval(ge=0, le=4096)] = 0
     max_loras: Annotated[int, Interval(ge=1, le=100_000)] | None = None
+    num_adapters: Annotated[int, Interval(ge=1, le=1_000_000)] | None = None
+    adapter_skew: Annotated[float, Interval(ge=0, le=10)] = 0.0
     lora_targets: AdapterTargets = AdapterTargets.ALL_LINEAR
     expert_dispersion: Annotated[float, Interval(ge=0, le=100)] = 2.0
     num_requests: Annotated[int, Interval(ge=1, lt=10**12)] | None = None

@@ -21,7 +21,7 @@ from planner.confidence.software import read_table
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
 from planner.launch import WRAPPERS
 from planner.show.html import environment, static, style
-from planner.show.page import PICTURES
+from planner.show.page import OF_A_LOAD, PICTURES
 from planner.ui.form import choices, groups_of, sliders_of
 from planner.ui.guard import Guard, Limits, Refused
 from planner.ui.pool import Answer, Job, Kept, Made, Pool, Uploads, Watched
@@ -421,7 +421,11 @@ def _files_of(command: str, *, is_plan: bool) -> dict[str, str]:
     found |= {"table.csv": "CSV"} if command in _TABLES else {}
     found |= {"plan.toml": "plan"} if is_plan else {}
     found |= {"launch.zip": "all files"} if command == "launch" else {}
-    return found | {f"{name}.png": f"picture: {name}" for name in PICTURES.get(command, ())}
+    return found | {
+        f"{name}.png": f"picture: {name}"
+        for name in PICTURES.get(command, ())
+        if name not in OF_A_LOAD
+    }
 
 
 @record(kw_only=True)

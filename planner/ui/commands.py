@@ -378,9 +378,9 @@ def _size(asked: Asked) -> Found:
         raise InfeasibleError("\n".join(lines))
 
     def drawn(picture: Picture) -> None:
-        from planner.show.views.plots.curves import size_curves, size_title
+        from planner.show.views.plots.curves import size_picture
 
-        draw(picture, size_title(sizes), [size_curves(sizes)])
+        draw(picture, *size_picture(picture.name, sizes))
 
     text = object_text(lambda files: add_sizes(files, sizes, asked.question.words))
     found = _documented(asked, text, draw=drawn)

@@ -42,11 +42,11 @@ _BURST_OF = ("serve",)
 # Of a plan that is changed, one of them takes the place of the others.
 _RUN_LENGTHS = terms_about("run_length")
 _FIELDS = tuple(field.name for field in fields(Request))
-# Traffic that answers other questions; a trace has lengths, too.
-_MEASURED = ("trace", "lengths")
+# What answers other questions about the requests.
+_OF_TRAFFIC = {*terms_about("traffic")}
 _OF_OPTUNA = ("trials", "seed", "sampler", "storage")
-NEEDS = {name: term.needs for name, term in glossary().items() if term.needs}
-"""Questions that do nothing without another."""
+NEEDS = {name: tuple(term.needs.split("|")) for name, term in glossary().items() if term.needs}
+"""Questions that do nothing without one of others."""
 
 
 def make_request(
@@ -64,8 +64,9 @@ def make_request(
     """
     request, answers = _read(given, base, said)
     for name, needed in NEEDS.items():
-        if answers.get(name) and not getattr(request, needed) and needed not in answers:
-            raise SearchSpaceError(f"{said(name)} needs {said(needed)}.")
+        are_given = (getattr(request, one) or one in answers for one in needed)
+        if answers.get(name) and not any(are_given):
+            raise SearchSpaceError(f"{said(name)} needs {' or '.join(map(said, needed))}.")
     return request
 
 
@@ -75,13 +76,11 @@ def _read(
     """A request, and the fields that were given."""
     asked = {name: value for name, value in given.items() if value is not None}
     workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
-    if measured := [name for name in _MEASURED if name in asked]:
-        from planner.workloads.traffic import answers_of  # most questions have none
+    if _OF_TRAFFIC & {*asked}:
+        from planner.workloads.traffic import traffic_answers  # most questions have none
 
-        name = measured[0]
-        source = _answer(glossary()[name], asked[name], said(name))
         known = terms_of(workload, "question")
-        found = answers_of(name, str(source), said)
+        found = traffic_answers(asked, base, said)
         asked = {**{one: found[one] for one in found if one in known}, **asked}
     if workload == "train":
         asked |= _trained_for(asked, said)

@@ -31,14 +31,14 @@ _GAPS = np.geomspace(0.01, 1e7, 16 * (_POINTS - 1) + 1)
 _SCRAMBLED = 0x9E3779B97F4A7C15
 
 
-def trace_reuse(path: Path, router: str) -> Reuse | None:
-    """The same of the trace of a file, which is looked at once as long as it stays the same."""
-    return _of_file(router, *state_of(path))
+def trace_reuse(path: Path, router: str, part: str | None = None) -> Reuse | None:
+    """The same of a file's trace, or a part of it, looked at once as long as it stays the same."""
+    return _of_file(router, part, *state_of(path))
 
 
 @cache
-def _of_file(router: str, path: Path, changed: int, size: int) -> Reuse | None:
-    return measured_reuse(trace_of(path), router)
+def _of_file(router: str, part: str | None, path: Path, changed: int, size: int) -> Reuse | None:
+    return measured_reuse(trace_of(path, part), router)
 
 
 def measured_reuse(trace: Trace, router: str = ROUTERS[0]) -> Reuse | None:
@@ -169,7 +169,7 @@ def reuse_of(request: Request, work: ServingWorkload) -> Reuse | None:
     if not request.prefix_cache_hit_rate:
         found = session_reuse(request, work)
         if found is None and request.trace is not None:
-            found = trace_reuse(Path(request.trace), router)
+            found = trace_reuse(Path(request.trace), router, request.prompt_range)
     if found is None:
         for name in ("host_cache", "disk_cache"):
             if getattr(request, name):

@@ -162,6 +162,11 @@ def requests(setting: ServingSetting) -> list[str]:
         words.append(f"{work.redundant_experts} copies of experts in a layer")
     if work.lora_rank:
         words.append(f"LoRA adapters of rank {work.lora_rank}, {setting.max_loras:,} in a step")
+    if setting.adapter_draws < math.inf:
+        words.append(
+            f"of {work.num_adapters:,} adapters that requests name {percent(setting.adapter_hits)} "
+            f"find theirs loaded, and {setting.engine.scheduler.max_num_seqs} run at once at most"
+        )
     words += served_image_words(setting.model, work)
     return [f"Requests: {', '.join(words)}"]
 

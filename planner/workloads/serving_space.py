@@ -27,6 +27,7 @@ from planner.configurations.table import SERVING_NAMES, ServingConfigurations, w
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
+from planner.formulas.routing import characteristic_draws, zipf_shares
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue, in_format, stored_types
@@ -268,7 +269,8 @@ def _is_multiplied(code: Quantization, gpu: GpuSpec) -> bool:
 
 SINGLE = "serve_single"
 _SPACE = "serve"
-_TOKENS = 1024
+USUAL_TOKENS = 1024
+"""Of a prompt and of an answer where nobody says how many."""
 _TYPES = terms_about("format", "serve")
 
 
@@ -333,7 +335,7 @@ def _put_sound(request: Request, model: ModelSpec, lengths: dict[str, Any], note
     told = f"{request.audio_seconds:g} s of sound are {tokens:,} tokens"
     if request.input_tokens is None:
         lengths["input_tokens"] += tokens
-        text = f"{_TOKENS:,} of text (default); {told}"
+        text = f"{USUAL_TOKENS:,} of text (default); {told}"
         notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
     elif tokens > request.input_tokens:
         raise SpecError(
@@ -364,12 +366,12 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     for name in terms_about("length", "serve"):
         given = getattr(request, name)
         if given is None:
-            notes.defaults[name] = f"{_TOKENS:,} (default)"
-        lengths[name] = _TOKENS if given is None else given
+            notes.defaults[name] = f"{USUAL_TOKENS:,} (default)"
+        lengths[name] = USUAL_TOKENS if given is None else given
     images = image_fields(request, model, request.input_tokens, notes)
     if images and request.input_tokens is None:
         lengths["input_tokens"] += image_tokens(images)
-        text = f"{_TOKENS:,} of text (default), and those of the images"
+        text = f"{USUAL_TOKENS:,} of text (default), and those of the images"
         notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
     if request.audio_seconds:
         _put_sound(request, model, lengths, notes)
@@ -514,6 +516,12 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
         )
     if request.max_num_seqs is not None:
         engine = limited(engine, request.max_num_seqs)
+    if request.num_adapters is not None and request.max_loras is not None:
+        # Requests whose adapter has no slot wait until one of others has ended.
+        shares = zipf_shares(number=request.num_adapters, exponent=request.adapter_skew)
+        draws = characteristic_draws(shares=shares, slots=request.max_loras)
+        most = max(int(min(draws, engine.scheduler.max_num_seqs)), 1)
+        engine = replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=most))
     return eager(engine) if request.enforce_eager else engine
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
+from planner.base.units import HOUR
 from planner.confidence.software import read_table
-from planner.errors import SpecError, did_you_mean
+from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.formulas.queueing import queued_wait
 from planner.logs.traces import Trace, read_trace
-from planner.question.inputs import shown
+from planner.question.inputs import read, shown, whole
 from planner.question.request import Request
-from planner.question.terms import terms_about
+from planner.question.terms import glossary, terms_about
 from planner.specs.arrivals import LOADS, SHARES, Arrivals
 
 _TABLES = Path(__file__).parents[1] / "logs"
@@ -29,14 +34,23 @@ _ANSWERED = (
     *terms_about("session"),
     *terms_about("image", "serve"),
 )
+_MEASURED = ("trace", "lengths")  # a trace has lengths, too
+_HABITS = terms_about("habit")
+_PER_BIN, _QUANTILES = 64, 4096
+_RANGE = re.compile(r"<=([^<>=-]+)|>([^<>=-]+)(?:-([^<>=-]+))?")
 
 
 @record(kw_only=True)
 class MeasuredLengths:
-    """Lengths that are shipped: means [tokens], coefficients of variation, and their source."""
+    """Lengths that are shipped: means [tokens], coefficients of variation, and their source.
+
+    ``histogram``: shares of the prompts of at least 2^(k - 1) and less than 2^k tokens, k from 0;
+    empty where it is not known.
+    """
 
     answers: Mapping[str, float]
     told: str
+    histogram: tuple[float, ...]
 
 
 @cache
@@ -46,43 +60,213 @@ def shipped_lengths() -> Mapping[str, MeasuredLengths]:
         row["name"]: MeasuredLengths(
             answers={name: _count(row[name]) for name in _ANSWERED if row.get(name)},
             told=f"{row['description']}: {int(row['requests']):,} requests, {row['licence']}",
+            histogram=tuple(map(float, row["input_histogram"].split())),
         )
         for row in read_table("lengths.csv", _TABLES)
     }
 
 
-def answers_of(question: str, given: str, said: Callable[[str], str] = str) -> Mapping[str, object]:
-    """What a trace or lengths say of the requests, by term.
+@record(kw_only=True)
+class Range:
+    """Prompts of more than ``above`` and at most ``most`` tokens."""
+
+    above: float = 0.0
+    most: float = math.inf
+
+    @property
+    def text(self) -> str:
+        """As it is given: ``<=6144``, ``>6144``, ``>2048-6144``."""
+        if not self.above:
+            return f"<={self.most:.0f}"
+        return f">{self.above:.0f}" + (f"-{self.most:.0f}" if self.most < math.inf else "")
+
+
+def read_range(given: str, said: str = "prompt_range") -> Range:
+    """The prompts of ``<=6k``, ``>6k`` or ``>2k-6k`` tokens.
+
+    Raises
+    ------
+    SearchSpaceError
+        It is none of these.
+    """
+    match = _RANGE.fullmatch("".join(given.split()))
+    most, above, end = match.groups() if match else (None, None, None)
+    found = Range(
+        above=0.0 if above is None else whole(above, said, 0, unit="tokens"),
+        most=whole(end or most, said, 1, unit="tokens") if end or most else math.inf,
+    )
+    if match is None or found.above >= found.most:
+        raise SearchSpaceError(
+            f"{said} is a range of tokens such as <=6k, >6k or >2k-6k, not {shown(given)}."
+        )
+    return found
+
+
+@record(kw_only=True)
+class Prompts:
+    """Requests by the length of their prompts [tokens], each of a ``weight``; all add up to 1.
+
+    ``answers`` are the answers of each [tokens], None where they do not depend on the prompts.
+    """
+
+    lengths: FloatArray
+    weights: FloatArray
+    answers: FloatArray | None = None
+
+    def within(self, part: Range) -> tuple[float, dict[str, float]]:
+        """The share of the requests with prompts in a range, and their lengths by term."""
+        kept = (self.lengths > part.above) & (self.lengths <= part.most)
+        weights = self.weights[kept]
+        share, found = float(weights.sum()), dict[str, float]()
+        for kind, each in (("input", self.lengths), ("output", self.answers)):
+            if each is not None and share:
+                mean, square = (float(weights @ each[kept] ** power) / share for power in (1, 2))
+                found[f"{kind}_tokens"] = max(round(mean), 1)
+                variation = math.sqrt(max(square / mean**2 - 1, 0.0))
+                found[f"{kind}_variation"] = round(variation, 3)
+        return share, found
+
+    def quantiles(self, shares: Sequence[float]) -> list[int]:
+        """Tokens that these shares of the prompts do not exceed."""
+        order = np.argsort(self.lengths, kind="stable")
+        places = np.searchsorted(np.cumsum(self.weights[order]), np.asarray(shares) - 1e-9)
+        return [round(float(one)) for one in self.lengths[order][places]]
+
+
+def prompts_of(request: Request) -> Prompts:
+    """The prompts of a question: as they were measured, else of a lognormal distribution.
+
+    Raises
+    ------
+    SpecError
+        A file cannot be read.
+    """
+    if question := _measured_by(request):
+        return _measured_prompts(question, str(getattr(request, question)))
+    return _lognormal(float(request.input_tokens or 0), request.input_variation)
+
+
+def _lognormal(mean: float, variation: float) -> Prompts:
+    spread = math.sqrt(math.log1p(variation**2))
+    normal = NormalDist()
+    scores = [normal.inv_cdf((place + 0.5) / _QUANTILES) for place in range(_QUANTILES)]
+    weights = np.full(_QUANTILES, 1 / _QUANTILES)
+    return _fitted(np.exp(spread * np.array(scores)), weights, mean, variation)
+
+
+def _measured_prompts(question: str, given: str) -> Prompts:
+    shipped = shipped_lengths().get(given) if question == "lengths" else None
+    if shipped is not None and not shipped.histogram:
+        answers = shipped.answers
+        return _lognormal(answers["input_tokens"], answers["input_variation"])
+    if shipped is None:
+        trace = trace_of(Path(given))
+        weights = np.full(trace.input_tokens.size, 1 / trace.input_tokens.size)
+        return Prompts(lengths=trace.input_tokens, weights=weights, answers=trace.output_tokens)
+    inside = (np.arange(_PER_BIN) + 0.5) / _PER_BIN - 1
+    powers = np.arange(len(shipped.histogram))[:, None] + inside
+    weights = np.repeat(shipped.histogram, _PER_BIN) / (_PER_BIN * sum(shipped.histogram))
+    answers = shipped.answers
+    return _fitted(
+        2.0 ** powers.ravel(), weights, answers["input_tokens"], answers["input_variation"]
+    )
+
+
+def _fitted(lengths: FloatArray, weights: FloatArray, mean: float, variation: float) -> Prompts:
+    """Lengths as a power of some, which gives them a mean and a coefficient of variation."""
+    low, high = 0.0, 4.0
+    for _ in range(50):
+        power = (low + high) / 2
+        each = (lengths / lengths.max()) ** power
+        square = float(weights @ each**2) / float(weights @ each) ** 2
+        low, high = (power, high) if square < 1 + variation**2 else (low, power)
+    return Prompts(lengths=each * (mean / float(weights @ each)), weights=weights)
+
+
+def traffic_answers(
+    asked: Mapping[str, object], base: Request | None, said: Callable[[str], str] = str
+) -> Mapping[str, object]:
+    """What is ``asked`` of traffic, beside what a ``base`` has, answers of others, by term.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        A file cannot be read, or has no times; something is not what its term takes.
+    """
+
+    def of(name: str) -> object:
+        given = asked.get(name, getattr(base or Request, name))
+        return None if given is None else read(glossary()[name], given, said(name))
+
+    found: dict[str, object] = {}
+    part = of("prompt_range")
+    given = [name for name in _MEASURED if name in asked or ("prompt_range" in asked and of(name))]
+    if given:
+        found |= answers_of(given[0], str(of(given[0])), None if part is None else str(part), said)
+    habits = [of(name) for name in _HABITS]
+    if {*_HABITS} & {*asked} and None not in habits:
+        number, each, share = (float(str(one)) for one in habits)
+        found["request_rate"] = number * share * each / HOUR
+    return found
+
+
+def answers_of(
+    question: str, given: str, part: str | None = None, said: Callable[[str], str] = str
+) -> dict[str, object]:
+    """What a trace or lengths say of the requests, or a ``part`` of them by prompts, by term.
 
     Raises
     ------
     SpecError
         It is no name that is shipped and no file that can be read, or a trace without times.
+    SearchSpaceError
+        No prompt is in that part.
     """
-    known = shipped_lengths()
-    if question == "lengths" and given in known:
-        return known[given].answers
-    path = Path(given)
-    if question == "lengths" and state_of(path)[1] == 0:
+    path, known = Path(given), shipped_lengths() if question == "lengths" else {}
+    if question == "lengths" and given not in known and state_of(path)[1] == 0:
         hint = did_you_mean(given, known)
         raise SpecError(
             f"{said(question)}: {shown(given)} is no file, and not among {', '.join(known)}.{hint}"
         )
-    trace = trace_of(path)
-    found: dict[str, object] = dict(trace.lengths)
+    found: dict[str, object] = {
+        **(known[given].answers if given in known else trace_of(path).lengths)
+    }
+    rate = trace_of(path).request_rate if question == "trace" else None
     if question == "trace":
-        if trace.request_rate is None:
+        if rate is None:
             raise SpecError(
                 f"{path}: has no times of requests: give it as {said('lengths')}, or add a column "
                 "of times."
             )
-        found["request_rate"] = trace.request_rate
+        found["request_rate"] = rate
+    if part is not None:
+        prompts = _measured_prompts(question, given)
+        share, own = prompts.within(read_range(part, said("prompt_range")))
+        if not share:
+            raise SearchSpaceError(f"{said('prompts')}: {given} has none of {part} tokens.")
+        found |= own
+        if rate is not None:
+            found["request_rate"] = share * rate
     return found
 
 
-def trace_of(path: Path) -> Trace:
-    """The trace of a file, read once as long as it stays the same."""
-    return _read(*state_of(path))
+def measured_answers(request: Request) -> Mapping[str, object]:
+    """What the trace or the lengths of a question say, by term; nothing where it has none."""
+    question = _measured_by(request)
+    return (
+        answers_of(question, str(getattr(request, question)), request.prompt_range)
+        if question
+        else {}
+    )
+
+
+def _measured_by(request: Request) -> str:
+    return next((name for name in _MEASURED if getattr(request, name) is not None), "")
+
+
+def trace_of(path: Path, part: str | None = None) -> Trace:
+    """The trace of a file, or a part of it by prompts, read once as long as it stays the same."""
+    return _read(*state_of(path), part)
 
 
 def state_of(path: Path) -> tuple[Path, int, int]:
@@ -95,13 +279,26 @@ def state_of(path: Path) -> tuple[Path, int, int]:
 
 
 @cache
-def _read(path: Path, changed: int, size: int) -> Trace:
-    return read_trace(path)
+def _read(path: Path, changed: int, size: int, part: str | None) -> Trace:
+    if part is None:
+        return read_trace(path)
+    trace, own = _read(path, changed, size, None), read_range(part)
+    kept = (trace.input_tokens > own.above) & (trace.input_tokens <= own.most)
+    times = trace.times[kept] if trace.times.size else trace.times
+    of_kept = np.repeat(kept, trace.block_counts) if trace.blocks.size else slice(None)
+    return replace(
+        trace,
+        times=times - times[0] if times.size else times,
+        input_tokens=trace.input_tokens[kept],
+        output_tokens=trace.output_tokens[kept],
+        blocks=trace.blocks[of_kept],
+        block_counts=trace.block_counts[kept] if trace.blocks.size else trace.block_counts,
+    )
 
 
 @cache
-def _arrivals(path: Path, changed: int, size: int) -> Arrivals:
-    trace = _read(path, changed, size)
+def _arrivals(path: Path, changed: int, size: int, part: str | None) -> Arrivals:
+    trace = _read(path, changed, size, part)
     return measured_arrivals(trace.times, trace.input_tokens)
 
 
@@ -141,15 +338,15 @@ def _dispersion(times: FloatArray) -> list[float]:
 
 
 def arrivals_of(request: Request) -> Arrivals:
-    """How the requests of a question come: as in its trace, by its variation, or at random.
+    """How the requests of a question come: by its variation, as in its trace, or at random.
 
     Raises
     ------
     SpecError
         The trace cannot be read, or the variation is out of range.
     """
-    if request.trace is not None:
-        return _arrivals(*state_of(Path(request.trace)))
+    if request.trace is not None and request.arrival_variation == Request.arrival_variation:
+        return _arrivals(*state_of(Path(request.trace)), request.prompt_range)
     if request.arrival_variation > _MOST_VARIED:
         raise SpecError(
             f"arrival_variation must be at most {_MOST_VARIED:g}, not "
@@ -160,22 +357,28 @@ def arrivals_of(request: Request) -> Arrivals:
 
 
 def traffic_defaults(request: Request) -> Mapping[str, str]:
-    """Where lengths and the rate come from, by term, as far as a trace or a table has them."""
-    if request.trace is not None:
-        path = Path(request.trace)
-        trace = trace_of(path)
-        source, answers = f"{path.name}: {trace.told()}", answers_of("trace", request.trace)
-    elif request.lengths is not None:
-        shipped = shipped_lengths().get(request.lengths)
-        answers = answers_of("lengths", request.lengths)
-        source = shipped.told if shipped else trace_of(Path(request.lengths)).told()
-    else:
-        return {}
-    return {
-        name: f"{value:,.4g} ({source})"
-        for name, value in answers.items()
-        if getattr(request, name) == value
-    }
+    """Where lengths and the rate come from, by term, as far as traffic was told by them."""
+    found: dict[str, str] = {}
+    if question := _measured_by(request):
+        given = str(getattr(request, question))
+        shipped = shipped_lengths().get(given) if question == "lengths" else None
+        trace = None if shipped else trace_of(Path(given), request.prompt_range)
+        source = shipped.told if shipped else trace.told() if trace else ""
+        source = f"{Path(given).name}: {source}" if question == "trace" else source
+        source += f", prompts {request.prompt_range}" if request.prompt_range else ""
+        found = {
+            name: f"{value:,.4g} ({source})"
+            for name, value in measured_answers(request).items()
+            if getattr(request, name) == value
+        }
+    habits = traffic_answers({name: getattr(request, name) for name in _HABITS}, None)
+    if habits and habits["request_rate"] == request.request_rate:
+        found["request_rate"] = (
+            f"{request.request_rate:,.4g} ({request.users:,} users, "
+            f"{request.requests_per_user:g} requests an hour of the {request.active_share:.0%} "
+            "that are active)"
+        )
+    return found
 
 
 def _count(text: str) -> float:

@@ -16,9 +16,9 @@ from planner.decide.sizing.day import (
     cheapest_base,
     day_cost,
     fleets_by_rate,
-    read_load,
 )
 from planner.decide.sizing.fleet import Fleet
+from planner.decide.sizing.load import read_load
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.optimize.problem import sure_factor
 from planner.workloads.given import make_request

@@ -1,150 +1,40 @@
 """The GPUs of a service whose load changes over a day: a reserved base, the peak on demand.
 
 The layout is the one whose day costs least, not the one of the fewest GPUs at the peak: what
-shrinks in smaller steps, or serves the night on fewer GPUs, may win. GPUs take time to start: what
-is paid before they serve, and what waits where they are late, stands at the end.
+shrinks in smaller steps, or serves the night on fewer GPUs, may win.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from bisect import bisect_right
-from collections.abc import Hashable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
-from pathlib import Path
 
-import numpy as np
-
-from planner.base.arrays import FloatArray
 from planner.base.cells import Value, number
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import DAY, HOUR
-from planner.decide.sizing.fleet import Fleet
+from planner.decide.sizing.fleet import RATE, Fleet
+from planner.decide.sizing.load import HOURS, Load, Period
+from planner.decide.sizing.scaling import (
+    LATE,
+    SPARES,
+    Fleets,
+    Scaled,
+    Spans,
+    Startup,
+    followed,
+    most_ahead,
+    scaled,
+)  # fmt: skip
 from planner.decide.sizing.searches import Searches, best_of_each, fleet_of
-from planner.errors import SearchSpaceError, SpecError
+from planner.errors import SearchSpaceError
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
-from planner.specs.load import Column, Row, optional, records
-from planner.specs.load import number as cell_number
-from planner.specs.paths import load_file
 from planner.specs.price import TERMS
 from planner.workloads.plan import make_plan
-
-_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
-
-
-@record(kw_only=True)
-class Period:
-    """A part of the day that begins at ``start`` and lasts ``hours``, with its requests per s."""
-
-    start: float
-    hours: float
-    request_rate: float
-
-    @property
-    def clock(self) -> str:
-        """When it begins.
-
-        >>> Period(start=6.5, hours=1, request_rate=0).clock
-        '06:30'
-        """
-        minutes = round(60 * self.start)
-        return f"{minutes // 60:02d}:{minutes % 60:02d}"
-
-
-@record(kw_only=True)
-class Load:
-    """The periods of a day, from midnight to midnight."""
-
-    name: str
-    periods: tuple[Period, ...]
-
-    @property
-    def peak(self) -> float:
-        """The most requests per second."""
-        return max(period.request_rate for period in self.periods)
-
-    @property
-    def mean(self) -> float:
-        """Requests per second on average."""
-        return self.requests / HOUR / HOURS
-
-    @property
-    def requests(self) -> float:
-        """Requests of a day."""
-        return sum(HOUR * period.hours * period.request_rate for period in self.periods)
-
-
-def read_load(path: Path) -> Load:
-    """The load of a CSV file with ``request_rate`` and ``hour`` (0 to 23) or ``time`` (HH:MM).
-
-    A row of ``time`` holds until the next one, the last until midnight. ``day.csv`` is one that
-    is shipped, where the working directory has none of that name.
-
-    Raises
-    ------
-    SpecError
-        It cannot be read, or has faults: one line for each.
-    """
-    path = load_file(path)
-    rows = records(path, _TABLE, _start, once=("hour", "time"))
-    if fault := _fault(rows):
-        raise SpecError(f"{path}: {fault}.")
-    rates = {start: rate for _, start, rate in rows}
-    ordered = sorted(rates)
-    return Load(
-        name=path.name,
-        periods=tuple(
-            Period(start=start, hours=end - start, request_rate=rates[start])
-            for start, end in zip(ordered, [*ordered[1:], HOURS], strict=True)
-        ),
-    )
-
-
-def _start(row: Row) -> tuple[bool, float, float]:
-    """Whether a row is of an hour, when it begins, and its rate."""
-    hour, time = row["hour"], row["time"]
-    if (hour is None) == (time is None):
-        raise ValueError("give one column of hour or time")
-    return time is None, time if hour is None else hour, row["request_rate"]
-
-
-def _fault(rows: Sequence[tuple[bool, float, float]]) -> str:
-    """What is wrong with the rows together; nothing is empty."""
-    starts = {start for _, start, _ in rows}
-    if len({is_hourly for is_hourly, _, _ in rows}) != 1:
-        return "give one column of hour or time" if rows else "has no rows"
-    missing = [str(hour) for hour in range(int(HOURS)) if hour not in starts]
-    if rows[0][0] and missing:
-        return f"hour {', '.join(missing)} is missing"
-    if 0.0 not in starts:
-        return "the first time is 00:00"
-    return "" if any(rate for _, _, rate in rows) else "there are no requests at any time"
-
-
-def _hour(words: str, _: str) -> float:
-    if not words.isascii() or not words.isdigit() or int(words) >= HOURS:
-        raise ValueError(f"hour {words!r} is not a whole number from 0 to 23")
-    return float(words)
-
-
-def _time(words: str, _: str) -> float:
-    match = _TIME.fullmatch(words)
-    if match is None:
-        raise ValueError(f"time {words!r} is not HH:MM")
-    return int(match[1]) + int(match[2]) / 60
-
-
-_TABLE = (
-    Column("hour", optional(_hour)),
-    Column("time", optional(_time)),
-    Column("request_rate", cell_number, needed=True),
-)
-
 
 DAYS_PER_MONTH = 365 / 12
 
@@ -164,6 +54,9 @@ _NUMBERS = ("replicas", "prefill_replicas")
 _LEAST_RATE = 1e-6
 # For how many times its rate the workers of an hour are counted, where fewer miss a latency.
 _SPARE = (1.0, 1.1, 1.25, 1.5)
+# Of loads of more rates, as by the minute, so many levels are looked at.
+_MOST_RATES, _LEVELS = 24, 12
+_GPUS, _CAPACITY = "num_gpus", "capacity_requests_per_s"
 
 
 @record(kw_only=True)
@@ -224,13 +117,14 @@ class Day:
     @property
     def gpu_hours(self) -> float:
         """GPU-hours that are paid for in a day."""
-        return HOURS * self.base + sum(hour.hours_beyond(self.base) for hour in self.hours)
+        beyond = sum(hour.hours_beyond(self.base) for hour in self.hours)
+        return HOURS * self.base + self.load.repeats * beyond
 
     @property
     def starting_hours(self) -> float:
         """GPU-hours of a day that are paid before what they start serves."""
         serving = sum(hour.on_demand * hour.period.hours for hour in self.hours)
-        return self.gpu_hours - HOURS * self.base - serving
+        return self.gpu_hours - HOURS * self.base - self.load.repeats * serving
 
     @property
     def base_cost(self) -> float:
@@ -247,18 +141,29 @@ class Day:
     def base_utilization(self) -> float:
         """Share of the hours of the held GPUs in which they are needed; NaN where none is held."""
         needed = sum(min(hour.num_gpus, self.base) * hour.period.hours for hour in self.hours)
-        return needed / (HOURS * self.base) if self.base else math.nan
+        return needed / (self.load.hours * self.base) if self.base else math.nan
 
     @cached_property
-    def queue(self) -> Queue:
-        """What waits where GPUs are asked for only when the load has risen."""
-        periods = [hour.period for hour in self.hours]
-        return queue_of(
-            [period.start for period in periods],
-            [period.request_rate for period in periods],
-            [hour.capacity for hour in self.hours],
-            self.startup_time / HOUR,
-        )
+    def scaled(self) -> tuple[Scaled, ...]:
+        """What an autoscaler takes that asks when the load has risen, by its spare."""
+        return tuple(scaled(self.load, self._fleets, one, self.startup_time) for one in SPARES)
+
+    def followed(self, spare: float) -> tuple[Spans, Spans]:
+        """The GPUs that it asks for with a spare, and the requests/s that it serves."""
+        return followed(self.load, self._fleets, spare, self.startup_time)
+
+    @property
+    def _fleets(self) -> Fleets:
+        """The fleets of its rates; what they serve is sure at the confidence of the size."""
+        rates = (one for one in self.peak.margins if one.name == RATE)
+        sure = next((one.sure / one.predicted for one in rates if one.predicted), 1.0)
+        each = {hour.period.request_rate: hour for hour in self.hours}
+        return [(rate, each[rate].num_gpus, sure * each[rate].capacity) for rate in sorted(each)]
+
+    @property
+    def with_spare(self) -> Scaled | None:
+        """The least spare with which at most `LATE` of the requests are late; None: none is."""
+        return next((one for one in self.scaled if one.late <= LATE), None)
 
     @property
     def order(self) -> tuple[float, float]:
@@ -268,7 +173,7 @@ class Day:
     @property
     def cost(self) -> float:
         """USD of a day; NaN where the price is unknown."""
-        return day_cost(self.hours, self.base, self.terms)
+        return day_cost(self.hours, self.base, self.terms, self.load.repeats)
 
     @property
     def cost_per_month(self) -> float:
@@ -285,7 +190,7 @@ class Day:
     def utilization(self) -> float:
         """Share of what the running GPUs could serve that is asked of them."""
         could = sum(hour.capacity * hour.period.hours for hour in self.hours)
-        return self.load.requests / HOUR / could if could else math.nan
+        return self.load.requests / HOUR / (self.load.repeats * could) if could else math.nan
 
     def rows(self) -> Iterator[dict[str, Value]]:
         """A row of columns for each period."""
@@ -314,13 +219,13 @@ class Day:
             }
 
 
-def day_cost(hours: Sequence[Hour], base: int, terms: Terms) -> float:
+def day_cost(hours: Sequence[Hour], base: int, terms: Terms, repeats: float = 1.0) -> float:
     """USD of a day with ``base`` GPUs held throughout and the others by the hour."""
-    beyond = sum(hour.hours_beyond(base) for hour in hours)
+    beyond = repeats * sum(hour.hours_beyond(base) for hour in hours)
     return HOUR * (base * HOURS * terms.base + beyond * terms.hourly)
 
 
-def cheapest_base(hours: Sequence[Hour], terms: Terms) -> int:
+def cheapest_base(hours: Sequence[Hour], terms: Terms, repeats: float = 1.0) -> int:
     """How many GPUs to hold all day; where it makes no difference, those that never rest.
 
     The cost is a broken line over this number that bends at the GPUs of an hour.
@@ -329,7 +234,7 @@ def cheapest_base(hours: Sequence[Hour], terms: Terms) -> int:
     if terms.base == terms.hourly or math.isnan(terms.base + terms.hourly):
         return least
     numbers = sorted({0, *(hour.num_gpus for hour in hours)})
-    return min(numbers, key=lambda base: (day_cost(hours, base, terms), base))
+    return min(numbers, key=lambda base: (day_cost(hours, base, terms, repeats), base))
 
 
 def days_of(
@@ -338,7 +243,7 @@ def days_of(
     load: Load,
     contracts: Sequence[str | None],
     searches: Searches,
-    startup_time: float = 0.0,
+    startup: Startup,
 ) -> tuple[Day, Day]:
     """The day that costs least of those that serve each hour, and that of the ``fewest`` GPUs.
 
@@ -351,7 +256,7 @@ def days_of(
         A price list is faulty.
     """
     terms = terms_for(request, contracts)
-    first = best = _day(request, fewest, load, terms, startup_time)
+    first = best = _day(request, fewest, load, terms, startup)
     found: dict[Hashable, Fleet] = {}
     for rate in dict.fromkeys((load.peak, max(load.mean, _LEAST_RATE))):
         for fleet in best_of_each(replace(request, request_rate=rate), searches):
@@ -367,7 +272,7 @@ def days_of(
             continue
         pinned = replace(pinned_to(request, fleet), request_rate=load.peak)
         if (peak := fleet_of(pinned)) is not None:
-            day = _day(request, peak, load, terms, startup_time)
+            day = _day(request, peak, load, terms, startup)
             best = min(best, day, key=lambda one: one.order)
     return best, first
 
@@ -379,10 +284,10 @@ def _layout(request: Request, fleet: Fleet) -> Hashable:
 
 def _least_hours(fleet: Fleet, load: Load) -> float:
     """GPU-hours of a day if they followed the load without steps."""
-    return load.requests / HOUR * fleet.num_gpus / number(fleet.row["capacity_requests_per_s"])
+    return load.requests / HOUR * fleet.num_gpus / number(fleet.row[_CAPACITY])
 
 
-def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup_time: float) -> Day:
+def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup: Startup) -> Day:
     """The day of a service whose peak is served by a fleet."""
     fleets = fleets_by_rate(pinned_to(request, peak), peak, load)
     hours = [
@@ -390,13 +295,19 @@ def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup_time: 
             period=period,
             num_gpus=fleets[period.request_rate].num_gpus,
             base=0,
-            capacity=number(fleets[period.request_rate].row["capacity_requests_per_s"]),
+            capacity=number(fleets[period.request_rate].row[_CAPACITY]),
         )
         for period in load.periods
     ]
+    startup_time = startup.seconds(peak.row)
+    if startup_time >= HOUR * load.hours:
+        raise SearchSpaceError(
+            f"{load.name} lasts {load.hours:.3g} h: what starts in {startup_time / HOUR:.3g} h "
+            "serves none of it."
+        )
     if startup_time:
-        hours = _started(hours, startup_time)
-    base = cheapest_base(hours, terms)
+        hours = _started(hours, startup_time, load.hours)
+    base = cheapest_base(hours, terms, load.repeats)
     return Day(
         load=load,
         peak=peak,
@@ -407,10 +318,10 @@ def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup_time: 
     )
 
 
-def _started(hours: Sequence[Hour], startup_time: float) -> list[Hour]:
+def _started(hours: Sequence[Hour], startup_time: float, total: float) -> list[Hour]:
     """The same with the GPUs that run: all that serve within a start-up time."""
     starts = [hour.period.start for hour in hours]
-    spans = most_ahead(starts, [hour.num_gpus for hour in hours], startup_time / HOUR)
+    spans = most_ahead(starts, [hour.num_gpus for hour in hours], startup_time / HOUR, total)
     paid: list[list[tuple[float, float]]] = [[] for _ in hours]
     for start, end, gpus in zip(*map(list, (spans.starts, spans.ends, spans.values)), strict=True):
         paid[bisect_right(starts, start) - 1].append((end - start, gpus))
@@ -422,9 +333,12 @@ def fleets_by_rate(pinned: Request, peak: Fleet, load: Load) -> dict[float, Flee
 
     What serves more serves less, too: pools of a few workers may miss a latency at a rate where
     one more of either kind keeps it. Between two rates that take as many GPUs none is looked at.
+    Of many rates some levels are, and what lies between two takes whole steps in proportion.
     """
-    rates = sorted({period.request_rate for period in load.periods})
-    found = {load.peak: peak}
+    asked = {period.request_rate for period in load.periods}
+    rates, found = sorted(asked), {load.peak: peak}
+    if len(rates) > _MOST_RATES:
+        rates = [load.peak * place / _LEVELS for place in range(1, _LEVELS)] + [load.peak]
     parts = [(0, len(rates) - 1)] if len(rates) > 1 else []
     if parts:
         found[rates[0]] = _at_most(pinned, rates[0], peak)
@@ -437,7 +351,25 @@ def fleets_by_rate(pinned: Request, peak: Fleet, load: Load) -> dict[float, Flee
             middle = (low + high) // 2
             found[rates[middle]] = _at_most(pinned, rates[middle], above)
             parts += [(low, middle), (middle, high)]
-    return found
+    if len(asked) == len(rates):
+        return found
+    step = math.gcd(*(fleet.num_gpus for fleet in found.values()))
+    return {rate: _between(rates, found, rate, step) for rate in asked}
+
+
+def _between(rates: Sequence[float], found: Mapping[float, Fleet], rate: float, step: int) -> Fleet:
+    """The fleet of a rate by those of the rates beside it, in whole steps of GPUs."""
+    place = bisect_left(rates, rate)
+    above = found[rates[place]]
+    below = found[rates[max(place - 1, 0)]]
+    more = above.num_gpus - below.num_gpus
+    if rate == rates[place] or not more:
+        return above
+    share = (rate - rates[place - 1]) / (rates[place] - rates[place - 1])
+    gpus = below.num_gpus + step * math.ceil(share * more / step)
+    low, high = (number(fleet.row[_CAPACITY]) for fleet in (below, above))
+    capacity = low + (high - low) * (gpus - below.num_gpus) / more
+    return replace(above, row={**above.row, _GPUS: gpus, _CAPACITY: capacity})
 
 
 def _at_most(pinned: Request, rate: float, above: Fleet) -> Fleet:
@@ -511,91 +443,3 @@ def _price(request: Request, contract: str | None) -> float:
     plan = make_plan(replace(request, contract=contract, constraints={}, objectives=()))
     site = plan.problem.sources[0].site
     return site.price if contract in (None, site.contract) else math.nan
-
-
-HOURS = 24.0
-"""Hours of a day, which begins again where it ends."""
-
-_INSTANT = 1e-9
-
-
-@record(kw_only=True)
-class Queue:
-    """Requests of a day that find others waiting, and the most that wait at once."""
-
-    late: float
-    longest: float
-
-
-@record(kw_only=True)
-class Spans:
-    """Parts of a day from ``starts`` to ``ends`` [h] with a value each."""
-
-    starts: FloatArray
-    ends: FloatArray
-    values: FloatArray
-
-
-def most_ahead(starts: Sequence[float], values: Sequence[float], hours: float) -> Spans:
-    """The most of a value in each moment and the ``hours`` behind it (derived here).
-
-    What serves then must start now; and what rests for less than that is kept.
-
-    >>> spans = most_ahead([0, 8], [2, 5], 1)
-    >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
-    [(0.0, 2.0), (7.0, 5.0), (8.0, 5.0), (23.0, 5.0)]
-    """
-    return _within(starts, np.asarray(values, dtype=float), hours)
-
-
-def least_before(starts: Sequence[float], values: Sequence[float], hours: float) -> Spans:
-    """The least of a value in each moment and the ``hours`` before it (derived here).
-
-    What was asked for since then has not started.
-
-    >>> spans = least_before([0, 8], [2, 5], 1)
-    >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
-    [(0.0, 2.0), (1.0, 2.0), (8.0, 2.0), (9.0, 5.0)]
-    """
-    spans = _within(starts, -np.asarray(values, dtype=float), -hours)
-    return Spans(starts=spans.starts, ends=spans.ends, values=-spans.values)
-
-
-def _within(starts: Sequence[float], values: FloatArray, window: float) -> Spans:
-    """The most of the values in a window that begins, or ends, in each moment of a day."""
-    bends = sorted({0.0, HOURS, *starts, *((start - window) % HOURS for start in starts)})
-    pairs = np.array([pair for pair in pairwise(bends) if pair[1] - pair[0] > _INSTANT])
-    middle = pairs.mean(axis=1)[:, None]
-    low, high = np.minimum(middle, middle + window), np.maximum(middle, middle + window)
-    begins, ends = np.asarray(starts, dtype=float), np.asarray([*starts[1:], HOURS])
-    seen = np.zeros((len(pairs), len(begins)), dtype=bool)
-    for day in (-HOURS, 0.0, HOURS):
-        seen |= (begins + day <= high) & (ends + day > low)
-    most = np.where(seen, values, -np.inf).max(axis=1)
-    return Spans(starts=pairs[:, 0], ends=pairs[:, 1], values=most)
-
-
-def queue_of(
-    starts: Sequence[float], rates: Sequence[float], capacities: Sequence[float], hours: float
-) -> Queue:
-    r"""What waits where GPUs are asked for when the load rises and serve ``hours`` later.
-
-    .. math:: \dot q = \lambda - \mu
-
-    while something waits or more comes than is served (a fluid queue, derived here). Requests are
-    late that come meanwhile. The day is gone through twice: it begins with what the one before
-    left.
-    """
-    spans = least_before(starts, capacities, hours)
-    places = np.searchsorted(np.asarray(starts), spans.starts, side="right") - 1
-    rate, seconds = np.asarray(rates)[places], (spans.ends - spans.starts) * HOUR
-    late = longest = waiting = 0.0
-    for _ in range(2):
-        late = longest = 0.0
-        for coming, served, time in zip(rate, spans.values, seconds, strict=True):
-            excess = coming - served
-            lasts = time if excess >= 0 else min(time, waiting / -excess)
-            late += coming * lasts if excess > 0 or waiting else 0.0
-            waiting = max(waiting + excess * time, 0.0)
-            longest = max(longest, waiting)
-    return Queue(late=float(late), longest=float(longest))

@@ -18,8 +18,10 @@ from planner.base.arrays import FloatArray
 from planner.base.cells import Value, by_column
 from planner.base.records import record
 from planner.base.units import HOUR
-from planner.decide.sizing.day import DAYS_PER_MONTH, HOURS, Load, Terms, read_load, terms_for
+from planner.decide.sizing.day import DAYS_PER_MONTH, Terms, terms_for
 from planner.decide.sizing.fleet import Fleet, Size
+from planner.decide.sizing.load import HOURS, Load, read_load
+from planner.decide.sizing.scaling import AT_ONCE, Startup
 from planner.decide.sizing.size import Progress, current_gpus, size_all
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, did_you_mean
 from planner.question.inputs import full_name, of_each_gpu, several, shown, whole
@@ -276,6 +278,11 @@ class SharedFleet:
         return f"<SharedFleet: {where}>"
 
     @property
+    def num_gpus(self) -> int:
+        """The most GPUs of every type that are needed at once."""
+        return sum(pool.most for pool in self.pools)
+
+    @property
     def cost(self) -> float:
         """USD a day."""
         return sum(pool.cost for pool in self.pools)
@@ -425,7 +432,7 @@ def share(
     stock: Mapping[str, int],
     contracts: Sequence[str | None] = (None,),
     *,
-    startup_time: float = 0.0,
+    startup: Startup = AT_ONCE,
     said: Said = str,
     progress: Progress | None = None,
     workers: int = 1,
@@ -470,7 +477,7 @@ def share(
                 asked,
                 contracts if load else (None,),
                 load=load,
-                startup_time=startup_time if load else 0.0,
+                startup=startup if load else AT_ONCE,
                 said=said,
                 workers=workers,
             ).sizes

@@ -17,9 +17,11 @@ from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.confidence.classes import gpu_class
 from planner.confidence.intervals import checked_confidence
-from planner.decide.sizing.day import Load, days_of
+from planner.decide.sizing.day import days_of
 from planner.decide.sizing.envelope import POWER, Budget, Envelope
 from planner.decide.sizing.fleet import DEADLINES, Size
+from planner.decide.sizing.load import Load
+from planner.decide.sizing.scaling import AT_ONCE, Startup
 from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.optimize.exhaustive import StopSearch
@@ -109,7 +111,7 @@ def size_all(
     contracts: Sequence[str | None] = (None,),
     *,
     load: Load | None = None,
-    startup_time: float = 0.0,
+    startup: Startup = AT_ONCE,
     budget: Budget | None = None,
     said: Said = str,
     progress: Progress | None = None,
@@ -121,7 +123,7 @@ def size_all(
     list has a current price of. ``progress`` is told how many are done and may raise `StopSearch`,
     after which the others have no plan; ``workers`` processes.
     With a ``load`` the service is sized for its peak, and its day is priced with the contracts;
-    GPUs that are had by the hour start ``startup_time`` seconds before they serve. A service
+    GPUs that are had by the hour begin their ``startup`` before they serve. A service
     without a rate is as large as a limit of power, or a ``budget``, lets it be; of a run the latter
     is the limit of its cost, and both are kept by the fastest. Limits hold for `SURELY` of runs
     like these where the request has no confidence.
@@ -135,9 +137,7 @@ def size_all(
         Worker processes ended again and again.
     """
     request = sure(request)
-    tasks = tasks_of(
-        request, contracts, load=load, startup_time=startup_time, budget=budget, said=said
-    )
+    tasks = tasks_of(request, contracts, load=load, startup=startup, budget=budget, said=said)
     found, errors = list[Size](), list[PlannerError]()
     for number, outcomes in enumerate(_run(tasks, workers), start=1):
         for contract, outcome in outcomes:
@@ -171,7 +171,7 @@ class Task:
     request: Request
     contracts: tuple[str | None, ...]
     load: Load | None = None
-    startup_time: float = 0.0
+    startup: Startup = AT_ONCE
     budget: Budget | None = None
 
 
@@ -180,7 +180,7 @@ def tasks_of(
     contracts: Sequence[str | None] = (None,),
     *,
     load: Load | None = None,
-    startup_time: float = 0.0,
+    startup: Startup = AT_ONCE,
     budget: Budget | None = None,
     said: Said = str,
 ) -> list[Task]:
@@ -197,7 +197,7 @@ def tasks_of(
         if COST in request.constraints:
             raise SearchSpaceError(f"{said('budget')} is {said(COST)} of a run: give one of them.")
         request, budget = replace(request, constraints=bounds), None
-    _check(request, load, startup_time, budget, said)
+    _check(request, load, startup, budget, said)
     asked = _asked(request)
     if load is not None:
         asked = replace(asked, request_rate=load.peak)
@@ -206,7 +206,7 @@ def tasks_of(
             request=replace(asked, gpu=gpu, contract=None),
             contracts=tuple(contracts),
             load=load,
-            startup_time=startup_time,
+            startup=startup,
             budget=budget,
         )
         for gpu in _gpus(request)
@@ -285,7 +285,7 @@ def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerErr
                 task.load,
                 task.contracts,
                 searches,
-                task.startup_time,
+                task.startup,
             )
             found = replace(found, cheapest=best.peak, day=best, day_of_fewest=of_fewest)
     except PlannerError as error:
@@ -372,7 +372,7 @@ def _trains(request: Request) -> bool:
 def _check(
     request: Request,
     load: Load | None,
-    startup_time: float,
+    startup: Startup,
     budget: Budget | None,
     said: Said,
 ) -> None:
@@ -389,10 +389,10 @@ def _check(
     ]
     if load is not None and request.workload != "serve":
         faults.append(f"{said('load')} is for requests: give {said('workload')} serve.")
-    if startup_time and load is None:
+    if startup != AT_ONCE and load is None:
         faults.append(f"{said('startup_time')} is of a load: give {said('load')}.")
-    if not 0 <= startup_time < DAY:
-        faults.append(f"{said('startup_time')} is less than a day, not {startup_time:g} s.")
+    if not 0 <= startup.provision < DAY:
+        faults.append(f"{said('startup_time')} is less than a day, not {startup.provision:g} s.")
     if request.num_requests is not None and request.request_rate is not None:
         faults.append(f"GPUs are sized for a rate that lasts: leave out {said('num_requests')}.")
     if request.workload == "inference":

@@ -91,6 +91,15 @@ def _sides(setting: ServingSetting, layer: Layer, c: ServingConfigurations) -> I
             yield local * experts.matrices * (experts.depth + width)
 
 
+def adapter_load_time(setting: ServingSetting, c: ServingConfigurations) -> Numeric:
+    """Mean seconds that a request waits for its adapter from host memory."""
+    if setting.adapter_draws == np.inf:
+        return 0.0
+    each = adapter_bytes(setting, c) / setting.max_loras
+    link = setting.engine.execution.host_link_fraction
+    return (1 - setting.adapter_hits) * setting.machine.host_copy_time(each, link)
+
+
 _OF_EXPERTS = 2  # one set of kernels before the activation, one after it
 
 

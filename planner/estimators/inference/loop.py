@@ -10,6 +10,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
+from planner.estimators.inference.adapters import adapter_load_time
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.serving import (
     Phases,
@@ -209,7 +210,7 @@ def served_at_concurrency(
         decoding=rate * met.answer,
         utilization=np.minimum(rate * loop.prompt(rate), 1.0),
         wait=first - loop.burst - costs.prompt_time + queued + met.queue.place_wait,
-        placed_first=first + queued + request_overhead(setting),
+        placed_first=first + queued + request_overhead(setting) + adapter_load_time(setting, c),
         burst=loop.burst,
         together=loop.together,
         time_per_output_token=met.step / tokens_per_step(setting),

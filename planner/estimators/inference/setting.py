@@ -18,6 +18,7 @@ from planner.base.units import GIB
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Group, Machine
+from planner.formulas.routing import characteristic_draws, zipf_shares
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import CACHE_BYTES
@@ -108,7 +109,29 @@ class ServingSetting:
         """Adapters that a step may have, for which there is room; 0: none are served."""
         work = self.workload
         slots = work.max_loras or self.engine.memory.adapter_slots
+        if work.num_adapters is not None and work.max_loras is None:
+            slots = min(work.num_adapters, self.engine.scheduler.max_num_seqs)
         return slots if work.lora_rank else 0
+
+    @cached_property
+    def adapter_draws(self) -> float:
+        """Requests that have as many different adapters as a step may have; no bound: infinite."""
+        work = self.workload
+        if work.num_adapters is None or not self.max_loras:
+            return np.inf
+        return characteristic_draws(shares=self.adapter_shares, slots=self.max_loras)
+
+    @property
+    def adapter_shares(self) -> FloatArray:
+        """Shares of the requests of each adapter, the most popular first."""
+        work = self.workload
+        return zipf_shares(number=work.num_adapters or 1, exponent=work.adapter_skew)
+
+    @property
+    def adapter_hits(self) -> float:
+        """Share of the requests whose adapter is in a slot already."""
+        shares = self.adapter_shares
+        return float(shares @ -np.expm1(-shares * self.adapter_draws))
 
     @property
     def profiled_seqs(self) -> int:

@@ -1,4 +1,4 @@
-"""Services as tables: where each runs on shared GPUs, what GPUs carry within watts or dollars."""
+"""Services as tables: on shared GPUs, in pools by length, what GPUs carry within watts or USD."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
-from planner.base.cells import number
+from planner.base.cells import Value, number
 from planner.base.units import HOUR
+from planner.decide.sizing.by_length import LengthPools
 from planner.decide.sizing.envelope import Yield
 from planner.decide.sizing.fleet import Size
-from planner.decide.sizing.services import SharedFleet
+from planner.decide.sizing.services import Part, SharedFleet
 from planner.decide.sizing.size import Sizes
 from planner.show.page import BEST, GAP, TOTAL, Block, Cell, Column, Title, fitted, said
 from planner.show.views.documents import question_manifest
@@ -19,6 +20,9 @@ from planner.show.views.told import layout_of, number_of
 from planner.workloads.registry import workload_of
 
 PLACED, POOLS = "Where each service runs", "GPUs that they share"
+CUTS = "Where prompts are cut"
+_ENDS, _DAY = "prompts_up_to", "cost_per_day_usd"
+_AS_MUCH = 0.005
 _PEAK, _ALONE = "peak_request_rate", "alone_per_day_usd"
 Rows = Sequence[Mapping[str, object]]
 _MOST_TYPES = 5
@@ -136,6 +140,87 @@ def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) ->
     files.add(blocks(fleet.table))
     pools = [pool.row for pool in fleet.pools]
     files.finish(question_manifest(fleet.request, command), answer=answer_lines(fleet), pools=pools)
+
+
+def length_pools_blocks(found: LengthPools) -> Iterator[Block]:
+    """Whether pools by length take less than one, why, and where prompts were cut."""
+    title, *lines = length_pools_lines(found)
+    yield said(title, mark=TOTAL, indent="")
+    yield GAP
+    yield said(*lines)
+    yield Title(text=PLACED)
+    yield fitted(placed_columns(found.rows), lambda name: _RANKS.get(name, 2))
+    if len(found.cuts) > 1:
+        yield Title(text=CUTS)
+        yield fitted(cut_columns(cut_rows(found)), lambda _: 0)
+
+
+def length_pools_lines(found: LengthPools) -> list[str]:
+    """Which is less, pools by length or one of all, and why."""
+    pools, mixed = found.pools, found.mixed
+    each = " + ".join(text.count(part.peak.num_gpus) for part in _parts(pools))
+    lines = [
+        f"{len(pools.placements)} pools by length: {text.count(pools.num_gpus)} GPUs ({each}), "
+        f"{text.count(pools.cost)} USD a day; one pool: {text.count(mixed.num_gpus)} GPUs, "
+        f"{text.count(mixed.cost)} USD"
+    ]
+    if len(pools.placements) < 2:
+        return [*lines, "All prompts are in one pool."]
+    of_pools, of_mixed = found.unlimited
+    kept = (
+        f"keeping limits of latency takes {text.count(pools.num_gpus - of_pools)} GPUs of pools, "
+        f"{text.count(mixed.num_gpus - of_mixed)} of one; the rest {text.count(of_pools)} and "
+        f"{text.count(of_mixed)}."
+    )
+    fewer = mixed.num_gpus - pools.num_gpus
+    is_by_limits = 2 * abs(found.limits_saved) > abs(fewer) and found.limits_saved * fewer > 0
+    if abs(found.saved) < _AS_MUCH:
+        why = "Pools take as much as one:"
+    elif found.saved > 0:
+        share = text.percent(found.saved)
+        cause = "waiting" if is_by_limits else "layouts and batches that suit each length"
+        why = f"Pools save {share}; the gain is in the {cause}:"
+    else:
+        share = text.percent(-found.saved)
+        cause = (
+            "each keeps every limit for its own prompts, the longest too"
+            if is_by_limits
+            else "whole replicas, and requests that share fewer of them"
+        )
+        why = f"One pool saves {share} of what it costs; of pools {cause}:"
+    return [*lines, f"{why} {kept}"]
+
+
+def _parts(fleet: SharedFleet) -> list[Part]:
+    return [part for one in fleet.placements for part in one.parts]
+
+
+def cut_rows(found: LengthPools) -> list[dict[str, Value]]:
+    """A row for each cut of the prompts: its ends and what pools cost a day."""
+    return [
+        {
+            _ENDS: ", ".join(f"{end}" for end in cut.ends),
+            _DAY: cut.cost if math.isfinite(cut.cost) else None,
+        }
+        for cut in found.cuts
+    ]
+
+
+def cut_columns(rows: Rows) -> list[Column]:
+    """Where prompts were cut, the cheapest first."""
+    return [
+        Column(_ENDS, [str(row[_ENDS]) for row in rows], "prompts up to tokens"),
+        Column(_DAY, [_count(n) for n in _all(rows, _DAY)], "USD /day"),
+    ]
+
+
+def add_length_pools(files: RowFiles, found: LengthPools, command: Sequence[str]) -> None:
+    """A row for each pool and the one of all, with the answer in words, GPUs and cuts."""
+    files.add(blocks(found.table))
+    pools = [pool.row for pool in found.pools.pools]
+    manifest = question_manifest(found.request, command)
+    answer, cuts = length_pools_lines(found), cut_rows(found)
+    files.finish(manifest, answer=answer, pools=pools, cuts=cuts)
 
 
 _MILLION = 1e6

@@ -21,6 +21,7 @@ from planner.decide.sizing.fleet import (
     bad_cost,
     tied_with_first,
 )
+from planner.decide.sizing.scaling import HOLD, LATE
 from planner.decide.sizing.size import Sizes
 from planner.optimize.collector import known_value
 from planner.optimize.result_columns import RUNS
@@ -55,6 +56,7 @@ from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
 
 _MOST_REASONS = 40
+_MOST_HOURS = 48
 # What a narrow terminal leaves out comes last.
 _RANKS = {"rank": 0, "gpu": 0, "num_gpus": 0, "least spare": 2, RUNS: 2, "plan": 3}
 _BOTH = {"fewest, cheapest": "both"}
@@ -66,6 +68,7 @@ COSTS = (*_COSTS, "cost_per_million_tokens_usd")
 BY_COST = "By cost, then GPUs"
 A_DAY = "A day, by cost"
 HOURLY = "Hour by hour"
+SCALED = "An autoscaler that asks when the load has risen, by its spare"
 _LIMIT = "limit_"
 _BATCH = "global_batch_size"
 Rows = Sequence[Mapping[str, object]]
@@ -105,7 +108,8 @@ def question_lines(sizes: Sizes) -> list[str]:
     model = str(request.model) if found is None or found.fewest is None else _row(found)["model"]
     work = "" if request.total_tokens is None else f", {text.large(request.total_tokens)} tokens"
     if sizes.load is not None:
-        work = f", the load of {sizes.load.name} with {request.request_rate:g} at its peak"
+        source = f" ({sizes.load.source})" if sizes.load.source else ""
+        work = f", the load of {sizes.load.name}{source} with {request.request_rate:g} at its peak"
     elif found is not None and found.carried is not None:
         work = f", as much as {envelope_words(sizes)} carry"
     elif request.request_rate is not None:
@@ -481,8 +485,21 @@ def days_blocks(sizes: Sizes) -> Iterator[Block]:
     yield days_table([day_row(day) for day in days])
     for line in day_lines(days[0]):
         yield said(line)
+    if days[0].startup_time and days[0].scaled[0].late:
+        yield Title(text=SCALED)
+        yield scaled_table(_until_none_is_late(scaled_rows(days[0])))
+    rows = [*days[0].rows()]
+    if len(rows) > _MOST_HOURS:
+        yield said(f"{len(rows)} periods: --csv, --json and their page have each.")
+        return
     yield Title(text=f"{HOURLY} on {days[0].gpu}")
-    yield hours_table(hour_columns([*days[0].rows()]))
+    yield hours_table(hour_columns(rows))
+
+
+def _until_none_is_late(rows: Rows) -> Rows:
+    """The spares up to the first with which no request is late."""
+    last = next((at for at, row in enumerate(rows) if not row["late_share"]), len(rows) - 1)
+    return rows[: last + 1]
 
 
 def day_row(day: Day) -> dict[str, str | float | None]:
@@ -497,9 +514,10 @@ def day_row(day: Day) -> dict[str, str | float | None]:
         "base_utilization": day.base_utilization,
         "base_signed_usd": day.signed,
         "starting_gpu_hours": day.starting_hours,
-        "late_requests": day.queue.late,
-        "late_share": day.queue.late / day.load.requests,
-        "most_waiting_requests": day.queue.longest,
+        "startup_time_s": day.startup_time,
+        "late_requests": day.scaled[0].late * day.load.requests,
+        "late_share": day.scaled[0].late,
+        "most_waiting_requests": day.scaled[0].longest,
     }
     return {
         "gpu": day.gpu,
@@ -578,21 +596,63 @@ def day_lines(day: Day) -> list[str]:
 
 
 def _start_line(day: Day) -> str:
-    """What starting takes, and what waits where nobody starts ahead of the load."""
+    """What starting takes, and what an autoscaler takes that asks when the load has risen."""
     if not day.startup_time:
         return "GPUs start in no time here: --startup-time counts it."
-    late = day.queue.late
     line = (
         f"Start-up {text.duration(day.startup_time)}: {text.significant(day.starting_hours)} "
         "GPU-hours a day are paid before they serve, started ahead of the load by the clock."
     )
-    if not late:
-        return f"{line} Started when the load has risen, no request is late either."
-    return (
-        f"{line} Started when the load has risen, {text.count(late)} requests a day are late "
-        f"({text.percent(late / day.load.requests)}), at most {text.count(day.queue.longest)} wait "
-        "at once."
+    plain, enough = day.scaled[0], day.with_spare
+    line += (
+        f" Started when the load has risen and kept for {text.duration(HOLD)} after it fell, "
+        f"{text.count(plain.gpu_hours)} GPU-hours: "
     )
+    if not plain.late:
+        return f"{line}no request is late either."
+    line += (
+        f"{text.percent(plain.late)} of the requests are late, at most "
+        f"{text.count(plain.longest)} wait at once; "
+    )
+    if enough is None:
+        return f"{line}no spare makes them less than {text.percent(LATE)}."
+    if enough is plain:
+        return f"{line}that needs no spare."
+    return (
+        f"{line}with {text.percent(enough.spare)} to spare {text.percent(enough.late)} are, at "
+        f"{text.count(enough.gpu_hours)} GPU-hours. The GPUs of the peak all day: "
+        f"{text.count(24 * day.peak.num_gpus)}."
+    )
+
+
+def scaled_rows(day: Day) -> list[dict[str, float | None]]:
+    """A row for each spare of an autoscaler: GPU-hours and USD of a day, and late requests."""
+    return [
+        {
+            "spare_share": one.spare,
+            "gpu_hours": one.gpu_hours,
+            "cost_usd": known_value(one.gpu_hours * HOUR * day.terms.hourly),
+            "late_share": one.late,
+            "most_waiting_requests": one.longest,
+        }
+        for one in day.scaled
+    ]
+
+
+def scaled_table(rows: Rows) -> Table:
+    """What an autoscaler takes by its spare, by `scaled_rows`."""
+
+    def shares(name: str) -> list[Cell]:
+        each = [number_of(row, name) for row in rows]
+        return [Cell(text=text.percent(one), number=100 * one) for one in each]
+
+    columns = [
+        Column("spare_share", shares("spare_share"), "spare"),
+        Column("gpu_hours", _counts(rows, "gpu_hours"), "GPU-hours"),
+        Column("late_share", shares("late_share"), "late"),
+        Column("most_waiting_requests", _counts(rows, "most_waiting_requests"), "wait at once"),
+    ]
+    return fitted(columns, lambda _: 0)
 
 
 def hour_columns(rows: Rows) -> list[Column]:
@@ -618,7 +678,10 @@ def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:
     """The rows of a size, of a day by hour, and what they say in words."""
     files.add(blocks(sizes.hours if sizes.load else sizes.table))
     days = [size.day for size in sizes.found if size.day is not None]
-    more = {"days": [*map(day_row, days)], "day": day_lines(days[0])} if days else {}
+    more: dict[str, object] = {}
+    if days:
+        more = {"days": [*map(day_row, days)], "day": day_lines(days[0])}
+        more |= {"scaled": scaled_rows(days[0])} if days[0].startup_time else {}
     files.finish(
         question_manifest(sizes.request, command),
         question=question_lines(sizes),

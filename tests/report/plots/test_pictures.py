@@ -18,7 +18,14 @@ from planner.show.theme import DARK, LIGHT, THEMES
 from planner.show.views.details import details_of
 from planner.show.views.front import front_points
 from planner.show.views.plots import picture as shown_pictures
-from planner.show.views.plots.curves import Curve, Curves, Matrix, size_curves, size_title
+from planner.show.views.plots.curves import (
+    Curve,
+    Curves,
+    Matrix,
+    size_curves,
+    size_picture,
+    size_title,
+)
 from planner.show.views.plots.parts import part_bars
 from planner.show.views.plots.picture import Picture, draw
 from planner.show.views.plots.predicted import compared_quantities
@@ -68,6 +75,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     for module in (
         "parts",
         "curves",
+        "day",
         "predicted",
         "timeline",
         "roofline",
@@ -236,6 +244,27 @@ def test_the_load_of_a_day_has_its_cost_over_the_peak(shown: Shown, tmp_path: Pa
     (axes,) = shown("cost", size_title(sizes), [curves]).axes
     assert axes.get_xlabel() == "GPUs at the peak"
     assert all(float(tick.get_text() or 0).is_integer() for tick in axes.get_xticklabels())
+
+
+def test_a_day_has_what_comes_what_is_served_and_the_gpus(shown: Shown, tmp_path: Path) -> None:
+    path = tmp_path / "day.csv"
+    path.write_text("time,request_rate\n00:00,5\n08:00,60\n18:00,20\n", encoding="utf-8")
+    sizes = planner.size(
+        workload="serve", model="llama-3.1-8b", engine="vllm", gpu="h100", load=path, price=2,
+        startup_time="10min", mode="aggregated",
+    )  # fmt: skip
+    figure = shown("day", *size_picture("day", sizes))
+    above, below = figure.axes
+    day = sizes.best.day
+    autoscaled, clock = below.lines[1], below.lines[0]
+    assert max(clock.get_ydata()) == max(autoscaled.get_ydata()) == day.peak.num_gpus
+    assert autoscaled.get_xdata()[-1] == clock.get_xdata()[-1] == 24
+    assert below.lines[2].get_ydata()[0] == day.peak.num_gpus
+    assert below.get_xlabel() == "time [h]"
+    asked, _ = day.followed(day.with_spare.spare)
+    assert [*asked.values] == [*autoscaled.get_ydata()[:-1]]
+    assert "requests that come" in _words(figure)
+    assert above.get_ylabel() == "requests/s"
 
 
 def _curves(number: int) -> Curves:

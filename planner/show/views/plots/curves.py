@@ -219,6 +219,14 @@ def size_title(sizes: Sizes) -> str:
     return "; ".join(question_lines(sizes))
 
 
+def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
+    """The title of a picture of sizes, and what it draws: the cheapest day, or costs."""
+    best = sizes.best
+    if name == "day" and best is not None and best.day is not None:
+        return size_title(sizes), best.day
+    return size_title(sizes), [size_curves(sizes)]
+
+
 def size_curves(sizes: Sizes) -> Curves:
     """A curve for each GPU and contract, the fleets that are best at something its points."""
     if sizes.load is not None:
