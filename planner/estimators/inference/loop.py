@@ -315,9 +315,10 @@ def _as_traced(
     # A prompt has the step that it meets, and the prompts behind it of a full step.
     most = met.queue.decode_step + work.half_full
     beyond = np.clip(met.queue.wait - queued, 0.0, most)
+    served_prompt = work.prompt * queue.filled / queue.load
     path = mean_wait(
         utilization=queue.filled,
-        service_time=work.prompt * queue.filled / queue.load,
+        service_time=served_prompt,
         variation=w.input_variation,
         bursts=paths.bursts_at(replicas, queue.filled),
     )
@@ -339,7 +340,7 @@ def _as_traced(
         replicas=replicas,
         waits=waits,
         queued=path,
-        prompt=costs.prompt_time,
+        prompt=served_prompt,
         steps=rate * work.steps,
         filled=queue.filled,
         stalls=queue.filled * more,
