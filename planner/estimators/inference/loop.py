@@ -130,7 +130,12 @@ class Traced:
     @cached_property
     def step(self) -> FloatArray:
         """Mean seconds of a step of an answer without the prompts in it."""
-        return self.mean(self.classes.phases.decode_step(self.classes.decoding))
+        return self.mean(self.steps_of_classes)
+
+    @property
+    def steps_of_classes(self) -> FloatArray:
+        """Seconds of a step without prompts in each class."""
+        return self.classes.phases.decode_step(self.classes.decoding)
 
     @property
     def placed_first(self) -> FloatArray:
