@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from planner.base.cells import Value, number
 from planner.cli import options
-from planner.cli.options import picture_of
-from planner.cli.request import make_request
+from planner.cli.options import make_request, picture_of
 from planner.workloads.given import DRIVERS
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from planner.base.records import record
 from planner.errors import PlannerError
 from planner.launch.imported import SPLITS, Imported, count_in
 from planner.launch.judge import full_row, judged
-from planner.launch.launchers.gpu_words import gpus_named
+from planner.launch.launchers.world import gpus_named
 from planner.launch.read import PROSE, read_launch
 from planner.launch.shape import model_named, model_within
 from planner.launch.understood import LENGTHS, number_of
@@ -188,11 +188,13 @@ class LaunchFile:
         most = count_in(found.values.get("max_model_len"))
         if not 1 < most < len(LENGTHS) * _USUAL_LENGTH:
             return found
-        known = {name: count_in({**found.values, **self.asked}.get(name)) for name in LENGTHS}
+        told = {**found.values, **self.asked}
+        known = {name: count_in(told.get(name)) for name in LENGTHS}
+        is_told = {name: told.get(name) is not None for name in LENGTHS}  # or 0: no answer
         shorter = {
-            name: min(most - other, _USUAL_LENGTH) if other else most // 2
-            for name, other in zip(LENGTHS, reversed(known.values()), strict=True)
-            if not known[name] and other < most
+            name: min(most - known[other], _USUAL_LENGTH) if is_told[other] else most // 2
+            for name, other in zip(LENGTHS, reversed(LENGTHS), strict=True)
+            if not is_told[name] and known[other] < most
         }
         why = f"no request is longer than {most:,} tokens"
         return replace(

@@ -10,7 +10,6 @@ from typing import TypeVar
 from planner.base.enums import PositionEmbedding
 from planner.base.records import record
 from planner.layers.attention import attention_block
-from planner.layers.feed_forward import feed_forward_block
 from planner.layers.operators import (
     AttentionCore,
     Experts,
@@ -32,6 +31,7 @@ from planner.layers.operators import (
 from planner.layers.residual import (
     altup_ends,
     corrected,
+    feed_forward_block,
     norm,
     norm_weights,
     one_of_streams,
@@ -169,6 +169,19 @@ class Layer:
                 key = (each.element, each.spread, each.remade_by, each.eager)
                 sums.setdefault(key, []).append(each)
         return tuple(map(_together, sums.values()))
+
+    @cached_property
+    def widest(self) -> int:
+        """Most numbers per token that it has at once between its matrices."""
+        inner = [op for op in self.of(Product) if op.holder is Holder.FEED_FORWARD]
+        widths = [op.columns.whole for op in inner if op.split is Split.COLUMNS]
+        if core := self.core:
+            widths.append((core.heads + 2 * core.key_value_heads) * core.qk_dim)
+        if scan := self.scan:
+            widths.append(scan.projected)
+        if experts := self.experts:
+            widths.append(2 * experts.width * experts.per_token)
+        return max(widths)
 
     @cached_property
     def num_matrices(self) -> tuple[int, int]:

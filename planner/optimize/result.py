@@ -11,21 +11,22 @@ import numpy as np
 
 from planner.base.cells import Value, number_in
 from planner.base.records import record
-from planner.optimize.collector import NearestMiss, in_order
-from planner.optimize.groups import (
+from planner.optimize.collector import (
     Group,
+    NearestMiss,
     Pieces,
     bad_case,
     best_choice,
     by_value,
     cell_of,
     first,
+    in_order,
     joint_front,
     nearest,
     why,
 )
+from planner.optimize.pareto import Choice
 from planner.optimize.problem import Problem
-from planner.optimize.recommendation import Choice
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
 from planner.question.terms import terms_about

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs.checked import After, Interval, MinLen, Strict, checked
+from planner.specs.images import LIMITS, Resizing
 from planner.specs.quantization import Checkpoint, quantization_word
 
 MOST_LAYERS = 10_000
@@ -292,7 +293,9 @@ class VisionTower:
     frames; ``spatial_merge_size`` squared of them become one token of the language model, which
     meets the ``projector_parameters``: all matrices, biases and norms between the two.
     ``image_size``: width and height of an image, or of a tile of one, where nobody says how many
-    tokens it has. ``published_parameters`` are those of the whole model.
+    tokens it has. ``resizing``: what becomes of an image before (`planner.specs.images.Resizing`),
+    in ``min_pixels`` to ``max_pixels``, a ``longest_edge`` or at most ``max_tiles``; None: unknown.
+    ``published_parameters`` are those of the whole model.
 
     References
     ----------
@@ -310,6 +313,11 @@ class VisionTower:
     patch_bias: bool = False
     num_position_embeddings: SizeOrZero = 0
     image_size: Size = 768
+    resizing: Resizing | None = None
+    min_pixels: SizeOrZero = 0
+    max_pixels: SizeOrZero = 0
+    longest_edge: SizeOrZero = 0
+    max_tiles: SizeOrZero = 0
     published_parameters: Annotated[float, Interval(gt=0, lt=1e18)] | None = None
     published_parameters_source: str = ""
 
@@ -325,6 +333,10 @@ class VisionTower:
     def tokens_per_image(self) -> int:
         """Tokens of the language model that an image of the usual size has."""
         return (self.image_size // (self.patch_size * self.spatial_merge_size)) ** 2
+
+    def tiles(self, tokens: float) -> float:
+        """Images that the tower sees apart of one with so many tokens: one, or its tiles."""
+        return max(tokens / self.tokens_per_image, 1.0) if self.max_tiles else 1.0
 
     @property
     def patch_width(self) -> int:
@@ -544,6 +556,9 @@ def _tower_faults(tower: VisionTower) -> Iterator[str]:
             yield f"layer_groups[{index}] of a vision tower has attention and a dense MLP"
         elif attention.kind is not AttentionKind.STANDARD or attention.causal:
             yield f"layer_groups[{index}]: attention of a vision tower is standard, causal = false"
+    name = LIMITS.get(tower.resizing) if tower.resizing else None
+    if name and not getattr(tower, name):
+        yield f'resizing = "{tower.resizing}" needs {name}'
     if tower.tokens_per_image < 1:
         yield f"image_size {tower.image_size} is smaller than what one token is made of"
 

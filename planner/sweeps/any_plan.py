@@ -179,7 +179,7 @@ def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedP
 def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None) -> PinnedPlan:
     """The plan that a sweep recommends in a scenario, by its column ``scenario``."""
     from planner.sweeps.parts import AGAIN
-    from planner.sweeps.results import Sweep
+    from planner.sweeps.store import Sweep
     from planner.workloads.plan import make_plan
 
     sweep = Sweep(folder)

@@ -22,18 +22,17 @@ from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
 from planner.launch import WRAPPERS
 from planner.show.html import environment, static, style
 from planner.show.page import PICTURES
-from planner.ui.answers import Answer, Made
-from planner.ui.fixes import fixes_of
 from planner.ui.form import choices, groups_of, sliders_of
 from planner.ui.guard import Guard, Limits, Refused
 from planner.ui.kept import Asked, Kept, Uploads
-from planner.ui.pool import Job, Pool
+from planner.ui.pool import Answer, Job, Made, Pool
 from planner.ui.question import (
     COMMANDS,
     SUMMARIES,
     WORKLOAD,
     Question,
     described_fields,
+    fixes_of,
     question_schema,
 )
 from planner.workloads.registry import workload_names

@@ -71,11 +71,10 @@ from planner.show.views.sizes import add_sizes, question_lines, reason_lines
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import data_folders
 from planner.sweeps.any_plan import pinned_in
-from planner.sweeps.pictures import draw_shown
 from planner.sweeps.read import make_sweep
-from planner.sweeps.results import Sweep
 from planner.sweeps.run import Stopped, run_sweep
-from planner.sweeps.show import Shown
+from planner.sweeps.show import Shown, draw_shown
+from planner.sweeps.store import Sweep
 from planner.sweeps.summary import summarize
 from planner.ui.guard import Limits, Refused
 from planner.ui.question import (

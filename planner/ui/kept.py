@@ -11,9 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from planner.errors import PlannerError, SearchSpaceError
-from planner.ui.answers import Answer
 from planner.ui.guard import Limits, Refused
-from planner.ui.pool import Job, Pool
+from planner.ui.pool import Answer, Job, Pool
 from planner.ui.question import FILE, Question
 
 Key: TypeAlias = tuple[str, str, bool, int]

@@ -20,7 +20,7 @@ from planner.decide.sizing.day import (
 )
 from planner.decide.sizing.fleet import Fleet
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.optimize.sureness import sure_factor
+from planner.optimize.problem import sure_factor
 from planner.workloads.given import make_request
 
 SERVICE = {

@@ -10,15 +10,15 @@ import pytest
 from planner.errors import SpecError
 from planner.estimators.ownership import assumed_figures, owned, used_figures
 from planner.specs.catalogue import Catalogue, names
-from planner.specs.ownership import (
+from planner.specs.paths import beside_specs
+from planner.specs.price import (
     COLUMNS,
     DIMENSIONS,
+    Price,
     can_be_owned,
     read_ownership,
     unknown_owned,
 )
-from planner.specs.paths import beside_specs
-from planner.specs.price import Price
 
 H100 = "h100-sxm-80gb"
 

@@ -14,12 +14,11 @@ import pytest
 
 from planner.errors import InfeasibleError, LaunchError, PlannerError, SearchSpaceError, SpecError
 from planner.optimize.exhaustive import StopSearch
-from planner.ui.answers import answer, file_of
-from planner.ui.fixes import fixes_of
 from planner.ui.form import FIRST, groups_of, sliders_of
 from planner.ui.guard import Limits, Refused
 from planner.ui.kept import Uploads
-from planner.ui.question import COMMANDS, Question
+from planner.ui.pool import answer, file_of
+from planner.ui.question import COMMANDS, Question, fixes_of
 
 SMALL = "model=llama-7b&num_gpus=8&space=small"
 ASKED = {

@@ -9,8 +9,7 @@ from sample_inference import DISAGGREGATED, row, run_of, runs_of
 
 import planner
 from planner.show.views.validation import write_predictions
-from planner.validation.compare import joined
-from planner.validation.kinds import INFERENCE_KIND, predict, ranges
+from planner.validation.compare import INFERENCE_KIND, joined, predict, ranges
 from planner.validation.runs import INFERENCE, SHIPPED_INFERENCE, Runs, read_runs
 
 

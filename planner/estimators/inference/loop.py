@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.serving import (
     Phases,
@@ -81,7 +81,8 @@ class Served:
 
     def request_latency(self, output_tokens: Numeric) -> FloatArray:
         """Seconds from arrival to the last token."""
-        return self.time_to_first_token + (output_tokens - 1) * self.token_of_all
+        later = np.maximum(output_tokens - 1, 0)
+        return self.time_to_first_token + later * self.token_of_all
 
     @property
     def token_of_all(self) -> FloatArray:
@@ -536,6 +537,8 @@ class _Loop:
         costs, work = self.costs, self.work
         alone = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
         taken = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
+        if (prefixes := self.setting.prefixes) is not None:
+            taken = np.maximum(taken, prefixes.cache_load_time)  # one after the other over a link
         return np.minimum(self.running / alone, 1 / np.maximum(taken, 1e-300))
 
     def held(self, rate: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from planner.base.enums import (
     CacheType,
 )
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.serving import (
     decode_batch,

@@ -1,7 +1,9 @@
-"""The vision tower in serving: its weights, and the seconds that it takes before a prompt.
+"""The vision tower in serving: its weights and working set, and its time before a prompt.
 
 Engines keep it in 16 bits and split its matrices over the tensor-parallel ranks of the first stage,
-as vLLM does unless ``--mm-encoder-tp-mode`` says data (vllm 0.33, ``config/multimodal.py``).
+as vLLM does unless ``--mm-encoder-tp-mode`` says data (vllm 0.33, ``config/multimodal.py``). Images
+whose tokens are found in the prefix cache are not seen again (``v1/core/sched/scheduler.py``,
+``_try_schedule_encoder_inputs``).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import (
     AttentionKernels,
 )
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Group, Machine
 from planner.estimators.parameters import tower_parameters
@@ -27,6 +29,10 @@ from planner.layers.model import Layer, patch_embedding, projector, tower_layer
 from planner.layers.operators import AttentionCore, BlockExchange, Elementwise, Product
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
 
+_STREAMS = (
+    4  # numbers of a patch as wide as a layer: what it reads, its norm, what it adds, the sum
+)
+
 
 def tower_weights(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
     """Bytes of the tower on one GPU of the first stage; 0 of a text model."""
@@ -37,12 +43,36 @@ def tower_weights(setting: ServingSetting, configurations: ServingConfigurations
     return np.asarray(held / configurations.tensor_parallel)
 
 
+def encoder_memory(
+    setting: ServingSetting, configurations: ServingConfigurations, tokens: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Bytes of what the tower has made, kept beside a step, and of its own working set.
+
+    Both of as many ``tokens`` as a step has, or of one image where that has more: so much is made
+    before a step at most, and kept until its request has read it (vllm 0.33,
+    ``v1/core/encoder_cache_manager.py``, ``compute_mm_encoder_budget``). Nothing without images.
+    """
+    tower, work = setting.model.vision_tower, setting.workload
+    if tower is None or not work.images_per_sample:
+        return np.zeros(()), np.zeros(())
+    made = np.maximum(tokens, work.tokens_per_image or tower.tokens_per_image)
+    t, h = configurations.tensor_parallel, tower.hidden_size
+    widest = max(tower_layer(tower, group).widest for group in tower.layer_groups)
+    working = made * tower.patches_per_token * (_STREAMS * h + widest / t)
+    working = working * setting.engine.memory.activation_copies
+    kept = made * setting.model.hidden_size
+    return np.asarray(SIXTEEN_BIT_BYTES * kept), np.asarray(SIXTEEN_BIT_BYTES * working)
+
+
 def images_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
     """Seconds in which the images of one prompt become tokens."""
     tower, work = setting.model.vision_tower, setting.workload
     if tower is None or not work.images_per_sample:
         return np.zeros(())
-    each, images = work.tokens_per_image or tower.tokens_per_image, work.images_per_sample
+    whole = work.tokens_per_image or tower.tokens_per_image
+    tiles = tower.tiles(whole)
+    each, images = round(whole / tiles), work.images_per_sample * tiles
+    images = images * (1 - work.prefix_cache_hit_rate)
     machine, t = replace(setting.machine, ledger=None), configurations.tensor_parallel
     patches = each * tower.patches_per_token
 

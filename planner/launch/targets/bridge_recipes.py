@@ -13,7 +13,7 @@ from functools import cache
 
 from planner.base.records import record
 from planner.documents.shell.text import Given, stated
-from planner.launch.launchers.gpu_words import gpu_called
+from planner.launch.launchers.world import gpu_called
 from planner.launch.option_table import shipped_rows
 
 SCRIPTS = ("run_script.py", "setup_experiment.py", "custom_setup_experiment.py")

@@ -14,6 +14,7 @@ from planner.optimize.result import SearchResult
 from planner.show.page import GAP, TOTAL, Block, Pairs, Title, grid, said
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
+from planner.specs.rollouts import RlWork
 from planner.workloads.images import tower_lines
 from planner.workloads.plan import Plan
 
@@ -75,7 +76,7 @@ def omitted_lines(plan: Plan) -> list[str]:
     work, tower = plan.problem.setting.workload, model.vision_tower
     if "model" in plan.problem.axes or not model.omitted_parts:
         return []
-    if tower is not None:
+    if tower is not None and not isinstance(work, RlWork):
         return tower_lines(model, work)
     size = model.omitted_parameters
     about = f" (about {text.large(size)} parameters)" if size else ""

@@ -35,8 +35,8 @@ from planner.base.software_enums import (
 from planner.base.training_names import optimizer_of
 from planner.confidence.classes import has_experts
 from planner.confidence.software import FrameworkRule
-from planner.configurations.option_rules import has_kernel
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
+from planner.configurations.training_rules import has_kernel
 from planner.estimators.parameters import count_parameters
 from planner.formulas.memory import NF4_BYTES
 from planner.question.terms import glossary, terms_about, terms_of

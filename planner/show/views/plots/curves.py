@@ -20,8 +20,7 @@ from planner.optimize.source import Candidates
 from planner.question.terms import glossary
 from planner.show.theme import axis_label, blended, readable_on, shades
 from planner.show.views.overview import question_title
-from planner.show.views.plots.canvas import Canvas, decades, drawing, log_where_wide
-from planner.show.views.plots.picture import Picture
+from planner.show.views.plots.picture import Canvas, Picture, decades, drawing, log_where_wide
 from planner.show.views.serving_details import LATENCIES, latency_distribution
 from planner.show.views.sizes import best_lines, question_lines
 from planner.show.views.told import label

@@ -11,8 +11,7 @@ from planner.optimize.result import SearchResult
 from planner.show.theme import axis_label
 from planner.show.views.front import FrontPoints, Points, front_points
 from planner.show.views.overview import question_title
-from planner.show.views.plots.canvas import Canvas, drawing, log_where_wide
-from planner.show.views.plots.picture import Picture
+from planner.show.views.plots.picture import Canvas, Picture, drawing, log_where_wide
 from planner.workloads.plan import Plan
 
 if TYPE_CHECKING:
