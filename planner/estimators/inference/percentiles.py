@@ -128,13 +128,13 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
     later = np.maximum(w.output_tokens - 1, 0.0)
     if served.traced is not None:
         traced, steps = served.traced, served.traced.steps_of_classes
-        each = []
+        found: list[FloatArray] = []
         for one in POINTS:
             # Those who wait for long come in minutes of long steps.
             token = served.token_of_all * weighted_quantile(steps, CLASSES, one) / traced.step
             answers = np.multiply.outer(traced.paths.lengths, later * token)
-            each.append(time_to_first_token_percentile(estimate, one) + answers)
-        each = np.stack(np.broadcast_arrays(*each))
+            found.append(time_to_first_token_percentile(estimate, one) + answers)
+        each = np.stack(np.broadcast_arrays(*found))
         weights = np.multiply.outer(POINT_WEIGHTS, POINT_WEIGHTS).ravel()
         return weighted_quantile(each.reshape(weights.size, *each.shape[2:]), weights, share)
     answer = later * served.time_per_output_token
