@@ -295,7 +295,11 @@ def _as_traced(
     fullest = work.per_step * work.prompt if mixes else np.inf
     requests, prompts, answers = paths.windows
     number = paths.requests / requests.size / replicas
-    prompt = work.prompt if mixes else loop.prompt(rate)
+    prompt = left = work.prompt
+    if not mixes:
+        # Of full places as many prompts come together as answers end in a step.
+        together = mean_if_any(work.places / np.maximum(work.steps, 1.0))
+        prompt, left = loop.prompt(rate), costs.prompt(np.minimum(together, costs.most))
     more = prompt / work.prompt
     running, waits = filled_by_drift(
         prompts=prompts,
@@ -307,7 +311,7 @@ def _as_traced(
         steps=work.steps,
         places=work.places,
         prompt=prompt,
-        queued=work.prompt,
+        queued=left,
         fullest=fullest,
     )
     rates = np.minimum(np.multiply.outer(paths.rates, rate), queue.place_rate)
