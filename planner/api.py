@@ -20,7 +20,7 @@ from planner.decide.sizing.day import read_load
 from planner.decide.sizing.envelope import read_budget
 from planner.decide.sizing.services import read_services, read_stock, share
 from planner.decide.sizing.size import contracts_given, size_all
-from planner.errors import SearchSpaceError
+from planner.errors import InfeasibleError, SearchSpaceError
 from planner.launch.assumed import LaunchFile
 from planner.launch.write import Launch, launch_of, save_launch, with_profiles
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
@@ -164,7 +164,10 @@ def predictor(*, base: Request | None = None, **request: object) -> Predictor:
     """
     if base is None:
         request.setdefault("workload", "serve")
-    return Predictor.of(estimate(base=base, burst=None, **request))
+    found = estimate(base=base, burst=None, **request)
+    if found.rejected_by:
+        raise InfeasibleError(f"The configuration is rejected by {found.rejected_by}.")
+    return Predictor.of(found.candidates)
 
 
 def size(

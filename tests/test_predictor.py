@@ -126,6 +126,28 @@ def test_vidur_gets_the_step_by_stage() -> None:
     assert times[0].model_time == times[0].total_time > 0
 
 
+def test_prompts_that_are_embedded_have_a_time_and_no_profile(tmp_path: Path) -> None:
+    one = planner.predictor(model="bge-m3", gpu="h100", num_gpus=1, engine="vllm", output_tokens=0)
+    assert one.cache_tokens == np.inf
+    assert 0 < one.predict([(0, 512)]) < one.predict([(0, 512)] * 16)
+    with pytest.raises(SearchSpaceError, match="above 0"):
+        one.save_mocker_profile(tmp_path / "profile.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_line_writes_the_profile_of_its_plan(
+    predictor, request, tmp_path: Path
+) -> None:
+    path = tmp_path / "profile.npz"
+    options = "--workload serve --model llama-3.1-8b --gpu h100 --gpus 2 --engine vllm --quiet "
+    options += "--input-tokens 1024 --output-tokens 257 --set tp=2 --set concurrency=32"
+    command = request.getfixturevalue("planner")
+    assert not command("estimate", *options.split(), "--mocker-profile", path).exit_code
+    predictor.save_mocker_profile(tmp_path / "other.npz")
+    with np.load(path) as mine, np.load(tmp_path / "other.npz") as other:
+        assert all(np.array_equal(mine[name], other[name]) for name in other)
+
+
 def test_the_mocker_interpolates_to_the_predictor(predictor, tmp_path: Path) -> None:
     predictor.save_mocker_profile(tmp_path / "profile.npz")
     with np.load(tmp_path / "profile.npz") as profile:

@@ -19,6 +19,7 @@ from planner.cli.options import draw_plan, make_request, picture_of
         "dark",
         "picture_width",
         "timeline",
+        "mocker_profile",
         "compare_api",
         "write",
         "full",
@@ -44,7 +45,7 @@ def estimate(given: options.Given) -> None:
 
         return estimate_imported(given, request)
     json, quiet = given["json"], given["quiet"]
-    check_outputs(None, json)
+    check_outputs(None, json, given["mocker_profile"])
     picture = picture_of("estimate", given)
     plan = one_configuration(request, given["burst"])
     found = evaluated(plan, given["burst"])

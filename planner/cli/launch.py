@@ -46,7 +46,7 @@ def launch(given: options.Given) -> None:
 
         request = recommended_of(with_profiles(request, given["target"])).request()
     elif given.get("imported") is not None:
-        from planner.launch.judge import as_started
+        from planner.launch.assumed import as_started
         from planner.launch.write import translated
 
         file_request, _ = as_started(request)
@@ -60,7 +60,7 @@ def launch(given: options.Given) -> None:
 def _compare(own: Request, other: Request) -> None:
     """Say how fast a user's launch file is, and the same plan in the other tool."""
     from planner.errors import InfeasibleError
-    from planner.launch.judge import full_row, judged
+    from planner.launch.assumed import full_row, judged
     from planner.show.page import said
     from planner.show.terminal import make_console, write
     from planner.show.views.imported import translation_text
@@ -138,7 +138,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     """Say what the file means, how it runs, and what to change in it."""
     from planner.base.files import check_outputs
     from planner.errors import InfeasibleError, LaunchError
-    from planner.launch.judge import changes_of, full_row, judged
+    from planner.launch.assumed import changes_of, full_row, judged
     from planner.show.terminal import make_console, write
     from planner.show.views.infeasible import headline, infeasible_message
     from planner.show.views.load import refuse_overload
@@ -147,7 +147,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     from planner.workloads.plan import result_of
 
     imported: Imported = given["imported"]
-    check_outputs(None, given["json"])
+    check_outputs(None, given["json"], given.get("mocker_profile"))
     picture = picture_of("estimate", given)
     plan, found, notes = judged(request, given["burst"])
     row = full_row(found)
@@ -224,7 +224,7 @@ def _reads_as(given: options.Given, made: Rewritten, change: Change) -> bool:
     """Whether the changed file starts the configuration of the change."""
     from planner.cli.options import make_request
     from planner.errors import PlannerError
-    from planner.launch.judge import full_row, judged
+    from planner.launch.assumed import full_row, judged
     from planner.question.terms import terms_of
 
     imported: Imported = given["imported"]

@@ -207,7 +207,7 @@ def draw_plan(given: Given, picture: Picture | None, plan: Plan, candidates: Can
     Raises
     ------
     OutputError, SearchSpaceError
-        A file cannot be written, or the workload has no timeline.
+        A file cannot be written, or the workload has no timeline, or no batches of an engine.
     """
     if picture is not None:
         from planner.show.views.plots.picture import draw
@@ -218,6 +218,11 @@ def draw_plan(given: Given, picture: Picture | None, plan: Plan, candidates: Can
         from planner.show.views.plots.timeline import write_timeline
 
         write_timeline(path, plan, candidates, dark=given["dark"], width=given["picture_width"])
+    profile: Path | None = given.get("mocker_profile")
+    if profile is not None:
+        from planner.decide.predictor import Predictor
+
+        Predictor.of(candidates).save_mocker_profile(profile)
 
 
 def found_in(given: Given) -> tuple[Path, Request] | None:
@@ -343,7 +348,7 @@ def as_started(given: Given, request: Request) -> Request:
     that changes on stderr. Others stay as they are."""
     if given.get("imported") is None:
         return request
-    from planner.launch.judge import as_started as started_by_engine
+    from planner.launch.assumed import as_started as started_by_engine
     from planner.show.page import said
     from planner.show.terminal import make_console, write
 

@@ -109,7 +109,7 @@ def search(given: options.Given) -> None:
 def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: bool) -> None:
     """The plan that the search started from, beside what it found."""
     from planner.errors import PlannerError
-    from planner.launch.judge import full_row, judged
+    from planner.launch.assumed import full_row, judged
     from planner.show.page import GAP, said
     from planner.show.terminal import make_console, write
     from planner.show.views.search import own_line

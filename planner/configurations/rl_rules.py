@@ -62,7 +62,8 @@ def _staleness(c: RlConfigurations, _: RlContext) -> BoolArray:
 
 def _partial(c: RlConfigurations, context: RlContext) -> BoolArray:
     flows = c.colocated | (c.placement == Placement.ASYNC)
-    return np.asarray(c.partial_rollout & ~(flows & context.rollouts.partial))
+    possible = flows & context.rollouts.partial & (c.staleness > 0)
+    return np.asarray(c.partial_rollout & ~possible)
 
 
 OWN_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
@@ -73,7 +74,7 @@ OWN_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
         ("staleness", "older weights need placement async (one_step_off for 1), or partial "
          "rollouts", _staleness),
         ("partial_rollout", "answers go on with new weights where trainer and engine are "
-         "colocated or async, in frameworks that can do so", _partial),
+         "colocated or async and staleness is 1 or more, in frameworks that can do so", _partial),
         ("rollout_split", "rollout_tensor_parallel must divide the GPUs that generate",
          _rollout_split),
         ("step_batch", "global_batch_size must divide the answers of a step, prompts x samples",

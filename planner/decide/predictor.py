@@ -12,13 +12,13 @@ from planner.base.arrays import FloatArray, first
 from planner.base.files import check_path, written_bytes
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
-from planner.errors import InfeasibleError, SearchSpaceError
+from planner.errors import SearchSpaceError
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.memory import longest_request, sequence_bytes
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
+from planner.optimize.source import Candidates
 from planner.question.inputs import whole
-from planner.workloads.base import Evaluation
 from planner.workloads.replicas import Replicas
 
 Batched: TypeAlias = Sequence[tuple[int, int]]
@@ -42,25 +42,24 @@ class Predictor:
     cache_tokens: float
 
     @classmethod
-    def of(cls, found: Evaluation) -> Predictor:
-        """The predictor of one configuration.
+    def of(cls, candidates: Candidates) -> Predictor:
+        """The predictor of the first of some candidates.
 
         Raises
         ------
-        InfeasibleError, SearchSpaceError
-            It cannot be, or its replicas do not do all of a request.
+        SearchSpaceError
+            Its replicas do not do all of a request.
         """
-        candidates = found.candidates
         if not isinstance(candidates, Replicas):
             raise SearchSpaceError(
-                'A predictor is of replicas that serve: give workload="serve", mode="aggregated".'
+                "Times of batches are those of replicas that do prefill and decode: serve "
+                "(workload serve), with mode aggregated."
             )
-        if found.rejected_by:
-            raise InfeasibleError(f"The configuration is rejected by {found.rejected_by}.")
         setting, c = candidates.setting, candidates.held
         longest = longest_request(setting)
-        room = candidates.estimate.memory.room.size / sequence_bytes(setting, c, longest)
-        ranks = c.attention_data_parallel
+        size, ranks = candidates.estimate.memory.room.size, c.attention_data_parallel
+        held = np.asarray(sequence_bytes(setting, c, longest))
+        room = size / held if held.any() else np.full(1, np.inf)  # encoders keep no cache
         return cls(
             setting=setting,
             configurations=c.rows(np.zeros(1, np.intp)),
@@ -126,8 +125,8 @@ class Predictor:
 
         Raises
         ------
-        OutputError
-            The file cannot be written.
+        OutputError, SearchSpaceError
+            The file cannot be written; or prompts are embedded, so that nothing decodes.
 
         References
         ----------
@@ -135,6 +134,8 @@ class Predictor:
            ``PerfModel::from_npz``.
         """
         check_path(Path(path))
+        if self.setting.workload.embeds:
+            raise SearchSpaceError("Dynamo's mocker decodes: give --output-tokens above 0.")
         longest = longest_request(self.setting)
         most = float(first(self.configurations.replica_step_tokens))
         new, context = _spaced(_SHORTEST, most), _spaced(_SHORTEST, longest)

@@ -27,7 +27,7 @@ from planner.launch.benchmark import (
     said_alone,
     served_of,
 )
-from planner.launch.charts import applied, chart_around, in_chart, installed, values_in
+from planner.launch.charts import applied, chart_around, configs_of, in_chart, installed, values_in
 from planner.launch.imported import Imported, distinct, imported, joined, pair
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
@@ -50,7 +50,6 @@ from planner.launch.programs import (
     with_function,
     world_of_program,
 )
-from planner.launch.ray_serve import configs_of
 from planner.launch.target import Target
 from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of, with_models

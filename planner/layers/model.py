@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from planner.base.enums import PositionEmbedding
 from planner.base.records import record
@@ -39,7 +39,7 @@ from planner.layers.residual import (
     per_layer_embedding,
     sources,
 )
-from planner.specs.model import LayerGroup, ModelSpec, VisionTower
+from planner.specs.model import AudioTower, LayerGroup, ModelSpec, VisionTower
 
 
 def embedding(model: ModelSpec) -> Iterator[Op]:
@@ -250,16 +250,18 @@ def _end(operators: Iterator[Op]) -> Layer:
 
 
 _MODULE = "vision"
+Tower: TypeAlias = VisionTower | AudioTower
+"""What makes tokens of what is no text."""
 
 
 @lru_cache(maxsize=256)
-def tower_layer(tower: VisionTower, group: LayerGroup) -> Layer:
+def tower_layer(tower: Tower, group: LayerGroup) -> Layer:
     """One layer of a group of the tower."""
     return _named(describe(tower.hidden_size, group).operators)
 
 
 @lru_cache(maxsize=256)
-def patch_embedding(tower: VisionTower) -> Layer:
+def patch_embedding(tower: Tower) -> Layer:
     """The product that makes a vector of each patch [1]_."""
     return _named(
         (
@@ -278,7 +280,7 @@ def patch_embedding(tower: VisionTower) -> Layer:
 
 
 @lru_cache(maxsize=256)
-def projector(tower: VisionTower) -> Layer:
+def projector(tower: Tower) -> Layer:
     """What a token meets between tower and language model, as one product as large [2]_."""
     depth = tower.patches_per_token * tower.hidden_size
     return _named(

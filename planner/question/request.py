@@ -129,6 +129,7 @@ class Request:
     prefill_gpu: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    audio_seconds: float = 0.0
     request_rate: float | None = None
     input_variation: float = 0.0
     output_variation: float = 0.0

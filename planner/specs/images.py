@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from planner.base.enums import AttentionKind
 from planner.base.records import record
 
 if TYPE_CHECKING:
-    from planner.specs.model import VisionTower
+    from planner.specs.model import AudioTower, VisionTower
 
 
 class Resizing(StrEnum):
@@ -80,9 +81,36 @@ def seen(tower: VisionTower, width: int, height: int) -> Seen | None:
         ratio = max(max(width, height) / tower.longest_edge, 1.0)
         across, down = (max(math.ceil(one // ratio / side), 1) for one in (width, height))
         return Seen(tiles=1, tokens_per_tile=across * down, breaks=down)
-    tiles_of = _canvas_tiles if kind is Resizing.CANVAS else _ratio_tiles
-    tiles = tiles_of(width, height, side=tower.image_size, most=tower.max_tiles)
+    count = _canvas_tiles if kind is Resizing.CANVAS else _ratio_tiles
+    tiles = count(width, height, side=tower.image_size, most=tower.max_tiles)
     return Seen(tiles=tiles + (tiles > 1), tokens_per_tile=own)
+
+
+def audio_tokens(tower: AudioTower, seconds: float) -> int:
+    """Tokens of so many seconds of sound."""
+    return max(round(seconds * tower.frames_per_second) // tower.frames_per_token, 1)
+
+
+def tiles_of(tower: VisionTower, tokens: float) -> float:
+    """Images that a tower sees apart of one with so many tokens: one, or its tiles."""
+    return max(tokens / tower.tokens_per_image, 1.0) if tower.max_tiles else 1.0
+
+
+def tower_faults(tower: VisionTower) -> Iterator[str]:
+    """Faults of one vision tower."""
+    if not tower.layer_groups:
+        yield "layer_groups is empty"
+    for index, group in enumerate(tower.layer_groups):
+        attention = group.attention
+        if attention is None or group.feed_forward is None or group.num_experts:
+            yield f"layer_groups[{index}] of a vision tower has attention and a dense MLP"
+        elif attention.kind is not AttentionKind.STANDARD or attention.causal:
+            yield f"layer_groups[{index}]: attention of a vision tower is standard, causal = false"
+    name = LIMITS.get(tower.resizing) if tower.resizing else None
+    if name and not getattr(tower, name):
+        yield f'resizing = "{tower.resizing}" needs {name}'
+    if tower.tokens_per_image < 1:
+        yield f"image_size {tower.image_size} is smaller than what one token is made of"
 
 
 def _scaled(width: int, height: int, *, side: int, least: int, most: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs.checked import After, Interval, MinLen, Strict, checked
-from planner.specs.images import LIMITS, Resizing
+from planner.specs.images import Resizing, tower_faults
 from planner.specs.quantization import Checkpoint, quantization_word
 
 MOST_LAYERS = 10_000
@@ -322,7 +322,7 @@ class VisionTower:
     published_parameters_source: str = ""
 
     def __post_init__(self) -> None:
-        _refuse(_tower_faults(self))
+        _refuse(tower_faults(self))
 
     @property
     def patches_per_token(self) -> int:
@@ -334,14 +334,42 @@ class VisionTower:
         """Tokens of the language model that an image of the usual size has."""
         return (self.image_size // (self.patch_size * self.spatial_merge_size)) ** 2
 
-    def tiles(self, tokens: float) -> float:
-        """Images that the tower sees apart of one with so many tokens: one, or its tiles."""
-        return max(tokens / self.tokens_per_image, 1.0) if self.max_tiles else 1.0
-
     @property
     def patch_width(self) -> int:
         """Numbers of a patch."""
         return 3 * self.temporal_patch_size * self.patch_size**2
+
+
+@checked
+class AudioTower:
+    """What makes tokens of sound: a transformer over frames, and a projector.
+
+    Layers see ``frames_per_second``, which the ``stem_parameters`` of convolutions make of mel
+    bands, in parts of ``window`` seconds, to which sound is filled up where it ``pads``;
+    ``frames_per_token`` become a token.
+    """
+
+    hidden_size: Size
+    layer_groups: tuple[LayerGroup, ...]
+    stem_parameters: Size
+    projector_parameters: SizeOrZero
+    frames_per_second: Size
+    frames_per_token: Size
+    window: Size
+    source: Annotated[str, MinLen(1)]
+    pads: bool = False
+    patch_bias = False
+    num_position_embeddings = 0
+
+    @property
+    def patch_width(self) -> int:
+        """Numbers that a frame is made of, by the weights of what makes it."""
+        return round(self.stem_parameters / self.hidden_size)
+
+    @property
+    def patches_per_token(self) -> int:
+        """The same as ``frames_per_token``."""
+        return self.frames_per_token
 
 
 @checked
@@ -350,7 +378,7 @@ class ModelSpec:
 
     ``omitted_parts``, ``omitted_parameters``: what else the published model has, such as a vision
     tower, and about how large it is; predictions leave it out and say so, but for the
-    ``vision_tower`` that is described.
+    ``vision_tower`` and the ``audio_tower`` that are described.
 
     ``quantization``, ``expert_quantization``: types of the published weights where they are
     not 16 bit; serving starts from them, training ignores them. ``checkpoints``: what published
@@ -387,6 +415,7 @@ class ModelSpec:
     omitted_parts: tuple[str, ...] = field(default=(), repr=False)
     omitted_parameters: float | None = field(default=None, repr=False)
     vision_tower: VisionTower | None = field(default=None, repr=False)
+    audio_tower: AudioTower | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         _refuse(_model_faults(self))
@@ -544,23 +573,6 @@ def _linear_faults(attention: AttentionSpec) -> Iterator[str]:
 
 def _set(attention: AttentionSpec, names: Iterable[str]) -> list[str]:
     return [name for name in names if getattr(attention, name)]
-
-
-def _tower_faults(tower: VisionTower) -> Iterator[str]:
-    """Faults of one vision tower."""
-    if not tower.layer_groups:
-        yield "layer_groups is empty"
-    for index, group in enumerate(tower.layer_groups):
-        attention = group.attention
-        if attention is None or group.feed_forward is None or group.num_experts:
-            yield f"layer_groups[{index}] of a vision tower has attention and a dense MLP"
-        elif attention.kind is not AttentionKind.STANDARD or attention.causal:
-            yield f"layer_groups[{index}]: attention of a vision tower is standard, causal = false"
-    name = LIMITS.get(tower.resizing) if tower.resizing else None
-    if name and not getattr(tower, name):
-        yield f'resizing = "{tower.resizing}" needs {name}'
-    if tower.tokens_per_image < 1:
-        yield f"image_size {tower.image_size} is smaller than what one token is made of"
 
 
 def _layer_faults(layer: LayerGroup) -> Iterator[str]:

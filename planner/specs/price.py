@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.arrays import FloatArray
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import DAY, HOUR, YEAR, to_si
@@ -56,7 +57,7 @@ DIMENSIONS = {
 }
 """The quantities and what they are; the building's PUE is that of `planner.specs.power`."""
 
-_TABLE = (
+_OWNERSHIP_TABLE = (
     Column("quantity", one_of(DIMENSIONS), needed=True),
     Column("gpu"),
     Column("value", number, needed=True),
@@ -131,7 +132,7 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], Figure]:
     SpecError
         With one line per fault: file, line, what is wrong.
     """
-    found = records(path, _TABLE, _figure, once=("quantity", "gpu"))
+    found = records(path, _OWNERSHIP_TABLE, _figure, once=("quantity", "gpu"))
     prices = [(key, figure) for key, figure in found if key[0] in PRICES]
     ages = are_old([figure.date for _, figure in prices])
     dated_prices = zip(prices, ages, strict=True)
@@ -327,7 +328,7 @@ def typical(offers: Sequence[Price]) -> Price:
     sources = {offer.source for offer in counted}
     regions = {offer.region for offer in counted}
     value = median(sellers.values())
-    ends = np.quantile([*sellers.values()], _NINE_OF_TEN) / value if value else (1.0, 1.0)
+    ends = _nine_of_ten([*sellers.values()]) / value if value else (1.0, 1.0)
     return replace(
         first,
         value=value,
@@ -342,6 +343,12 @@ def typical(offers: Sequence[Price]) -> Price:
         step=min(offer.step for offer in counted),
         spread=(float(ends[0]), float(ends[1])),
     )
+
+
+def _nine_of_ten(values: Sequence[float]) -> FloatArray:
+    """Their 5th and 95th percentile, as `numpy.quantile` has them, which loads masked arrays."""
+    places = np.multiply(_NINE_OF_TEN, len(values) - 1)
+    return np.asarray(np.interp(places, np.arange(len(values)), np.sort(values)))
 
 
 def recent(offers: Sequence[Price]) -> list[Price]:

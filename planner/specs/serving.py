@@ -197,7 +197,8 @@ class ServingWorkload:
     tokens of the longest request that the engine takes, for which its cache must have room before
     it starts; where not given it is told a length that finds room. ``images_per_sample``: of each
     prompt, part of whose tokens are their ``tokens_per_image``; 0: as many as is usual.
-    ``embedding_bits``: of a weight of embedding and logits; as the engine has them where not given.
+    ``audio_seconds``: sound of each prompt, whose tokens are part of it, too. ``embedding_bits``:
+    of a weight of embedding and logits; as the engine has them where not given.
     ``reuse``: what prompts have in common with earlier ones, by which each configuration finds a
     share of its own, also in ``host_cache`` and ``disk_cache`` bytes beside each GPU.
     """
@@ -230,11 +231,13 @@ class ServingWorkload:
     embedding_bits: Annotated[int, Interval(ge=4, le=32)] | None = None
     images_per_sample: Annotated[float, Interval(ge=0, le=1_000_000)] = 0.0
     tokens_per_image: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
+    audio_seconds: Annotated[float, Interval(ge=0, le=10**7)] = 0.0
 
     @property
     def embeds(self) -> bool:
         """Whether prompts are embedded or scored, and nothing is generated."""
-        return self.output_tokens == 0
+        # Measured runs are predicted together, with an array of lengths.
+        return bool(np.all(np.asarray(self.output_tokens) == 0))
 
     @property
     def drafted_in_a_row(self) -> int:

@@ -18,13 +18,12 @@ from planner.decide.improve import recommended_change
 from planner.decide.sizing.size import contracts_given, size_all, tasks_of
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS
-from planner.launch.assumed import LaunchFile
+from planner.launch.assumed import LaunchFile, as_started, changes_of, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
-from planner.launch.judge import as_started, changes_of, full_row, judged
 from planner.launch.targets import target_of
 from planner.launch.write import launch_of, translated, with_profiles
-from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
 from planner.pages.comparison import bounds_section, comparison_page
@@ -218,7 +217,10 @@ def found_by(asked: Asked) -> Found:
     PlannerError
         It is unknown, impossible, infeasible, or beyond a limit.
     """
-    found = _COMMANDS[asked.question.command](asked)
+    try:
+        found = _COMMANDS[asked.question.command](asked)
+    except StopSearch as late:  # before anything was found
+        raise Refused(_late(asked.limits), 504) from late
     return found if found.page.headline else replace(found, page=_headed(found.page))
 
 

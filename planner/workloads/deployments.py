@@ -26,7 +26,7 @@ from planner.estimators.inference.memory import (
 )
 from planner.estimators.inference.serving import cached_tokens
 from planner.estimators.inference.setting import Prefixes, ServingSetting
-from planner.estimators.inference.tower import images_time
+from planner.estimators.inference.tower import encoded, encoder_time
 from planner.estimators.inference.waits import Offered
 from planner.estimators.power import PowerDraw
 from planner.formulas.money import cost_per_million
@@ -452,10 +452,11 @@ def parameter_columns(c: ServingConfigurations, names: Iterable[str]) -> Columns
 def image_columns(
     setting: ServingSetting, c: ServingConfigurations, rate: FloatArray, shape: tuple[int, ...]
 ) -> Columns:
-    """What images of prompts take where each worker gets so many requests [1/s]; none without."""
-    if not setting.workload.images_per_sample:
+    """What images and sound of prompts take where each worker gets so many requests [1/s]; none
+    without."""
+    if not encoded(setting):
         return {}
-    time = images_time(setting, c)
+    time = encoder_time(setting, c)
     share = np.minimum(rate * time / c.pipeline_parallel, 1.0)
     return {"encoder_time_s": floats(time, shape), "encoder_share": floats(share, shape)}
 

@@ -12,7 +12,7 @@ from planner.errors import SpecError
 from planner.estimators.parameters import tower_parameters
 from planner.question.request import Request
 from planner.question.terms import terms_about
-from planner.specs.images import seen
+from planner.specs.images import audio_tokens, seen
 from planner.specs.model import ModelSpec, VisionTower
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.assumed import Notes
@@ -114,6 +114,8 @@ def image_answers(model: ModelSpec, work: _Work) -> dict[str, Value]:
         found = {name: getattr(work, name) for name in ("images_per_sample", "tokens_per_image")}
     if isinstance(work, TrainingWorkload) and work.freeze_vision_tower is not None:
         found["freeze_vision_tower"] = work.freeze_vision_tower
+    if not isinstance(work, TrainingWorkload) and work.audio_seconds:
+        found["audio_seconds"] = work.audio_seconds
     return found
 
 
@@ -131,10 +133,14 @@ def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:
 
 
 def served_image_words(model: ModelSpec, work: ServingWorkload) -> list[str]:
-    """The images of a prompt; nothing where it has none."""
-    if model.vision_tower is None or not work.images_per_sample:
-        return []
-    return [f"{_images(work)} of the tokens in"]
+    """The images and the sound of a prompt; nothing where it has none."""
+    words = []
+    if model.vision_tower is not None and work.images_per_sample:
+        words.append(f"{_images(work)} of the tokens in")
+    if model.audio_tower is not None and work.audio_seconds:
+        tokens = audio_tokens(model.audio_tower, work.audio_seconds)
+        words.append(f"{work.audio_seconds:g} s of sound, {tokens:,} of the tokens in")
+    return words
 
 
 def tower_lines(model: ModelSpec, work: _Work) -> list[str]:

@@ -33,6 +33,7 @@ from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.checked import unchecked
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
+from planner.specs.images import audio_tokens
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint, compute_precision
@@ -315,6 +316,31 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
     )
 
 
+def _put_sound(request: Request, model: ModelSpec, lengths: dict[str, Any], notes: Notes) -> None:
+    """The tokens of the sound of a prompt beside its text, where nobody gave their number.
+
+    Raises
+    ------
+    SpecError
+        The model hears nothing, or the sound is longer than the prompt.
+    """
+    if model.audio_tower is None:
+        raise SpecError(
+            f"{model.name} has no audio tower that is described: --audio-seconds needs a model "
+            "whose file has an audio_tower."
+        )
+    tokens = audio_tokens(model.audio_tower, request.audio_seconds)
+    told = f"{request.audio_seconds:g} s of sound are {tokens:,} tokens"
+    if request.input_tokens is None:
+        lengths["input_tokens"] += tokens
+        text = f"{_TOKENS:,} of text (default); {told}"
+        notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
+    elif tokens > request.input_tokens:
+        raise SpecError(
+            f"{told} of the {request.input_tokens:,} of a prompt: give a longer one, or less sound."
+        )
+
+
 def _check_prompts_alone(request: Request) -> None:
     """Refuse what only answers have."""
     if request.workload != "serve":
@@ -345,6 +371,8 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
         lengths["input_tokens"] += image_tokens(images)
         text = f"{_TOKENS:,} of text (default), and those of the images"
         notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
+    if request.audio_seconds:
+        _put_sound(request, model, lengths, notes)
     fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
     asked = [name for name in terms_of("serve", "question") if name in fields_of]
     values = {name: getattr(request, name) for name in asked}

@@ -50,13 +50,6 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
-from planner.workloads.adapters import (
-    adapter_answers,
-    adapter_words,
-    expert_words,
-    sample_answers,
-    with_expert_adapters,
-)
 from planner.workloads.base import (
     ALL_MODULES,
     Scene,
@@ -72,11 +65,16 @@ from planner.workloads.open_facts import open_training
 from planner.workloads.place import share_of_peak
 from planner.workloads.training_question import (
     SINGLE,
+    adapter_answers,
+    adapter_words,
     ask_training,
+    expert_words,
     has_precision,
     objective_answers,
     objective_words,
     published_precision,
+    sample_answers,
+    with_expert_adapters,
 )
 from planner.workloads.training_runs import TrainingRuns, TrainingSource
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from planner.configurations.rl import RlConfigurations
 from planner.estimators.machine import Machine
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.rl.step import MEMORY_PHASES, evaluate_rl
+from planner.estimators.rl.timeline import rl_timeline
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
 from planner.specs.rollouts import RlWork, transfers
@@ -139,3 +141,25 @@ def test_the_balanced_split_balances():
     trains = np.round(step.balanced_train_gpus / 2) * 2
     other = step_of(num_gpus=[64.0], placement=Placement.ONE_STEP_OFF, train_gpus=trains)
     assert other.imbalance < step.imbalance
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"partial_rollout": True, "staleness": 1},
+        {"placement": Placement.SEPARATE, "train_gpus": 8},
+        {"placement": Placement.ASYNC, "train_gpus": 8, "staleness": 1},
+    ],
+)
+def test_lanes_of_a_step_are_full(values):
+    step = step_of(**values)
+    line = rl_timeline(step)
+    for lane in (0, 1):
+        spans = [*line.of_lane(lane)]
+        assert sum(line.seconds(lane).values()) == pytest.approx(float(step.total[0]))
+        for before, after in pairwise(spans):
+            assert after.start == pytest.approx(before.end)
+    idle = line.seconds(0).get("idle", 0.0) / line.makespan
+    if not step.configurations.colocated:
+        assert idle == pytest.approx(float(step.trainer_idle[0]), abs=0.01)

@@ -12,7 +12,6 @@ from planner.estimators.ownership import assumed_figures, owned, used_figures
 from planner.specs.catalogue import Catalogue, names
 from planner.specs.paths import beside_specs
 from planner.specs.price import (
-    COLUMNS,
     DIMENSIONS,
     Price,
     can_be_owned,
@@ -21,11 +20,12 @@ from planner.specs.price import (
 )
 
 H100 = "h100-sxm-80gb"
+HEADER = "quantity,gpu,value,low,high,unit,source,date,gpus,asked"
 
 
 def write(folder: Path, *rows: str) -> Path:
     path = folder / "ownership.csv"
-    path.write_text("\n".join([",".join(COLUMNS), *rows]) + "\n", encoding="utf-8")
+    path.write_text("\n".join([HEADER, *rows]) + "\n", encoding="utf-8")
     return path
 
 

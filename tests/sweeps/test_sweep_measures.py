@@ -85,7 +85,6 @@ def test_all_workloads_are_looked_at() -> None:
 
 
 @pytest.mark.few(4)
-@pytest.mark.few(12)
 @pytest.mark.parametrize("name", [*WORKS, MIXED])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_every_work_has_is_told_in_every_way(

@@ -218,6 +218,9 @@ def test_what_was_found_when_the_time_ends_is_kept():
     assert json.loads(found.object)["manifest"]["interrupted"]
     with pytest.raises(Refused, match="more than 60 s"):
         _answer("sweep", "model=llama-65b&gpu=a100&num_gpus=1,2", tell=_until(1))
+    for command, fields in (("size", sizes), ("sweep", many)):
+        with pytest.raises(Refused, match="more than 60 s"):
+            _answer(command, fields, tell=_until(0))
 
 
 def test_a_sweep_has_so_many_scenarios():

@@ -24,7 +24,7 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.inference.step import step_time
-from planner.estimators.inference.tower import images_time
+from planner.estimators.inference.tower import encoder_time
 from planner.formulas.queueing import crowded_step, pools_rate, pools_requests
 from planner.specs.checked import unchecked
 
@@ -127,7 +127,7 @@ def prefill_times(
     queued = step_time(setting, c, batch, decoding=False).cycle(p)
     queued = queued + drafted_prompt_time(setting, c, batch)
     service = np.minimum((alone.cycle(p) + drafted) * rounds / ranks, queued / full)
-    images = images_time(setting, c)
+    images = encoder_time(setting, c)
     if setting.prefixes is not None:
         images = images + setting.prefixes.cache_load_time
     return (alone.total + drafted) * rounds + images, (service + images) / p

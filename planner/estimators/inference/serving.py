@@ -13,7 +13,7 @@ from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
-from planner.estimators.inference.tower import images_time
+from planner.estimators.inference.tower import encoder_time
 from planner.formulas.queueing import residual_mean
 from planner.formulas.routing import accepted_tokens
 
@@ -203,7 +203,7 @@ def phases(
         np.maximum(step.cycle(micro_batches) - decode, 0.0) + more
         for step, more in zip((prompt, queue), drafted, strict=True)
     )
-    images = images_time(setting, c)
+    images = encoder_time(setting, c)
     loading = 0.0 if setting.prefixes is None else setting.prefixes.cache_load_time
     single = single * parts + images
     full = full * np.maximum(most * new / room, 1.0) + most * images

@@ -31,7 +31,7 @@ from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.memory import MemoryBreakdown
 from planner.estimators.training.operators import Block
 from planner.estimators.training.recomputation import Recomputation
-from planner.estimators.training.stages import chunk_layers
+from planner.estimators.training.sharding import chunk_layers
 
 PASSES = (FORWARD, BACKWARD, WEIGHTS)
 

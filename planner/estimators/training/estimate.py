@@ -55,6 +55,7 @@ from planner.estimators.training.sharding import (
     DataParallelTime,
     StageParameters,
     data_parallel_time,
+    logits_in_layers,
     stage_parameters,
 )
 from planner.estimators.training.share import (
@@ -63,7 +64,6 @@ from planner.estimators.training.share import (
     fullest_and_mean_share,
     tokens_of_sample,
 )
-from planner.estimators.training.stages import logits_in_layers
 from planner.estimators.training.tower import TowerShare
 from planner.formulas.collectives import exposed_time, partly_hidden
 from planner.formulas.pipeline import (

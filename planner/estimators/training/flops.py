@@ -21,6 +21,7 @@ from planner.formulas.attention import attention_core_flops, recurrence_flops
 from planner.layers.model import Layer, layer_of, tower_layer
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
 from planner.specs.gpu import AttentionEfficiency, GemmEfficiency, is_assumed
+from planner.specs.images import tiles_of
 from planner.specs.model import ModelSpec
 
 
@@ -111,7 +112,7 @@ def _tower_flops_per_token(setting: Setting) -> float:
         return 0.0
     each = work.tokens_per_image or tower.tokens_per_image
     patches = each * tower.patches_per_token
-    seen = round(patches / tower.tiles(each))
+    seen = round(patches / tiles_of(tower, each))
     encoder = tower_parameters(tower) - tower.projector_parameters
     scores = sum(
         group.num_hidden_layers * _core_flops_per_token(tower_layer(tower, group), seen)

@@ -31,6 +31,7 @@ from planner.estimators.training.saved_activations import layer_bytes
 from planner.estimators.training.sharding import DataParallelTime, StageParameters, sharded
 from planner.estimators.training.share import Setting, Share
 from planner.layers.model import Layer, patch_embedding, projector, tower_layer
+from planner.specs.images import tiles_of
 from planner.specs.model import ModelSpec, VisionTower
 
 _SIXTEEN_BIT = 2.0
@@ -71,7 +72,7 @@ class TowerShare:
             return None
         sequences = work.sequences_per_sample * c.micro_batch_size
         each = work.tokens_per_image or tower.tokens_per_image
-        tiles = tower.tiles(each)
+        tiles = tiles_of(tower, each)
         return cls(
             tower=tower,
             share=share,

@@ -9,6 +9,7 @@ from planner.base import text
 from planner.base.cells import number_in
 from planner.base.units import GIB, HOUR
 from planner.estimators.rl.step import MEMORY_PHASES, PHASES
+from planner.estimators.rl.timeline import rl_timeline
 from planner.show.page import Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import Details, sure_blocks
 from planner.show.views.money import price_words
@@ -120,4 +121,5 @@ RL = Details(
         {"phase": name, "time_s": seconds} for name, seconds in found.estimate.shown_times().items()
     ],
     times=_times,
+    timelines=lambda runs: [rl_timeline(runs.step)],
 )

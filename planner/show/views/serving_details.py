@@ -107,7 +107,7 @@ def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
         pairs["KV transfer"] = text.duration(number_of(row, "transfer_time_s"))
     if not math.isnan(time := number_of(row, "encoder_time_s")):
         share = text.percent(number_of(row, "encoder_share"))
-        pairs["encoder"] = f"{text.duration(time)} for the images of a prompt, {share} of the time"
+        pairs["encoder"] = f"{text.duration(time)} of a prompt, {share} of the time"
     hourly, million = (
         number_of(row, "cost_per_hour_usd"),
         number_of(row, "cost_per_million_tokens_usd"),

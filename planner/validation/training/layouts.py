@@ -59,7 +59,7 @@ def options_of(
     """
     plain = TrainingConfigurations.plain()
     usual = (profile.cp_comm_type, "", _kernel(rule, gpu), _experts(run, profile, rule, model), "")
-    usual_words = zip(terms_about("rare_word"), usual, strict=True)
+    usual_words = zip(terms_about("rare_word", "train"), usual, strict=True)
     words = {name: run.word(name) or word for name, word in usual_words}
     if not profile.compilation.selectable:
         words["torch_compile"] = ""

@@ -66,7 +66,6 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
             figures.append(drawn.figure)
 
     for module in (
-        "front",
         "parts",
         "curves",
         "predicted",

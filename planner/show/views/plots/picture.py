@@ -26,7 +26,7 @@ ENDINGS = (".png", ".svg")
 LEAST_WIDTH, MOST_WIDTH = 320, 8000
 _NARROW = 640
 _DRAWN_BY: Mapping[str, str] = {
-    "front": "front.draw_front",
+    "front": "curves.draw_front",
     "parts": "parts.draw_parts",
     "roofline": "roofline.draw_roofline",
     "timeline": "timeline.draw_timelines",

@@ -16,7 +16,7 @@ from planner.base.files import written_whole
 from planner.base.units import GIB
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError
-from planner.estimators.timeline.placed import BUBBLE, MORE, STREAMS, Span, Timeline
+from planner.estimators.timeline.placed import BUBBLE, IDLE, MORE, STREAMS, Span, Timeline
 from planner.optimize.source import Candidates
 from planner.question.terms import terms_about
 from planner.show.theme import DARK, LIGHT, Theme, blended, part_label, readable_on
@@ -53,6 +53,12 @@ _FAMILY = {
         name: ("communication", shade)
         for name, shade in zip(terms_about("collective"), (0.0, 0.6, 0.35), strict=True)
     },
+    **dict.fromkeys(("generate", "reward"), ("moving", 0.0)),
+    **dict.fromkeys(("old_logprob", "values"), ("compute", 0.25)),
+    "reference": ("compute", 0.45),
+    "update": ("compute", 0.0),
+    "sync": ("communication", 0.0),
+    "switch": ("communication", 0.35),
     "overhead": ("waiting", 0.0),
     "slow_nodes": ("waiting", 0.35),
     "launch_wait": ("waiting", 0.35),
@@ -125,7 +131,7 @@ def _has_memory(timeline: Timeline) -> bool:
 def _colors(timelines: Sequence[Timeline], theme: Theme) -> dict[str, str]:
     """A colour for each part; modules of a model have one of a series."""
     parts = dict.fromkeys(span.part for one in timelines for span in one.spans)
-    found = {MORE: theme.grid, BUBBLE: theme.background}
+    found = {MORE: theme.grid, BUBBLE: theme.background, IDLE: theme.background}
     modules = [part for part in parts if part not in _FAMILY and part not in found]
     for part in parts:
         if part in _FAMILY:
@@ -149,17 +155,20 @@ def _draw_lanes(
     for part in dict.fromkeys(span.part for span in timeline.spans):
         mine = [span for span in timeline.spans if span.part == part]
         edge = canvas.theme.background if has_edges and part != BUBBLE else "none"
+        edge = canvas.theme.grid if part == IDLE else edge
         boxes = PolyCollection(
             [_box(span, scale) for span in mine],
             facecolors=colors[part],
             edgecolors=edge,
             linewidths=0.5 if has_edges else 0.0,
+            hatch="////" if part == IDLE else None,
             rasterized=is_fine,
             label=part,
         )
         axes.add_collection(boxes)
         if part not in (BUBBLE, MORE):
-            marks[part_label(part)] = axes.scatter([], [], marker="s", s=60, color=colors[part])
+            color = canvas.theme.grid if part == IDLE else colors[part]
+            marks[part_label(part)] = axes.scatter([], [], marker="s", s=60, color=color)
     _write_names(canvas, axes, timeline, scale, colors)
     every = max(1, -(-rows // 16))
     shown = [lane for lane in range(rows) if lane % every == 0]
@@ -178,7 +187,8 @@ def _draw_lanes(
 def _box(span: Span, scale: _Scale) -> list[tuple[float, float]]:
     left, right = scale([span.start, span.end])
     top, bottom = span.lane - 0.42, span.lane + 0.42
-    return [(left, top), (right, top), (right, bottom), (left, bottom)]
+    thin = bottom - 0.84 * span.left
+    return [(left, top), (right, thin), (right, bottom), (left, bottom)]
 
 
 def _write_names(
@@ -192,7 +202,7 @@ def _write_names(
     for span in timeline.spans:
         left, right = scale([span.start, span.end])
         words = span.name.partition(",")[0]
-        if span.part == BUBBLE or span.part == MORE:
+        if span.part in (BUBBLE, MORE, IDLE):
             continue
         if right - left > per_letter * (0.85 * len(words) + 0.6):
             axes.text(
